@@ -37,11 +37,12 @@ def main() -> None:
     if os.path.exists(args.output) and os.listdir(args.output):
         parser.error(f"OUT {args.output}: is not empty; name another folder or delete it")
 
-    # as many threads as processors: otherwise torch would use all of the machine's in each worker
+    # Each worker uses as many threads as processors. Otherwise, torch would use all processors of the machine in each
+    # worker.
     ray.init(runtime_env={"env_vars": {"OMP_NUM_THREADS": str(max(1, int(args.cpus)))}})
     there = ray.cluster_resources()["CPU"]
     workers = max(1, int((there - 1) // args.cpus)) if args.workers is None else args.workers
-    if workers * args.cpus > there - 1:  # otherwise Ray would wait for ever
+    if workers * args.cpus > there - 1:  # otherwise, Ray would wait forever
         parser.error(
             f"{workers} workers with {args.cpus:g} processors each leave none of {there:g} for reading and writing: "
             "lower --workers or --cpus (0.5 is possible)"

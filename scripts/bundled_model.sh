@@ -35,10 +35,10 @@ for name in size steps seed; do need_integer "--$name" "${!name}"; done
 need_folder --out "$out"
 use_environment
 
-# train_debian, train_paper: train the model in DIR, and summarise and score the test split. The options in the array DECODING
-# become the defaults of the model folder.
+# train_debian, train_paper: train the model in DIR, and summarise and score the test split. The array DECODING contains options that
+# become the defaults in the model folder.
 train_debian() {
-    DECODING=()  # by the summaries of training, and by the content model
+    DECODING=()  # the defaults come from the training summaries and the content model
     [ -n "$text" ] || { text=$out/text; supervise etads-debian --out "$text"; }
     supervise "$ROOT/scripts/train.sh" --text "$text" --out "$out" --recipe base --tokens word --size "$size" --keep-case \
         --truncate-source 150 --max-update "$steps" --processes 1 --cpu -- --seed "$seed" "${more[@]}"

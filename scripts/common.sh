@@ -4,7 +4,7 @@ set -euo pipefail
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 VENV=${ETADS_VENV:-$ROOT/.venv}
-# Use the plugin next to these scripts, which may differ from the installed one.
+# Use the plugin in the same repository as these scripts, which may differ from the installed plugin.
 PLUGIN=fairseq_etads
 [ ! -f "$ROOT/fairseq_etads/__init__.py" ] || PLUGIN=$ROOT/fairseq_etads
 
@@ -21,16 +21,16 @@ say() {
 
 # Ctrl-C ends a script even if the running command handles the signal in another way.
 trap 'exit 130' INT
-# If a command fails silently, the script reports it. Status 2 means that the command has printed an error; a status above 128 means
-# a signal.
+# Report commands that fail silently. Status 2 means that the command has printed an error, and a status above 128 means that it was
+# ended by a signal.
 trap 'status=$?; [ $status -eq 2 ] || [ $status -gt 128 ] || echo "$(basename "$0"): line $LINENO failed (status $status)" >&2' ERR
 
-# number_of_version: print the version that fairseq_etads/version.py finds.
+# number_of_version: print the version that fairseq_etads/version.py determines.
 number_of_version() {
     python3 "$ROOT/fairseq_etads/version.py"
 }
 
-# usage: print the help of the calling script, the comment at its beginning.
+# usage: print the help text of the calling script, which is the comment at its beginning.
 usage() {
     sed -n '2,/^$/s/^# \{0,1\}//p' "$0"
     echo "  --version prints the version, --help this text"
@@ -53,12 +53,12 @@ need_choice() {
     die "$option $value: choose one of: $*"
 }
 
-# supervise COMMAND...: run the command, and end it if this script is ended or killed; bash by itself would leave it running.
+# supervise COMMAND...: run the command, and end it if this script is ended or killed. Bash alone would leave the command running.
 supervise() {
     local child status=0 parent=${BASHPID:-$$}
-    python3 -IS "$ROOT/scripts/children.py" "$parent" "$@" <&0 &  # bash would give it no standard input
+    python3 -IS "$ROOT/scripts/children.py" "$parent" "$@" <&0 &  # without <&0, bash would not pass on standard input
     child=$!
-    # shellcheck disable=SC2064  # the child's number is wanted now
+    # shellcheck disable=SC2064  # the process id must be expanded now
     trap "end_by INT $child" INT
     # shellcheck disable=SC2064
     trap "end_by TERM $child" TERM
@@ -78,23 +78,23 @@ end_by() {
     exit $((128 + $(kill -l "$1")))
 }
 
-# say_processor_time: print the seconds of processor time of this script and of all finished processes that it started.
+# say_processor_time: print the CPU seconds that this script and all finished processes that it started have used.
 say_processor_time() {
     local file
     file=$(mktemp)
-    times > "$file"  # in a subshell, they would be those of the subshell
+    times > "$file"  # a subshell would report its own times
     say "$(tr ms '  ' < "$file" | awk '{ total += 60 * ($1 + $3) + $2 + $4 } END { printf "%.0f", total }') s of processor time"
     rm -f "$file"
 }
 
-# need_folder OPTION DIR: make DIR, the value of OPTION, or report why it cannot be written to.
+# need_folder OPTION DIR: create DIR, the value of OPTION, or report why it cannot be written to.
 need_folder() {
     [ -d "$2" ] || [ ! -e "$2" ] || die "$1 $2: is a file; name a folder"
     mkdir -p "$2" 2>/dev/null || die "$1 $2: cannot be made; is a folder above it read-only, or a file?"
     [ -w "$2" ] || die "$1 $2: cannot be written to"
 }
 
-# Put the project's commands on PATH: from the active environment, otherwise from VENV.
+# Add the project's commands to PATH, from the active environment or otherwise from VENV.
 use_environment() {
     if ! command -v etads-prepare >/dev/null; then
         [ -x "$VENV/bin/etads-prepare" ] || die "fairseq-etads is not installed; run scripts/install.sh"
@@ -103,13 +103,13 @@ use_environment() {
     export PYTHONWARNINGS=${PYTHONWARNINGS:-ignore}
 }
 
-# hide_gpus: hide the GPUs of this machine from all commands that follow. With --cpu alone, parts of fairseq use them.
+# hide_gpus: hide the GPUs of this machine from all later commands. With --cpu alone, parts of fairseq still use GPUs.
 hide_gpus() {
     export CUDA_VISIBLE_DEVICES=""
 }
 
-# prepare_corpus KIND "DEFAULTS" [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: from
-# raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare, which the caller's override.
+# prepare_corpus KIND "DEFAULTS" [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: convert
+# raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare that the caller's options override.
 prepare_corpus() {
     local kind=$1 defaults=$2 out="" corpus=() prepare=() jobs=()
     shift 2
@@ -122,7 +122,7 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # GPT-2's pieces are fixed and made from raw text, so a corpus's defaults do not apply to them, nor with --like.
+    # The defaults of a corpus do not apply to GPT-2's pieces, which are fixed and created from raw text, or with --like.
     case " ${prepare[*]} " in
         *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
         *" --model "*) defaults=${defaults%--size *} ;;
@@ -136,11 +136,11 @@ prepare_corpus() {
         supervise etads-corpus "$kind" "${corpus[@]}" "${jobs[@]}" --out "$out/text"
     fi
     say "preparing $out/prepared"
-    # shellcheck disable=SC2086  # words of options
+    # shellcheck disable=SC2086  # must be split into words
     supervise etads-prepare "$out/text" "$out/prepared" $defaults "${jobs[@]}" "${prepare[@]}"
 }
 
-# inference_options PREPARED: print the options that make fairseq process new text like the prepared text, one word per line.
+# inference_options PREPARED: print the options with which fairseq processes new text like the prepared text, one word per line.
 inference_options() {
     python - "$1" <<'PYTHON'
 import pathlib, sys
@@ -152,20 +152,20 @@ with errors_in_one_line("generate.sh"):
 PYTHON
 }
 
-# prepared_of RUN: print the folder with the prepared data that RUN was trained with.
+# prepared_of RUN: print the folder of prepared data that RUN was trained on.
 prepared_of() {
     python -m fairseq_etads.jobs.run_record "$1"
 }
 
-# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a fairseq command. Its output goes to LOG; the terminal shows
-# progress, warnings and the reason for a failure.
+# run_fairseq LOG [options of fairseq_log.py] -- COMMAND...: run a fairseq command. Its output is written to LOG, and the
+# terminal shows progress, warnings and the reason for a failure.
 run_fairseq() {
     supervise python "$ROOT/scripts/fairseq_log.py" "$@"
 }
 
-# train_once RUN PREPARED [options of fairseq-train]: train, and show progress; the full output is in RUN/train.log. Does nothing if
-# training with these options and data has finished. Checkpoints are written every 1,000 steps and at the end of every epoch; the
-# last and the best are kept. If the options contain another --user-dir, the plugin's task and criterion are not set.
+# train_once RUN PREPARED [options of fairseq-train]: train and show progress; the full output is in RUN/train.log. If training
+# with these options and data has already finished, nothing is done. Checkpoints are written every 1,000 steps and at the end of each
+# epoch, and the last and the best one are kept. If the options contain another --user-dir, the plugin's task and criterion are not set.
 train_once() {
     local run=$1 prepared=$2 plugin=(--user-dir "$PLUGIN" --task summarization --criterion summarization_nll)
     shift 2
@@ -178,16 +178,16 @@ train_once() {
         --no-progress-bar --log-format simple --log-interval 10 "$@" || exit $?
 }
 
-# once [options of once.py] -- COMMAND...: run a command unless the same command has already made its outputs from the same files.
+# once [options of once.py] -- COMMAND...: run a command unless the same command has already created its outputs from the same files.
 once() {
     supervise python "$ROOT/scripts/once.py" "$@" || exit $?
 }
 
-# For train_small: the 12,000 training pairs of the sample corpus are too few to learn position embeddings.
+# Options for train_small. The 12,000 training pairs in the sample corpus are too few for learning position embeddings.
 SINUSOIDAL=(--no-encoder-learned-pos --no-decoder-learned-pos)
 
-# train_small STEPS [options of train.sh] [-- options of fairseq-train]: train a model small enough for two cores,
-# regularised for the 12,000 pairs of the sample corpus; the papers' sizes need the papers' corpora.
+# train_small STEPS [options of train.sh] [-- options of fairseq-train]: train a model that is small enough for two
+# cores and regularised for the 12,000 pairs in the sample corpus. The model sizes in the papers require the papers' corpora.
 train_small() {
     local steps=$1 options=()
     shift
@@ -204,9 +204,9 @@ train_small() {
         --adam-betas '(0.9, 0.98)' --label-smoothing 0.1 --dropout 0.2 "$@"
 }
 
-# read_options "OPTIONS" "$@": read options into variables that hold the defaults: --pg-data VALUE sets pg_data. If OPTIONS has
-# --archs=systems, --archs VALUE sets systems. If it has --cpu, --cpu hides GPUs and sets the array device to (--cpu). If it has --,
-# all words after -- become the array more (options of fairseq-train).
+# read_options "OPTIONS" "$@": read options into variables that contain the defaults: --pg-data VALUE sets pg_data. If OPTIONS contains
+# --archs=systems, --archs VALUE sets systems. If it contains --cpu, --cpu hides GPUs and sets the array device to (--cpu). If it
+# contains --, all words after -- are stored in the array more (options of fairseq-train).
 read_options() {
     local offered=" $1 " variable
     device=() more=()
@@ -230,8 +230,8 @@ read_options() {
     done
 }
 
-# summarise_once RUN OUTPUT [options of generate.sh]: write the summaries of RUN, unless they exist and were made with the same
-# options, checkpoints, data and other input files.
+# summarise_once RUN OUTPUT [options of generate.sh]: write the summaries of RUN, unless they exist and were created with the
+# same options, checkpoints, data and other input files.
 summarise_once() {
     local run=$1 output=$2 word reads=("$1"/checkpoints/checkpoint_{best,last}.pt)
     shift 2
@@ -239,8 +239,8 @@ summarise_once() {
     once --makes "$output" --reads "${reads[@]}" -- "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
-# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt against TEXT/test.target into RUN/rouge.json, unless it
-# exists and was made from the same files.
+# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt against TEXT/test.target, and write RUN/rouge.json, unless
+# it exists and was created from the same files.
 score_once() {
     local run=$1 text=$2
     shift 2
@@ -248,9 +248,9 @@ score_once() {
         -- etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" "$@"
 }
 
-# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, and
-# its options), then summarise the test split and score the summaries: RUN/summaries.txt, RUN/rouge.json. The arrays GENERATE
-# and ROUGE hold options of generate.sh and etads-rouge. Skips finished steps.
+# run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, with
+# options), summarise the test split (RUN/summaries.txt), and score the summaries (RUN/rouge.json). The arrays GENERATE and ROUGE
+# contain options of generate.sh and etads-rouge. Finished steps are skipped.
 run_system() {
     local run=$1 text=$2 prepared=$3 command=()
     shift 3
@@ -263,7 +263,7 @@ run_system() {
     score_once "$run" "$text" "${ROUGE[@]}"
 }
 
-# The optimiser of Nallapati et al.: Adadelta as in the code on which theirs is based, which ignores their learning rate of 0.001.
+# Optimiser of Nallapati et al. The code that theirs is based on implements Adadelta and ignores their learning rate of 0.001.
 ADADELTA=(--optimizer lazy_adadelta --lr 1 --adadelta-rho 0.95 --adadelta-eps 1e-6 --clip-norm 1)
 
 # Every script has this option. Options after -- are for another command.

@@ -24,14 +24,14 @@ if ! command -v mkdocs >/dev/null; then
     [ -x "$VENV/bin/mkdocs" ] || die "mkdocs is not installed: pip install -c constraints.txt \".[docs]\""
     export PATH="$VENV/bin:$PATH"
 fi
-export NO_MKDOCS_2_WARNING=1  # constraints.txt has the versions that go together
+export NO_MKDOCS_2_WARNING=1  # constraints.txt contains compatible versions
 if [ -n "$serve" ]; then
     cd "$ROOT"
     supervise mkdocs serve --strict
     exit
 fi
 need_folder --out "$out"
-out=$(cd "$out" && pwd)  # mkdocs takes a relative one from the folder of its configuration
+out=$(cd "$out" && pwd)  # mkdocs interprets relative paths from its configuration folder
 cd "$ROOT"
 # The option --quiet is not used, because --strict would then count no warnings.
 supervise mkdocs build --strict --site-dir "$out"

@@ -45,7 +45,7 @@ score() {
     etads-rouge "$1" "$references" "${more[@]}"
     echo
 }
-# write_leads FILE: write the first words of each document, chosen as etads-analyse --lead-words does.
+# write_leads FILE: write the first words of each document, as selected by etads-analyse --lead-words.
 write_leads() {
     python - "$documents" "$lead" "$1" "${more[@]}" <<'PYTHON'
 import argparse, pathlib, sys
@@ -75,7 +75,7 @@ if [ -n "$compare" ]; then
 fi
 if [ -n "$analyse" ]; then
     systems=()
-    # The first "=" ends a name, so names cannot contain "=".
+    # A name ends at the first "=", so names cannot contain "=".
     for file in "${summaries[@]}"; do systems+=(--system "${file//=/:}=$file"); done
     etads-analyse --source "$documents" --reference "$references" "${systems[@]}" --lead-words "$lead" --oracle 3 \
         "${more[@]}"

@@ -76,7 +76,7 @@ while [ $# -gt 0 ]; do
         *) die "unknown option $1; see --help (options of fairseq-generate come after --)" ;;
     esac
 done
-# use_recipe: take decoding options that are not given from RUN/recipe.json, and report them.
+# use_recipe: read the decoding options that are not given from RUN/recipe.json, and report them.
 use_recipe() {
     local words option value taken=()
     words=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
@@ -143,7 +143,7 @@ elif [ -n "$content" ]; then
     case " ${more[*]} " in *" --nbest "*) ;; *) more+=(--nbest "$beam") ;; esac
 fi
 case " ${more[*]} " in *" --cpu "*) hide_gpus ;; esac
-unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # or fairseq would join the processes, too
+unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT  # otherwise, fairseq would also connect the processes
 if [ -n "$shard" ]; then
     [[ $shard =~ ^([1-9][0-9]{0,5})/([1-9][0-9]{0,5})$ ]] && [ "${shard%/*}" -le "${shard#*/}" ] ||
         die "--shard $shard: choose I/N with I from 1 to N, such as 2/4, the second of four"
@@ -151,7 +151,7 @@ if [ -n "$shard" ]; then
     case " ${inputs[*]} " in *" --input - "*) die "--input -: every shard would read all of it; name a file" ;; esac
 fi
 
-# Lengths that are not given come from the recipe of the training, which chose them from the training summaries.
+# Lengths that are not given are read from the training recipe, which chose them based on the training summaries.
 case " ${more[*]} " in
     *" --exact-length "* | *" --max-len-a "*) ;;
     *) [ ! -f "$run/recipe.json" ] || use_recipe ;;
@@ -177,7 +177,7 @@ options=$(inference_options "$prepared") || die "the options for new text cannot
 inference=()
 while IFS= read -r word; do inference+=("$word"); done <<< "$options"
 if [ ${#inputs[@]} -gt 0 ]; then
-    # The command of this name does not import torch and fairseq, which takes seconds.
+    # With this command name, torch and fairseq are not imported. Importing them would take seconds.
     python -c 'import sys; sys.argv[0] = "etads-corpus"; from fairseq_etads.text.records import main; main()' \
         "${inputs[@]}" "${reading[@]}" --writes "${writes[@]}" --out "$scratch" || exit 2
     wanted=$(wc -l < "$scratch/documents")
@@ -204,7 +204,7 @@ share() {
         --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --names "$scratch/names" "$@" || exit 2
 }
 
-# summarise_share [options of fairseq]: summarise only this shard; all shards have about the same number of documents.
+# summarise_share [options of fairseq]: summarise only this shard. All shards contain about the same number of documents.
 summarise_share() {
     run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" "${more[@]}" || exit 2
 }

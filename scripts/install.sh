@@ -41,18 +41,18 @@ command -v c++ >/dev/null || command -v g++ >/dev/null ||
 [ -x "$VENV/bin/python" ] || { say "making $VENV"; "$python" -m venv "$VENV"; }
 pip=("$VENV/bin/python" -m pip --disable-pip-version-check --quiet)
 
-# Installed as they are, sources need installing again only where their metadata change: commands, requirements, version.
+# An editable installation must be repeated only if the metadata change: commands, requirements, or version.
 editable=""
 [ -z "$extras" ] || [ -n "$wheel" ] || editable=$ROOT
 sources=(setup.py pyproject.toml MANIFEST.in README.md LICENSE)
 if [ -n "$editable" ]; then sources+=(fairseq_etads/version.py); else sources+=(fairseq_etads preprocess); fi
 
-# The build runs in a copy, because it leaves folders behind and would find an earlier build's folders.
+# The build runs in a copy, because a build leaves folders behind and would use the folders of an earlier build.
 copy=$(mktemp -d)
 trap 'rm -rf "$copy"' EXIT
 cp "$ROOT/constraints.txt" ${wheel:+"$wheel"} "$copy"
 [ -n "$wheel" ] || tar -C "$ROOT" --exclude=__pycache__ -cf - "${sources[@]}" | tar -C "$copy" -xf -
-# The copy has no .git to get the version from.
+# The copy does not contain .git, so the version cannot be determined from it.
 [ -n "$wheel" ] || printf 'Version: %s\n' "$("$VENV/bin/python" "$ROOT/fairseq_etads/version.py")" > "$copy/PKG-INFO"
 wanted=$("$VENV/bin/python" - "$copy" "$extras$editable" <<'PYTHON'
 import hashlib, pathlib, sys
@@ -68,12 +68,12 @@ if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
     exit 0
 fi
 
-# has_gpu: tell whether the machine has a visible NVIDIA GPU.
+# has_gpu: return whether the machine has a visible NVIDIA GPU.
 has_gpu() {
     { command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q GPU; } || [ -e /dev/nvidia0 ] || [ -e /proc/driver/nvidia/version ]
 }
 
-# installed_torch: print the version of torch in the environment, if it is the one in constraints.txt.
+# installed_torch: print the installed version of torch if it is the version in constraints.txt.
 installed_torch() {
     "$VENV/bin/python" - "$ROOT/constraints.txt" <<'PYTHON'
 import importlib.metadata, re, sys
@@ -87,15 +87,15 @@ print(version if not applies or version.split("+")[0] == wanted[1] else "")
 PYTHON
 }
 
-# own_index: print pip's settings for the source of packages, if it is not the public index.
+# own_index: print pip's settings for the package index if it is not the public index.
 own_index() {
     "$VENV/bin/python" -m pip --disable-pip-version-check config list |
         grep -E '(^|[.])(index-url|extra-index-url|find-links|no-index)=' | grep -v "index-url='https://pypi.org/simple/*'" || true
 }
 
 CPU_INDEX=https://download.pytorch.org/whl/cpu
-# install_torch_for_cpu: install torch from PyTorch's index, if there is a choice and no GPU. Later commands keep this
-# torch.
+# install_torch_for_cpu: install torch from PyTorch's index if there is a choice and no GPU. Later commands keep this
+# version of torch.
 install_torch_for_cpu() {
     local torch index kind why=""
     torch=$(installed_torch)
@@ -108,7 +108,7 @@ install_torch_for_cpu() {
         say "torch comes from where pip's settings say: $(tr '\n' ' ' <<< "$index")"
         return
     fi
-    [ "$(uname -s)" = Linux ] || return 0  # only there PyPI's torch brings CUDA
+    [ "$(uname -s)" = Linux ] || return 0  # PyPI's torch includes CUDA only on Linux
     kind=$device
     [ -n "$kind" ] || { has_gpu && kind=--gpu || kind=--cpu; }
     if [ "$kind" = --gpu ]; then
@@ -123,7 +123,7 @@ install_torch_for_cpu() {
     say "WARNING: $CPU_INDEX cannot be reached, so torch comes from PyPI, with CUDA: about 5 GB on disk"
 }
 
-# torch is installed first, and fairseq is built against it. In an isolated build, pip would fetch a second torch.
+# torch is installed first, and fairseq is built against it. In an isolated build, pip would download a second torch.
 say "installing torch and what fairseq is compiled with"
 install_torch_for_cpu
 "${pip[@]}" install -c "$ROOT/constraints.txt" torch numpy cython wheel setuptools
@@ -132,9 +132,8 @@ if ! "$VENV/bin/python" -c 'import fairseq' >/dev/null 2>&1; then
     "${pip[@]}" install -c "$ROOT/constraints.txt" --no-build-isolation fairseq-fixed
 fi
 
-# link_packages: link to the packages in site-packages, where fairseq looks for --user-dir fairseq_etads from any
-# folder.
-# The links are recorded for pip, so that it removes them, and not their targets, before it installs another version.
+# link_packages: create links to the packages in site-packages. There, fairseq finds --user-dir fairseq_etads from any
+# folder. The links are recorded for pip. Before pip installs another version, it therefore removes the links, not their targets.
 link_packages() {
     "$VENV/bin/python" - "$ROOT" <<'PYTHON'
 import pathlib, shutil, sys, sysconfig
@@ -144,7 +143,7 @@ with open(record, "a", encoding="utf-8") as file:
     for name, folder in (("fairseq_etads", "fairseq_etads"), ("etads_preprocess", "preprocess")):
         link = site / name
         if link.is_dir() and not link.is_symlink() and not (link / "__init__.py").exists():
-            shutil.rmtree(link)  # caches that another version left
+            shutil.rmtree(link)  # caches that another version has left behind
         elif link.is_symlink():
             link.unlink()
         link.symlink_to(root / folder, target_is_directory=True)
@@ -155,7 +154,7 @@ PYTHON
 say "installing fairseq-etads${editable:+: the sources in $ROOT}"
 if [ -n "$editable" ]; then
     isolation=(--no-build-isolation)
-    # The setuptools of Python 3.9 cannot do this; pip then fetches a newer one.
+    # The version of setuptools in Python 3.9 does not support this. In this case, pip downloads a newer version.
     "$VENV/bin/python" -c 'import setuptools, sys; sys.exit(int(setuptools.__version__.split(".")[0]) < 64)' || isolation=()
     "${pip[@]}" install -c "$ROOT/constraints.txt" "${isolation[@]}" -e "$ROOT$extras"
     link_packages
@@ -163,7 +162,7 @@ else
     [ -n "$wheel" ] || "${pip[@]}" wheel --no-build-isolation --no-deps --wheel-dir "$copy" "$copy"
     wheel=$(echo "$copy"/*.whl)
     "${pip[@]}" install -c "$ROOT/constraints.txt" "$wheel$extras"
-    # Without this option, a change of the sources would not be installed if the version stays the same.
+    # Without this option, changed sources would not be installed if the version is the same.
     "${pip[@]}" install --no-deps --force-reinstall "$wheel"
 fi
 echo "$wanted" > "$stamp"

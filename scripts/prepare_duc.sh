@@ -26,5 +26,5 @@ while [ $# -gt 0 ]; do
     esac
 done
 [ ${#like[@]} -gt 0 ] || die "--like is missing; see --help"
-case " ${more[*]} " in *" --data "*) ;; *) more=(--as-gigaword "${more[@]}") ;; esac  # --data has such text
+case " ${more[*]} " in *" --data "*) ;; *) more=(--as-gigaword "${more[@]}") ;; esac  # --data already contains such text
 prepare_corpus duc "" --source-sentences 1 --short-lead 130 "${more[@]}" -- "${like[@]}"

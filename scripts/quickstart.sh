@@ -39,14 +39,14 @@ while [ $# -gt 0 ]; do
 done
 need_choice --pointer "$pointer" none soft switch
 need_choice --tokens "$tokens" bpe sentencepiece word
-# A model learns few words well from 12,000 pairs, so copying the others helps.
+# With 12,000 pairs, a model learns only a few words well, so copying the other words helps.
 [ -n "$size" ] || { [ "$tokens" = word ] && size=1000 || size=5000; }
 need_integer --size "$size"
 need_integer --steps "$steps"
 [ -z "$minutes" ] || need_integer --minutes "$minutes"
 need_folder --out "$out"
 [ ${#device[@]} -eq 0 ] || hide_gpus
-installed=$(command -v etads-export || true)  # before the scripts' own PATH
+installed=$(command -v etads-export || true)  # before the scripts change PATH
 if [ "$install" = yes ]; then
     supervise "$ROOT/scripts/install.sh" "${environment[@]}"
     export PATH="$VENV/bin:$PATH"
@@ -74,11 +74,11 @@ summarise() {
 
 limit=()
 [ -z "$minutes" ] || limit=(--stop-time-hours "$(python -c "print($minutes / 60)")")
-export USUAL_MINUTES=$((2 + steps / 300))  # on two cores that do nothing else
+export USUAL_MINUTES=$((2 + steps / 300))  # on two otherwise idle cores
 train --max-update "$steps" --out "$out" --text "$out/text" --tokens "$tokens" --size "$size" -- "${limit[@]}"
 summarise "$out" best "$out/summaries.txt"
 
-# A baseline for the scores is the same model, untrained except for one tiny step.
+# The same model, untrained except for one tiny step, is a baseline for the scores.
 train --max-update 1 --no-content --out "$out/untrained" -- --lr 1e-12 --warmup-updates 0 --disable-validation
 summarise "$out/untrained" last "$out/untrained.txt"
 

@@ -1,15 +1,15 @@
-# Sourced by the recipes in scripts/reproduce/: the shared parts of their trainings, summaries and tables, beyond common.sh.
+# Functions, in addition to common.sh, that the recipes in scripts/reproduce/ share for training, summarisation and tables.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
-# need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, contains prepared data, made by SCRIPT.
+# need_prepared OPTION DIR SCRIPT: fail unless DIR, the value of OPTION, contains prepared data. SCRIPT creates such data.
 need_prepared() {
     [ -n "$2" ] || die "$1 is missing; see --help"
     [ -f "$2/prepared/bin/complete" ] || die "$1 $2: no prepared data in it; $3 makes them"
 }
 
-# begin_recipe SCRIPT "ALL" [VARIABLE ...]: check the options that most recipes share: data, made by SCRIPT, and rows, some of ALL;
-# and the whole numbers in the other variables.
+# begin_recipe SCRIPT "ALL" [VARIABLE ...]: check the options that most recipes share: data (created by SCRIPT) and rows (a
+# subset of ALL). The other variables must contain integers.
 begin_recipe() {
     local variable
     need_prepared --data "$data" "$1"
@@ -18,16 +18,16 @@ begin_recipe() {
     use_environment
 }
 
-# begin_gigaword "ALL" SOURCE TARGET [VARIABLE ...]: begin_recipe for Gigaword, with the option duc; print the vocabulary of the
-# data, see say_vocabulary.
+# begin_gigaword "ALL" SOURCE TARGET [VARIABLE ...]: call begin_recipe for Gigaword, check the option duc, and print the
+# vocabulary sizes of the data (see say_vocabulary).
 begin_gigaword() {
     [ -z "$duc" ] || need_prepared --duc "$duc" scripts/prepare_duc.sh
     begin_recipe scripts/prepare_gigaword.sh "$1" "${@:4}"
     say_vocabulary "$data/prepared" "$2" "$3"
 }
 
-# say_vocabulary PREPARED SOURCE TARGET: print the number of known words of documents and of summaries, and warn if the data was not
-# made for the paper's numbers, SOURCE and TARGET.
+# say_vocabulary PREPARED SOURCE TARGET: print the source and target vocabulary sizes, and warn if the data was not created
+# with the sizes in the paper, SOURCE and TARGET.
 say_vocabulary() {
     python - "$@" <<'PYTHON' | while IFS= read -r line; do say "$line"; done
 import json, pathlib, sys
@@ -43,15 +43,14 @@ PYTHON
 # need_choices OPTION "LIST" "ALL": fail unless every word of LIST, the value of OPTION, is one of ALL.
 need_choices() {
     local value
-    # shellcheck disable=SC2086  # words of lists
+    # shellcheck disable=SC2086  # must be split into words
     for value in $2; do need_choice "$1" "$value" $3; done
 }
 
 # read_comparison OPTION "$@": read the options of a comparison on Debian synopses into the variables out, steps, seeds,
-# systems and text. The first four must hold their defaults; the default of systems is all systems. OPTION (--archs, for example)
-# selects some of them. Without
-# --text, text is the sample corpus, unpacked. If a script sets a default in the variable size or rl_steps, it also has the option
-# --size or --rl-steps.
+# systems and text. The first four must contain their defaults; the default of systems is all systems. OPTION (such as --archs)
+# selects some of them. Without --text, the sample corpus is unpacked, and text is its folder. If a script sets a default in the
+# variable size or rl_steps, it also has the option --size or --rl-steps.
 read_comparison() {
     local option=$1 all=$systems
     text=""
@@ -66,8 +65,8 @@ read_comparison() {
     [ -n "$text" ] || { text=$out/text; etads-debian --sample --out "$text"; }
 }
 
-# compare_rows ROWS ROW BASE TEXT [options of etads-compare]: print paired tests of ROW's summaries minus BASE's, scored against
-# TEXT/test.target, over all seeds, if both are among ROWS; the report is OUT/ROW-minus-BASE.json.
+# compare_rows ROWS ROW BASE TEXT [options of etads-compare]: if both rows are among ROWS, print paired tests of the difference
+# between ROW and BASE over all seeds. Summaries are scored against TEXT/test.target, and the report is OUT/ROW-minus-BASE.json.
 compare_rows() {
     local rows=$1 row=$2 base=$3 text=$4 first=() second=() seed
     shift 4
@@ -86,8 +85,8 @@ compare_row_likelihoods() {
     compare_once "$out/$row-minus-$base-likelihood" --likelihood --a "${first[@]}" --b "${second[@]}" "$@"
 }
 
-# compare_once PATH [options of etads-compare]: print its tables, and write its report to PATH.json. The output is kept in PATH.txt,
-# and printed again while the options and the files and checkpoints that they name are unchanged.
+# compare_once PATH [options of etads-compare]: print the tables of etads-compare, and write its report to PATH.json. The output is
+# stored in PATH.txt. It is printed again as long as the options, and the files and checkpoints in them, are unchanged.
 compare_once() {
     local path=$1 input reads=()
     shift
@@ -101,7 +100,7 @@ compare_once() {
     once --makes "$path.json" --keeps "$path.txt" --reads "${reads[@]}" -- etads-compare "$@" --json "$path.json"
 }
 
-# both_chosen ROWS ROW BASE: tell whether ROW and BASE are words of the list ROWS.
+# both_chosen ROWS ROW BASE: return whether ROW and BASE are in the list ROWS.
 both_chosen() {
     [[ " $1 " == *" $2 "* && " $1 " == *" $3 "* ]]
 }
@@ -112,7 +111,7 @@ train_prepared() {
 }
 
 # score_table DIR NAMES SEEDS [FILE [MEASURE]]: print a Markdown table of the scores in DIR/NAME-SEED/FILE (default:
-# rouge.json). NAMES and SEEDS are lists of words; MEASURE is f1 (default), precision or recall.
+# rouge.json). NAMES and SEEDS are lists of words, and MEASURE is f1 (default), precision or recall.
 score_table() {
     python - "$@" <<'PYTHON'
 import json, pathlib, sys
@@ -130,8 +129,8 @@ print(*rows, report["signature"], sep="\n")
 PYTHON
 }
 
-# difference_table ROWS BASE TEXT: print a Markdown table of compare_rows for every row but BASE; print nothing if BASE is not among
-# ROWS.
+# difference_table ROWS BASE TEXT: print a Markdown table with the results of compare_rows for every row except BASE. Print
+# nothing if BASE is not among ROWS.
 difference_table() {
     local row rows=$1 base=$2 text=$3
     [[ " $rows " == *" $base "* && $rows != "$base" ]] || return 0
@@ -157,16 +156,16 @@ print(*lines, report["signature"], sep="\n")
 PYTHON
 }
 
-# train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model, sorting by length within every ten batches.
-# Does nothing if this training has finished with these options, and continues it if it was interrupted.
+# train_recurrent RUN PREPARED [options of fairseq-train]: train a recurrent model. Documents are sorted by length within
+# groups of ten batches. A run that has finished with these options is skipped, and an interrupted run is continued.
 train_recurrent() {
     local run=$1 prepared=$2
     shift 2
     train_once "$run" "$prepared" --batch-size 50 --required-batch-size-multiple 1 --sort-within 10 "$@"
 }
 
-# train_selector RUN PREPARED LABELS [options of fairseq-train]: train a selector on the labels in LABELS, with the optimiser of
-# Gehrmann et al. and Hsu et al. 2018. Its probabilities for validation and test documents are written to RUN, and their quality to
+# train_selector RUN PREPARED LABELS [options of fairseq-train]: train a selector on the labels in LABELS with the optimiser of
+# Gehrmann et al. and Hsu et al. 2018. Write its probabilities for validation and test documents to RUN, and their quality to
 # RUN/report.json.
 train_selector() {
     local run=$1 prepared=$2 labels=$3
@@ -178,26 +177,26 @@ train_selector() {
         -- etads-select "$run" --prepared "$prepared" --labels "$labels" --subset valid test --report "$run/report.json"
 }
 
-# label_once DIR KIND "SPLITS" [options of etads-labels]: the labels of the documents in the caller's variable prepared, in DIR, unless
-# they are there, made with these options from the same data.
+# label_once DIR KIND "SPLITS" [options of etads-labels]: label the documents in the caller's variable prepared, and write the
+# labels to DIR, unless they exist and were created with these options from the same data.
 label_once() {
     local dir=$1 kind=$2 split files=() name=sentences
     [ "$kind" != words ] || name=words
     for split in $3; do files+=("$dir/labels.$name.$split"); done
-    # shellcheck disable=SC2086  # splits are words
+    # shellcheck disable=SC2086  # must be split into words
     once --makes "${files[@]}" --reads "$prepared" \
         -- etads-labels "$prepared" --kind "$kind" --subset $3 --out "$dir" "${@:4}"
 }
 
-# share_training RUN OTHER: let RUN use the trained model of OTHER, to summarise in another way.
+# share_training RUN OTHER: link the trained model of OTHER into RUN, so that it can be used with other decoding options.
 share_training() {
     local name
     mkdir -p "$1"
     for name in checkpoints train.log training.json finished.txt; do ln -sfn "../${2##*/}/$name" "$1/$name"; done
 }
 
-# tuned_weights RUN DIR PREPARED LENGTH TEXT [options of etads-tune]: print the best weights of the extractive features for the ABS
-# in RUN on TEXT.source and TEXT.target, with summaries of LENGTH words; all files are written to DIR.
+# tuned_weights RUN DIR PREPARED LENGTH TEXT [options of etads-tune]: tune the weights of the extractive features of the ABS model in RUN
+# on TEXT.source and TEXT.target, for summaries of LENGTH words. Write all files to DIR, and print the best weights.
 tuned_weights() {
     local run=$1 dir=$2 prepared=$3 length=$4 text=$5
     shift 5
@@ -208,8 +207,8 @@ tuned_weights() {
     python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$dir/mert.json"
 }
 
-# read_stages: read the variable stages, such as "50/15 100/25", into the array lengths, and check that steps, the total, leaves
-# some steps for the last stage after stage_steps in each of the others.
+# read_stages: read the variable stages, such as "50/15 100/25", into the array lengths. Check that the total number of steps leaves
+# some steps for the last stage after stage_steps in each of the other stages.
 read_stages() {
     local length
     need_integer --steps "$steps"
@@ -223,8 +222,8 @@ read_stages() {
         die "--steps $steps: ${#lengths[@]} stages of $stage_steps steps (--stage-steps) need more; choose more steps or fewer --stages"
 }
 
-# train_stage RUN PREPARED LENGTHS [options of fairseq-train]: train as See et al. do, on documents and summaries of at most LENGTHS
-# tokens.
+# train_stage RUN PREPARED LENGTHS [options of fairseq-train]: train as in See et al., with documents and summaries that are truncated to
+# LENGTHS tokens.
 train_stage() {
     local run=$1 prepared=$2 source=${3%/*} target=${3#*/}
     shift 3
@@ -233,13 +232,13 @@ train_stage() {
         --initial-accumulator 0.1 --clip-norm 2 "${device[@]}" "$@" "${more[@]}"
 }
 
-# train_pointer_generator RUN PREPARED SEED: train all stages of See et al.'s model.
+# train_pointer_generator RUN PREPARED SEED: train See et al.'s model in all stages.
 train_pointer_generator() {
     train_in_stages "$@" --arch pointer_generator
 }
 
-# train_in_stages RUN PREPARED SEED [options of fairseq-train]: all stages (see read_stages). Each continues the stage before it,
-# with the same optimiser; the last stage is RUN itself, and the others are in RUN/stages.
+# train_in_stages RUN PREPARED SEED [options of fairseq-train]: train in all stages (see read_stages). Each stage continues the
+# previous stage with the same optimiser. The last stage is RUN itself, and the others are in RUN/stages.
 train_in_stages() {
     local run=$1 prepared=$2 seed=$3 number stage before=() last=$((${#lengths[@]} - 1))
     shift 3
@@ -253,8 +252,8 @@ train_in_stages() {
     train_stage "$run" "$prepared" "${lengths[last]}" --seed "$seed" "$@" "${before[@]}" --max-update "$steps"
 }
 
-# train_see2017 DIR ROWS SEED [options of fairseq-train]: train the rows of see2017_cnndm.sh in DIR/ROW-SEED. The caller's variables
-# data, stages, stage_steps, steps and coverage_steps are its options (empty: the default), and the arrays device and more.
+# train_see2017 DIR ROWS SEED [options of fairseq-train]: train the rows of see2017_cnndm.sh in DIR/ROW-SEED. Its options are
+# the caller's variables data, stages, stage_steps, steps and coverage_steps (empty for the default), and the arrays device and more.
 train_see2017() {
     local dir=$1 rows=$2 seed=$3 options=(--data "$data" --seeds "$3" "${device[@]}")
     shift 3
@@ -263,11 +262,11 @@ train_see2017() {
     [ -z "$steps" ] || options+=(--steps "$steps")
     [ -z "$coverage_steps" ] || options+=(--coverage-steps "$coverage_steps")
     "$ROOT/scripts/reproduce/see2017_cnndm.sh" "${options[@]}" --out "$dir" --rows "$rows" -- "${more[@]}" "$@" \
-        > /dev/null  # its table is not that of the caller
+        > /dev/null  # the caller prints its own table
 }
 
 # train_with_rewards RUN BEFORE SEED REWARDS [options of fairseq-train]: continue the run BEFORE, a pointer-generator with coverage,
-# with rl_steps steps of --rewards REWARDS; then summarise and score. See train_see2017 for data, device and more.
+# for rl_steps steps with --rewards REWARDS, and then summarise and score. See train_see2017 for data, device and more.
 train_with_rewards() {
     local run=$1 before=$2 seed=$3 rewards=$4
     shift 4
@@ -281,14 +280,14 @@ train_with_rewards() {
         "${device[@]}"
 }
 
-# train_nli TEXT DIR [options of etads-nli train]: train an entailment model in DIR/model on pairs made from TEXT/train.target
-# (DIR/pairs), unless it exists and was made from the same text.
+# train_nli TEXT DIR [options of etads-nli train]: train an entailment model in DIR/model on pairs that are created from
+# TEXT/train.target (DIR/pairs), unless the model exists and was created from the same text.
 train_nli() {
     local text=$1 dir=$2
     shift 2
     need_folder --out "$dir"
     [ -f "$dir/model/config.json" ] || say "training an entailment model on pairs of reference summaries, in $dir"
-    # The record is not in the folder of the pairs, because a training with an auxiliary task reads all files there.
+    # The record is not stored in the folder of the pairs, because training with an auxiliary task reads all files there.
     once --record "$dir/pairs.made.json" --makes "$dir"/pairs/{train,valid}.tsv --reads "$text"/{train,valid}.target \
         -- etads-nli synthesise "$text" "$dir/pairs" >&2
     once --makes "$dir/model/model.safetensors" "$dir/model/config.json" --reads "$dir"/pairs/{train,valid}.tsv \
@@ -296,9 +295,9 @@ train_nli() {
         ${device[@]+--device cpu} "$@" >&2
 }
 
-# prepare_rewriting READ: prepare data for Chen and Bansal's system. Match the sentences of summaries with sentences of the first
-# READ tokens of documents, in OUT/labels, and prepare these pairs in OUT/sentences. The caller's variable prepared is the
-# documents' data.
+# prepare_rewriting READ: prepare data for Chen and Bansal's system. Match summary sentences with sentences in the first READ tokens
+# of the documents (OUT/labels), and prepare these sentence pairs (OUT/sentences). The caller's variable prepared is the folder of the
+# prepared documents.
 prepare_rewriting() {
     label_once "$out/labels" match "train valid" --truncate-source "$1"
     once --record "$out/sentences/text.made.json" --makes "$out/sentences/text"/{train,valid}.{source,target} --reads "$prepared" \
@@ -306,8 +305,9 @@ prepare_rewriting() {
     supervise etads-prepare "$out/sentences/text" "$out/sentences/prepared" --like "$prepared"
 }
 
-# train_rewriter PART SEED [options of fairseq-train]: train a part of Chen and Bansal's system in OUT/PART-SEED, with the options
-# that all of its trainings share: the abstractor; the extractor, by labels; or the actor, which is the extractor after rewards.
+# train_rewriter PART SEED [options of fairseq-train]: train a part of Chen and Bansal's system in OUT/PART-SEED with the
+# options that all parts share. The parts are the abstractor, the extractor (trained on labels), and the actor (the extractor after
+# training with rewards).
 train_rewriter() {
     local part=$1 seed=$2 data=$prepared options=()
     shift 2
@@ -323,9 +323,9 @@ train_rewriter() {
         "${device[@]}" "${options[@]}" --seed "$seed" "$@" "${more[@]}"
 }
 
-# rewrite_row ROW SEED SENTENCES [LENGTH]: write summaries and scores by DATA/text to OUT/ROW-SEED. The row labels uses SENTENCES
-# sentences of the extractor; rewards and rerank use the sentences that the actor takes until it stops. Only rerank has a beam, and
-# --rerank-length LENGTH.
+# rewrite_row ROW SEED SENTENCES [LENGTH]: write summaries to OUT/ROW-SEED, and score them against DATA/text. The row labels uses
+# SENTENCES sentences from the extractor. The rows rewards and rerank use the sentences that the actor selects until it stops. Only
+# rerank uses a beam and --rerank-length LENGTH.
 rewrite_row() {
     local run=$out/$1-$2 extractor=$out/actor-$2 decoding=(--beam 1)
     case $1 in
@@ -339,8 +339,8 @@ rewrite_row() {
     score_once "$run" "$data/text"
 }
 
-# train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: train a recurrent model that suits two
-# cores.
+# train_small_recurrent STEPS RUN PREPARED ARCH [options of fairseq-train]: train a recurrent model that is small enough
+# for two cores.
 train_small_recurrent() {
     local steps=$1 run=$2 prepared=$3 arch=$4 coverage=()
     shift 4
@@ -351,7 +351,7 @@ train_small_recurrent() {
 }
 
 # train_convolutional RUN DATA [options of fairseq-train]: train a convolutional model on DATA/prepared with the optimiser of
-# Gehring et al. 2017: Nesterov momentum, with a rate that falls to a tenth after an epoch without a better validation loss.
+# Gehring et al. 2017: Nesterov momentum with a learning rate that is divided by ten after an epoch without a better validation loss.
 train_convolutional() {
     local run=$1 data=$2
     shift 2
@@ -359,8 +359,8 @@ train_convolutional() {
         --lr-shrink 0.1 --validate-interval-updates -1 --required-batch-size-multiple 1 "$@"
 }
 
-# summarise_and_score RUN DATA [options of generate.sh]: write summaries of the test documents to RUN/summaries.txt, and their
-# scores to RUN/rouge.json.
+# summarise_and_score RUN DATA [options of generate.sh]: summarise the test documents (RUN/summaries.txt), and score the
+# summaries (RUN/rouge.json).
 summarise_and_score() {
     local run=$1 data=$2
     shift 2
@@ -368,8 +368,8 @@ summarise_and_score() {
     score_once "$run" "$data/text"
 }
 
-# summarise_and_score_duc RUN DUC [options of generate.sh]: write summaries of the documents in DUC to RUN/duc.txt, and their recall
-# at 75 bytes to RUN/duc.json.
+# summarise_and_score_duc RUN DUC [options of generate.sh]: summarise the documents in DUC (RUN/duc.txt), and compute the recall
+# at 75 bytes (RUN/duc.json).
 summarise_and_score_duc() {
     local run=$1 duc=$2
     shift 2

@@ -36,7 +36,7 @@ version=$(sed -n 's/^NEXT_VERSION = "\(.*\)"$/\1/p' "$ROOT/fairseq_etads/version
 [ -n "$version" ] || die "fairseq_etads/version.py has no line NEXT_VERSION = ..."
 tag=v$version
 
-# check_release: check that version, changelog and tag agree.
+# check_release: check that the version, the changelog and the tag are consistent.
 check_release() {
     local newest other
     newest=$(sed -n '/^## \[Unreleased\]/d; s/^## //p' "$ROOT/CHANGELOG.md" | head -n 1)
@@ -65,10 +65,10 @@ unset PYTHONPATH
 say "building $version"
 mkdir "$work/source" "$work/dist" "$work/trial"
 git -C "$ROOT" archive HEAD | tar -C "$work/source" -xf -
-printf 'Version: %s\n' "$version" > "$work/source/PKG-INFO"  # the archive knows its commit, and not that it is released
+printf 'Version: %s\n' "$version" > "$work/source/PKG-INFO"  # the archive contains the commit but not the version of the release
 "$python" -m venv "$work/build"
 "$work/build/bin/python" -m pip --disable-pip-version-check --quiet install -c "$ROOT/constraints.txt" setuptools wheel
-# The wheel is built from the unpacked sdist, which shows that the sdist is complete.
+# The wheel is built from the unpacked sdist in order to check that the sdist is complete.
 (cd "$work/source" && "$work/build/bin/python" -c 'import sys; from setuptools import build_meta
 build_meta.build_sdist(sys.argv[1])' "$work/dist") > "$work/build.log" 2>&1 || { cat "$work/build.log" >&2; die "no sdist"; }
 sdist=$(echo "$work"/dist/*.tar.gz)

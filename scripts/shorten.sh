@@ -45,10 +45,10 @@ once --makes "${splits[@]/#/$run/prepared/bin/labels.sentences.}" --reads "$run/
     -- etads-labels "$run/prepared" --kind f1 "${whole[@]}" ${jobs:+--jobs "$jobs"}
 documents=$(wc -l < "$text/train.source")
 epoch=$(((documents + 63) / 64))
-[ "$epoch" -gt 0 ] || epoch=1  # wc does not count a single line that lacks its line feed
+[ "$epoch" -gt 0 ] || epoch=1  # wc does not count a line without a line feed
 steps=$((epoch * 2))
 [ "$steps" -ge 120 ] || steps=120
-every=$(((steps / epoch + 9) / 10))  # a small text is read in many epochs; about ten are validated
+every=$(((steps / epoch + 9) / 10))  # training on a small text takes many epochs, and the model is validated after about ten of them
 train_once "$run" "$run/prepared" --criterion selection_nll --arch pooled_extractor "${whole[@]}" \
     --truncate-target 1 --optimizer adam --adam-betas '(0.9, 0.98)' --lr 3e-3 --lr-scheduler polynomial_decay --warmup-updates 50 \
     --total-num-update "$steps" --max-update "$steps" --clip-norm 2 --batch-size 64 --required-batch-size-multiple 1 \

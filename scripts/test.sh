@@ -34,12 +34,12 @@ ruff check .
 ruff format --check .
 python scripts/wording.py &
 wording=$!
-# Each core gets a process. The tests of a file run in the same process, because they share trained fixtures.
+# There is one process per core. All tests in a file run in the same process, because they share trained fixtures.
 pytest=(pytest -n auto --dist loadfile --no-loadscope-reorder)
 if [ -n "$quick" ]; then
     tests=$(python scripts/quick_tests.py ${base:+--base "$base"})
     wait $wording
-    # shellcheck disable=SC2086  # paths without spaces, one a line
+    # shellcheck disable=SC2086  # paths without spaces, one per line
     "${pytest[@]}" -rs --seconds 65 $tests "${more[@]}"
 else
     wait $wording

@@ -115,7 +115,7 @@ for name in size max_tokens max_update minutes; do [ -z "${!name}" ] || need_int
 cpu=()
 case " ${more[*]} " in *" --cpu "*) hide_gpus; cpu=(--cpu) ;; esac
 if [ -n "$long" ]; then
-    # The user's own --source-factors, such as none, overrides this one.
+    # If the user specifies --source-factors, such as none, that value overrides this one.
     task+=(--source-factors salience)
     prepare+=(--factors salience)
 fi
@@ -126,9 +126,10 @@ prepared=${prepared:-$out/prepared}
 given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"} ${max_update:+--max-update "$max_update"}
     "${task[@]}" "${more[@]}")
 
-# choose_settings STAGE: print the recipe's choice for preparation or training, one word per line; nothing for paper.
+# choose_settings STAGE: print the options that the recipe chooses for preparation or training, one word per line. For the recipe
+# paper, nothing is printed.
 choose_settings() {
-    # The command of this name does not import torch and fairseq, which takes seconds.
+    # With this command name, torch and fairseq are not imported. Importing them would take seconds.
     python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
         "$1" "$out" "$prepared" ${recipe:+--recipe "$recipe"} ${text:+--text "$text"} --arch "$arch" ${tokens:+--tokens "$tokens"} \
         ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} "${cpu[@]}" --processes "$processes" \
@@ -141,7 +142,7 @@ if [ -f "$text" ]; then
     text=$out/text
 fi
 if [ -n "$long" ]; then
-    # As in choose_settings, the command of this name does not import torch and fairseq.
+    # As in choose_settings, torch and fairseq are not imported with this command name.
     budget=$(python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.long_documents import main; sys.exit(main())' \
         "$text" --arch "$arch" --extractor "$out/shortened/extractor" ${budget:+--words "$budget"} \
         $([ -n "$content" ] || echo --no-content)) || exit 2

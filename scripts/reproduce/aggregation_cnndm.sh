@@ -33,7 +33,7 @@ read_options "--data --out --rows --seeds --steps --pointer --cpu --" "$@"
 begin_recipe scripts/prepare_cnndm.sh "m1 m2 m3 m4 m5 m6 m7 e4d4 e4d3 e4d2 e2d4 e3d4" steps
 need_choice --pointer "$pointer" soft none
 
-# options_of ROW: print the row's options of fairseq-train, one word per line.
+# options_of ROW: print the options of fairseq-train for a row, one word per line.
 options_of() {
     case $1 in
         e?d?) printf '%s\n' --aggregation none --encoder-layers "${1:1:1}" --decoder-layers "${1:3:1}" ;;

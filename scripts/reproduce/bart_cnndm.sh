@@ -39,7 +39,7 @@ begin_recipe scripts/prepare_cnndm.sh "$all" steps
 for file in model.pt dict.txt; do [ -f "$bart/$file" ] || die "--bart $bart: no $file in it; see --help"; done
 need_choice --arch "$arch" etads_bart_large etads_bart_base
 
-# options_of ROW: print the row's options of fairseq-train, one word per line.
+# options_of ROW: print the options of fairseq-train for a row, one word per line.
 options_of() {
     case $1 in
         bart) printf '%s\n' --focus-layers none --saliency-layers none ;;

@@ -52,7 +52,7 @@ train_summariser() {
     fi
 }
 
-# train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
+# train_tagger RUN SEED: train the tagger in RUN, and write its probabilities for validation and test documents.
 train_tagger() {
     label_once "$prepared/bin" words "train valid test"
     train_selector "$1" "$prepared" "$prepared/bin" --arch word_tagger --max-epoch "$tagger_epochs" --best-checkpoint-metric auc \

@@ -42,7 +42,7 @@ train() {
         --truncate-target 100 --seed "$4" "${device[@]}" "${more[@]}"
 }
 
-# fixed SPLIT LENGTH ORIGIN: make documents of a split with these control words, prepared, and print their folder.
+# fixed SPLIT LENGTH ORIGIN: prepare the documents of a split with these control words, and print the path of their folder.
 fixed() {
     local folder=$control/$1-$2-$3
     if [ ! -f "$folder/prepared/bin/complete" ]; then
@@ -61,8 +61,8 @@ print(max(found, key=lambda path: json.loads(path.read_text())["scores"]["rougeL
 PYTHON
 }
 
-# try_settings RUN: score each pair of control words on the validation set, and write the best into RUN/setting.txt (the first, if
-# there are no scores).
+# try_settings RUN: score each pair of control words on the validation set, and write the best pair (or the first pair if there
+# are no scores) to RUN/setting.txt.
 try_settings() {
     local run=$1 length origin folder place best
     for length in $lengths; do

@@ -34,7 +34,7 @@ for seed in $seeds; do
             etads+=("$run/summaries.txt")
         else
             train_small_recurrent "$steps" "$run" "$out/recurrent/prepared" "$arch" --seed "$seed"
-            # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
+            # The last checkpoint is used, because the checkpoint with the best likelihood may predate the coverage loss.
             summarise_once "$run" "$run/summaries.txt" --prepared "$out/recurrent/prepared" --min-len 3 --max-len 30 --cpu \
                 --checkpoint "$run/checkpoints/checkpoint_last.pt"
             pg_coverage+=("$run/summaries.txt")

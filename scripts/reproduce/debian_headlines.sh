@@ -54,11 +54,11 @@ train_transformer() {
         --adam-betas '(0.9, 0.98)' "$@"
 }
 
-# train_entail RUN SEED: with the pairs for both stages, as entail_gigaword.sh trains it.
+# train_entail RUN SEED: train the model with the entailment pairs in both stages, as in entail_gigaword.sh.
 train_entail() {
     local run=$1 seed=$2 first=$((steps > 4 ? steps * 4 / 5 : 1))
-    local every=$((first > 12 ? first / 12 : 1))  # the paper's 100 of 1,200
-    train_nli "$text" "$out/nli" --words moses --device cpu  # as etads-prepare cuts these data
+    local every=$((first > 12 ? first / 12 : 1))  # 100 of 1,200 in the paper
+    train_nli "$text" "$out/nli" --words moses --device cpu  # the same tokenisation as in the prepared data
     train_like_the_others "$run/beside_entailment" entail_s2s "$seed" "$first" "${ENTAIL[@]}" --auxiliary-task entailment \
         --auxiliary-data "$out/nli/pairs" --auxiliary-words moses --auxiliary-every "$every:$(((every + 9) / 10))"
     train_like_the_others "$run" entail_s2s "$seed" $((steps > first ? steps - first : 1)) "${ENTAIL[@]}" \
@@ -98,9 +98,9 @@ for seed in $seeds; do
         fi
         case $arch in
             abs*) options=() decoding+=(--exact-length 7 --no-repeat-ngram-size 1 --recombine 5 --unkpen inf) ;;
-            # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
+            # The last checkpoint is used, because the checkpoint with the best likelihood may predate the coverage loss.
             pg_coverage) options+=(--checkpoint "$run/checkpoints/checkpoint_last.pt") ;;
-            # The model has learned to write <unk> for words that cannot be copied, so <unk> must be allowed.
+            # The model has learned to generate <unk> for words that cannot be copied, so <unk> must be allowed.
             feats_lvt2k_ptr) decoding=(--replace-unknown --allow-unk) ;;
             *) decoding=(--replace-unknown) ;;
         esac

@@ -33,7 +33,7 @@ prepared=$out/prepared
 
 by_rewards=(--criterion summarization_rl --rl-max-len 30)
 
-# go_on ROW SEED [options of fairseq-train]: train the row, starting from base.
+# go_on ROW SEED [options of fairseq-train]: continue training from the row base.
 go_on() {
     local row=$1 seed=$2
     shift 2
@@ -42,7 +42,7 @@ go_on() {
         --init-from "$out/base-$seed/checkpoints/checkpoint_last.pt" "$@"
 }
 
-# train_row ROW SEED: train the row, after training base if the row starts from it.
+# train_row ROW SEED: train a row. If it starts from the row base, train base first.
 train_row() {
     local row=$1 seed=$2
     case $row in
@@ -57,7 +57,7 @@ train_row() {
 }
 
 supervise etads-prepare "$text" "$prepared" --tokens word --size "$size" --source-sentence-marks
-train_nli "$text" "$out/nli" --words moses --embed-dim 100 --width 100 --epochs 5  # it judges all rows
+train_nli "$text" "$out/nli" --words moses --embed-dim 100 --width 100 --epochs 5  # the same model scores all rows
 also=(--also rougesal entail --saliency-documents "$text/train.source" --entail-model "$out/nli/model")
 compared=()
 for seed in $seeds; do

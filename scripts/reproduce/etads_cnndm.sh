@@ -52,7 +52,7 @@ data="" out=$ROOT/runs/etads_cnndm rows=$all seeds="1" steps=200000
 read_options "--data --out --rows --seeds --steps --cpu --" "$@"
 begin_recipe scripts/prepare_cnndm.sh "$all" steps
 
-# options_of ROW: print the row's options of fairseq-train, one word per line.
+# options_of ROW: print the options of fairseq-train for a row, one word per line.
 options_of() {
     local focus=none saliency=none encoder=4 decoder=4
     case $1 in
@@ -78,7 +78,7 @@ for seed in $seeds; do
     done
 done
 
-# print_table TITLE MEASURE ROW ...: print the scores of the rows that were requested.
+# print_table TITLE MEASURE ROW ...: print the scores of the requested rows.
 print_table() {
     local title=$1 measure=$2 found="" row
     shift 2

@@ -59,7 +59,7 @@ case $corpus in
 esac
 need_prepared --data "$data" "scripts/prepare_$corpus.sh"
 systems=${systems:-$extracts $all}
-trained=""  # scripts/evidence.py checks the names of extracts
+trained=""  # scripts/evidence.py checks the names of extractive systems
 for system in $systems; do
     case $system in lead-* | textrank-* | lexrank-*) ;; *) trained+=" $system" ;; esac
 done
@@ -80,7 +80,8 @@ train() {
         --seed "$seed" "${device[@]}" "$@"
 }
 
-# train_transformer RUN PREPARED SEED ARCH [options of fairseq-train]: with the optimiser and the sizes of all Transformers here.
+# train_transformer RUN PREPARED SEED ARCH [options of fairseq-train]: train with the optimiser and the
+# sizes that all Transformers in this script share.
 train_transformer() {
     local run=$1 prepared=$2 seed=$3 arch=$4
     shift 4
@@ -99,14 +100,14 @@ train_recurrent_system() {
         "${cut[@]}" "$@"
 }
 
-# with_example COMMAND [ARGUMENTS]: run fairseq with the plugin of its example. Unlike ours, that plugin cannot load checkpoints
-# safely with torch 2.6 and newer, so they are trusted. These are the recipe's own.
+# with_example COMMAND [ARGUMENTS]: run fairseq with the plugin from its example. Unlike this project's plugin, it cannot load
+# checkpoints safely with torch 2.6 and newer. Unsafe loading is allowed, because all checkpoints were created by this script.
 with_example() {
     TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD=1 "$@"
 }
 
-# prepare_example: prepare data for fairseq's pointer-generator example in OUT/example: the words of the prepared data, truncated as
-# for our systems, with <unk-N> for unknown words.
+# prepare_example: prepare data for fairseq's pointer-generator example in OUT/example. The prepared words are truncated as for this
+# project's systems, and unknown words are replaced with <unk-N>.
 prepare_example() {
     local dir=$out/example split cut=("$out"/example/words.{train,valid,test}.{source,target})
     mkdir -p "$dir"
@@ -123,7 +124,7 @@ prepare_example() {
         --testpref "$dir/test" --srcdict "$dir/dict.txt" --tgtdict "$dir/dict.txt" --destdir "$dir/bin" > "$dir/log.txt" 2>&1
 }
 
-# summarise_by_example RUN: write summaries of the test documents, with the options of GENERATE.
+# summarise_by_example RUN: summarise the test documents with the options in GENERATE.
 summarise_by_example() {
     local run=$1 dir=$out/example checkpoint=$1/checkpoints/checkpoint_best.pt
     with_example once --makes "$run/tokens.txt" --reads "$checkpoint" "$dir/bin" \
@@ -167,14 +168,14 @@ train_system() {
     esac
 }
 
-# summarise_system RUN SYSTEM: write summaries of the test documents, and the likelihoods of their references.
+# summarise_system RUN SYSTEM: summarise the test documents, and compute the likelihoods of the references.
 summarise_system() {
     local run=$1 system=$2 prepared=$data/prepared options=()
     checkpoint=best
     [ "$system" != transformer_pointer ] || { summarise_by_example "$run"; return; }
     case $system in
         transformer_bpe) prepared=$out/pieces/prepared ;;
-        pg_coverage) checkpoint=last ;;  # the best by likelihood may be from before the coverage loss
+        pg_coverage) checkpoint=last ;;  # the checkpoint with the best likelihood may predate the coverage loss
         *lvt2k*) options=(-- --replace-unknown) ;;
     esac
     summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}" "${device[@]}" \
@@ -182,7 +183,7 @@ summarise_system() {
     supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
 }
 
-# record_system RUN SYSTEM SEED [CHECKPOINT]: score the summaries, and write the record.
+# record_system RUN SYSTEM SEED [CHECKPOINT]: score the summaries, and write a record of the results.
 record_system() {
     local run=$1 system=$2 seed=$3 text=$data/text reads=("$1"/{rouge.json,scores.jsonl,analysis.json}) word
     once --makes "$run/rouge.json" "$run/scores.jsonl" --reads "$run/summaries.txt" "$text/test.target" \

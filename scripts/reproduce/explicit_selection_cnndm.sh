@@ -51,7 +51,7 @@ for seed in $seeds; do
         if [ "$row" = explicit_selection_coverage ]; then
             train_stage "$run" "$prepared" "${lengths[${#lengths[@]} - 1]}" "${model[@]}" --seed "$seed" --coverage \
                 --coverage-loss 1 --init-from "$plain/checkpoints/checkpoint_best.pt" --max-update "$coverage_steps"
-            # The best checkpoint by likelihood is not used, because it may be from before coverage was learned.
+            # The checkpoint with the best likelihood is not used, because it may predate the training of coverage.
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
         summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" --beam 5 --min-len 35 --max-len 120 \

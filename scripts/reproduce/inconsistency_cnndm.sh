@@ -46,8 +46,8 @@ read_stages
 prepared=$data/prepared read=2500  # 50 sentences of 50 words
 adagrad=(--required-batch-size-multiple 1 --optimizer lazy_adagrad --initial-accumulator 0.1 --clip-norm 2)
 
-# extract FOLDER SPLIT READS [options of etads-extract]: the extracts of a split's documents by the labels or probabilities in the file
-# READS, and the split's summaries, as text in FOLDER.
+# extract FOLDER SPLIT READS [options of etads-extract]: extract sentences from the documents of a split, based on the labels or
+# probabilities in the file READS. Write the extracts and the summaries of the split to FOLDER as text.
 extract() {
     local folder=$1 split=$2 reads=$3
     shift 3
@@ -57,7 +57,7 @@ extract() {
     ln -sfn "$(cd "$data" && pwd)/text/$split.target" "$folder/$split.target"
 }
 
-# train_extractor RUN SEED: train the extractor in RUN, and write its probabilities of test documents.
+# train_extractor RUN SEED: train the extractor in RUN, and write its probabilities for validation and test documents.
 train_extractor() {
     train_selector "$1" "$prepared" "$out/labels" --arch sentence_extractor --truncate-source "$read" --batch-size 64 \
         --max-update "$extractor_steps" --seed "$2"
@@ -70,7 +70,7 @@ train_abstractor() {
         --coverage-loss 1 --init-from "$out/pointer_generator-$2/checkpoints/checkpoint_last.pt" --max-update "$coverage_steps"
 }
 
-# train_together RUN SEED: train the joint model, starting from both.
+# train_together RUN SEED: train the joint model, starting from the extractor and the abstractor.
 train_together() {
     train_once "$1" "$prepared" --arch unified_summarizer --init-from "$out/abstracter-$2/checkpoints/checkpoint_last.pt" \
         --extractor "$out/extractor-$2/checkpoints/checkpoint_best.pt" --labels "$out/labels" --truncate-source 600 \

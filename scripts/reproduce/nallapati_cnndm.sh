@@ -47,12 +47,12 @@ for seed in $seeds; do
             "${ADADELTA[@]}" "${begin[@]}")
         if [ "$row" = pg_coverage ]; then
             prepared=$pg_data/prepared words="50000 50000"
-            # The last checkpoint is used, because the best one by likelihood may be from before the coverage loss.
+            # The last checkpoint is used, because the checkpoint with the best likelihood may predate the coverage loss.
             decoding=(--beam 4 --min-len 35 --max-len 120 --checkpoint "$run/checkpoints/checkpoint_last.pt")
             options=(--batch-size 16 --truncate-source 400 --truncate-target 100 --max-update 233000 --coverage-loss 1
                 --coverage-loss-start 230000 --optimizer lazy_adagrad --lr 0.15 --initial-accumulator 0.1 --clip-norm 2)
         fi
-        # shellcheck disable=SC2086  # two numbers
+        # shellcheck disable=SC2086  # must be split into two numbers
         say_vocabulary "$prepared" $words
         train_recurrent "$run" "$prepared" --arch "$row" "${options[@]}" --seed "$seed" \
             "${device[@]}" "${more[@]}"

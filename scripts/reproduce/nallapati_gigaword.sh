@@ -59,7 +59,7 @@ case $row in
     words-lvt5k-1sent) say_vocabulary "$data/prepared" 400000 200000 ;;
     *) say_vocabulary "$data/prepared" 119505 68885 ;;
 esac
-# The model has learned to write <unk> for words that cannot be copied, so <unk> must be allowed.
+# The model has learned to generate <unk> for words that cannot be copied, so <unk> must be allowed.
 [ "$row" != feats-lvt2k-2sent-ptr ] || decoding=(--allow-unk)
 train_recurrent "$run" "$data/prepared" --arch "${arch//-/_}" "${ADADELTA[@]}" --truncate-source 200 --truncate-target 30 \
     --max-epoch 15 --validate-interval-updates 10000 --seed "$seed" "${begin[@]}" "${device[@]}" "${more[@]}"

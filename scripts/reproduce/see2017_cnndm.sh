@@ -47,7 +47,7 @@ for seed in $seeds; do
         if [ "$row" = pointer_generator_coverage ]; then
             train_stage "$run" "$data/prepared" "${lengths[${#lengths[@]} - 1]}" --arch "$row" --seed "$seed" --coverage-loss 1 \
                 --init-from "$plain/checkpoints/checkpoint_best.pt" --max-update "$coverage_steps"
-            # The best checkpoint by likelihood is not used, because it may be from before coverage was learned.
+            # The checkpoint with the best likelihood is not used, because it may predate the training of coverage.
             decoding=(--checkpoint "$run/checkpoints/checkpoint_last.pt")
         fi
         summarise_and_score "$run" "$data" --beam 4 --min-len 35 --max-len 120 \

@@ -33,7 +33,7 @@ begin_recipe scripts/prepare_sumpubmed.sh "$all" steps
 prepared=$data/prepared
 tagger_steps=$((steps > 1 ? steps * 5 / 8 : 1))
 
-# train_tagger RUN SEED: train the tagger in RUN, and write its probabilities of validation and test documents.
+# train_tagger RUN SEED: train the tagger in RUN, and write its probabilities for validation and test documents.
 train_tagger() {
     label_once "$out/labels-words" words "train valid test" --truncate-source 200
     train_selector "$1" "$prepared" "$out/labels-words" --arch word_tagger --truncate-source 200 --num-workers 0 \
@@ -47,7 +47,8 @@ train_summariser() {
         --focus-initial-scope 2,2,2,half "${more[@]}"
 }
 
-# extract RUN [options of etads-extract]: write RUN/summaries.txt, unless it exists and was made from the same data and probabilities.
+# extract RUN [options of etads-extract]: write RUN/summaries.txt, unless it exists and was created from the same data
+# and probabilities.
 extract() {
     local run=$1
     shift

@@ -35,7 +35,7 @@ begin_recipe scripts/prepare_sumpubmed.sh "$all" steps extractor_steps
 prepared=$data/prepared read=(--truncate-source 200)
 coverage_steps=$((steps > 3 ? steps * 5 / 16 : 1))
 
-# labels KIND: make sentence labels in OUT/labels-KIND; they depend only on the documents, so all seeds share them.
+# labels KIND: create sentence labels in OUT/labels-KIND. They depend only on the documents, so all seeds share them.
 labels() {
     label_once "$out/labels-$1" "$1" "train valid test" "${read[@]}"
 }
@@ -58,7 +58,7 @@ train_summariser() {
         --seed "$seed" "${device[@]}" "$@" "${more[@]}"
 }
 
-# train_row ROW SEED: train the row, after the rows from which it starts.
+# train_row ROW SEED: train a row after training the rows that it starts from.
 train_row() {
     local seed=$2 onwards=(--init-from "$out/plain-$2/checkpoints/checkpoint_best.pt" --coverage-loss 1 --max-update "$coverage_steps")
     case $1 in
@@ -103,6 +103,6 @@ done
 score_table "$out" "$rows" "$seeds"
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
 for pair in "explicit plain" "unified coverage"; do
-    # shellcheck disable=SC2086  # two words
+    # shellcheck disable=SC2086  # must be split into two words
     { compare_rows "$rows" $pair "$data/text"; compare_row_likelihoods "$rows" $pair; }
 done
