@@ -39,9 +39,8 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all attention steps.
-
-    Each query is a part of the previous context vector, so that each step depends on the step before it.
+    """Run all attention steps. Each query is a part of the previous context vector, so that each step depends on the
+    previous step.
     """
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())

@@ -99,7 +99,7 @@ def with_fairseq(args, dictionary):
 
 
 def random_shortlist(args, dictionary):
-    """Create random shortlists. Their lengths and overlaps are similar to shortlists for real text.
+    """Create random shortlists with lengths and overlaps as for real text.
 
     The shortlist of a document contains the FREQUENT words, the words of the document, and further words from a pool.
     The pool represents words that are associated with many documents.
@@ -184,7 +184,7 @@ def sample_of(source):
 
 
 def made(system, args, dictionary):
-    """Create a function that summarises documents (B, 400). The number of words per summary can be given.
+    """Create a function that summarises documents (B, 400), optionally with a fixed number of words per summary.
 
     Return None if the system is not installed.
     """
@@ -205,7 +205,8 @@ def documents(args, dictionary):
 
 
 class System(Peer):
-    """System that runs in a separate process. It first describes itself (``about``) and then measures times on request.
+    """System that runs in a separate process. The process first describes the system (``about``) and then measures
+    times on request.
 
     Several systems in the same process would affect each other's times. If CTranslate2 and torch both start threads,
     the OpenMP runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small
@@ -298,9 +299,8 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise an error if fairseq's product with the vocabulary is batched.
-
-    In ``fairseq-generate``, it is not batched.
+    """Raise an error if fairseq's product with the vocabulary is batched. In ``fairseq-generate``, this product is
+    never batched.
     """
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
@@ -312,7 +312,7 @@ def peak_memory(run, source):
     search.
     """
     before = resident("VmRSS")
-    # This resets the peak, so that it does not include the memory required for loading.
+    # Writing 5 resets the peak, so that it does not include the memory required for loading.
     Path("/proc/self/clear_refs").write_text("5")
     run(source)
     return {"before": before, "peak": resident("VmHWM")}

@@ -109,7 +109,7 @@ def saliency_attention(
         q: queries (B, H, T, D).
         k, v: keys and values (B, H, S, D).
         gate_q, gate_k: (B, H, T, D) and (B, H, S, D), the projected queries times W_h and the projected keys times W_s.
-            Their product is not scaled by sqrt(D).
+            The product of gate_q and gate_k is not scaled by sqrt(D).
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout probability for the gated weights. The caller must pass 0 in evaluation.
         need_weights: whether to also return weights that sum to 1, for coverage and penalties. For the variant
@@ -255,7 +255,8 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        Logarithms of attention weights (B, T, S). At padding, they are so small that their exponentials are exactly 0.
+        Logarithms of attention weights (B, T, S). At padding, the logarithms are so small that their exponentials are
+        exactly 0.
     """
     return log_attention(log_word + log_selected[:, None], key_padding_mask)
 

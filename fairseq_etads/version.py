@@ -70,7 +70,7 @@ def _installed_version(folder: Path) -> Optional[str]:
 
 
 def archive_version() -> str:
-    """Return the version of an archive. It contains the commit hash (or "unknown") but not the number of commits."""
+    """Return the version of an archive, which contains the commit hash (or "unknown") but not the number of commits."""
     commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
     return f"{NEXT_VERSION}.dev0+{commit}"
 

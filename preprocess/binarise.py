@@ -46,8 +46,8 @@ def binarise(
         out: output folder, which already contains tokens/.
         text: folder with the raw text and the tags that are used to compute factors.
         like: folder of prepared data that provides the dictionaries; None to build new dictionaries.
-        read: checksums of the files in ``out``, used to detect changes to the input files. Files that this function
-            writes next to OUT/bin are added to them.
+        read: checksums of the files in ``out``, used to detect changes to the input files. The checksums of the files
+            that this function writes next to OUT/bin are added.
         dictionary: dictionary of the words that the model learns; None to build the vocabulary from the training text.
 
     Raises:

@@ -91,7 +91,7 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """Return the number of the bin for summaries of this length. Bins are numbered from 1."""
+        """Return the number of the bin for summaries of this length, counting from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
@@ -165,7 +165,7 @@ def _origins(text: Path, split: str) -> Iterator[str]:
     """Yield the origin of each document in a split.
 
     Raises:
-        InputError: the file of origins is missing, or a line does not contain exactly one name.
+        InputError: the file with the origins is missing, or a line does not contain exactly one name.
     """
     path = text / f"{split}.source.{ORIGIN}"
     if not path.is_file():

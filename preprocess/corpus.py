@@ -140,7 +140,7 @@ class SideLengths:
 
 
 class SplitWriter:
-    """Writer for the files of a split. It also counts the documents that are written, changed and dropped.
+    """Writer for the files of a split that also counts written, changed and dropped documents.
 
     Args:
         stack: exit stack that closes the files. Each file receives its final name when it is closed.
@@ -189,8 +189,8 @@ class SplitWriter:
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
         """Write one line to each file of the split.
 
-        If the document has more references than there are files, further files are created. They start with an empty
-        line for each earlier document.
+        If the document has more references than there are files, further files are created. These files start with an
+        empty line for each earlier document.
         """
         self.source.write(made.source + "\n")
         for name, file in self.beside.items():
@@ -279,7 +279,7 @@ def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _folder_checksum(folder: Path) -> str:
-    """Compute a checksum from the names and sizes of the files in a folder. It does not depend on their order.
+    """Compute a checksum from the names and sizes of the files in a folder, regardless of their order.
 
     The content of the files is not read, because a folder may contain 300,000 files.
     """
@@ -380,7 +380,7 @@ def _given(options: Any) -> Dict[str, Any]:
     """Return the options that are set, or an empty dictionary if the report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # A seed of 0 also counts as set.
+    # A seed of 0 is also considered set.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 

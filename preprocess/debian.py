@@ -8,7 +8,7 @@ of the source packages. Without a Packages index, the stem of the binary package
 package's name.
 
 The output files DIR/{train,valid,test}.{source,target,package} are line-aligned UTF-8 text with one document per line.
-Each line of a .package file contains ``binary<TAB>source``, the names of the binary and the source package. They
+Each line of a .package file contains ``binary<TAB>source``, the names of the binary and the source package. These names
 identify the authors and the licence of the text. DIR/report.json contains the number of dropped pairs for each reason.
 No text occurs in two splits (debian_splits.py defines when two texts are equal). The command checks this before it
 writes the splits.

@@ -31,8 +31,8 @@ def read_index(path: Path) -> bytes:
         data = file.read()
     if path.suffix != ".lz4":
         return data
-    # The standard library does not support lz4. A machine that stores APT's lists as .lz4 files has APT installed,
-    # which can read them.
+    # The standard library does not support lz4. If APT's lists are stored as .lz4 files, APT is installed and can read
+    # them.
     for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
         if shutil.which(command[0]):
             done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)
@@ -93,8 +93,8 @@ def stem(package: str) -> str:
 def clean(text: str) -> Tuple[str, int]:
     """Put a text on one line and neutralise the sentence marks that it contains.
 
-    The text is normalised to Unicode NFC, each run of white space is replaced with one space, and control and invisible
-    characters are removed.
+    The text is normalised to Unicode NFC, each sequence of white space is replaced with one space, and control
+    characters and invisible characters are removed.
 
     Returns:
         The text, and the number of neutralised sentence marks. A mark is neutralised by inserting spaces into it.

@@ -2,10 +2,10 @@
 
 No source package, document or synopsis occurs in two splits, and neither does a paragraph or sentence of at least
 UNIT_CHARS characters. Source packages are treated as the same package if their names differ only in digits and dots
-(gcc-11, gcc-12). Two texts are considered equal if they match after their case has been folded and each run of digits
-has been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of their
-packages are masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package contains
-the documentation.") and paraphrases may occur in several splits.
+(gcc-11, gcc-12). Two texts are considered equal if they match after their case has been folded and each sequence of
+digits has been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of
+their packages are masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package
+contains the documentation.") and paraphrases may occur in several splits.
 
 Source packages that share such a text are merged into groups with a union-find algorithm. A seeded hash of the group's
 name determines the split of the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the
@@ -67,7 +67,7 @@ class Pair:
 
 
 def canonical(text: str) -> str:
-    """Normalise a text for comparison. Its case is folded, and each run of digits is replaced with 0."""
+    """Normalise a text for comparison: fold its case, and replace each sequence of digits with 0."""
     return re.sub(r"\d+", "0", text.casefold())
 
 
@@ -87,7 +87,7 @@ def text_keys(pair: Pair) -> Set[str]:
 
 
 def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
-    """Return the reason why a pair is dropped independently of all other pairs, or None if there is none."""
+    """Return the reason for dropping a pair, without regard to other pairs, or None if there is no reason."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
         "empty description": n_source == 0,

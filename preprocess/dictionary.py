@@ -48,7 +48,7 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
     for word in sorted(seen.difference(dictionary.symbols)) if tail else ():
-        if not is_padding_word(word):  # otherwise such a word would count as known
+        if not is_padding_word(word):  # otherwise, such a word would be treated as known
             dictionary.add_symbol(word, n=0)
     return dictionary
 
@@ -58,8 +58,8 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 
     The model learns all words in the given dictionary, and their order does not change.
 
-    In the dictionary of a pretrained model, known words may have a count of 0. Their count is set to 1, because a count
-    of 0 marks words in the copy tail.
+    In the dictionary of a pretrained model, known words may have a count of 0. This count is changed to 1, because a
+    count of 0 marks words in the copy tail.
 
     Raises:
         InputError: the file is not a dictionary.
@@ -81,7 +81,7 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 def build_bounded_dictionaries(
     train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
 ) -> Tuple[Dictionary, Dictionary]:
-    """Build a source and a target dictionary that assign the same ids but have different numbers of known words.
+    """Build source and target dictionaries with the same ids but different numbers of known words.
 
     Both dictionaries contain three groups of words: the most frequent words in the summaries, the most frequent other
     words in the documents, and the copy tail. In the target dictionary, words in the second group have a count of 0 and
@@ -93,8 +93,8 @@ def build_bounded_dictionaries(
         summaries: files with training summaries; the model learns to generate their most frequent words.
         documents: further text files; their words can be copied.
         size: total number of words to learn, without the special symbols; -1 for all.
-        target_size: number of words that the model can generate. They are included in ``size`` and are learned even if
-            they do not occur in the documents.
+        target_size: number of words that the model can generate. These words are included in ``size`` and are learned
+            even if they do not occur in the documents.
         jobs: number of processes.
 
     Raises:
@@ -115,7 +115,7 @@ def build_bounded_dictionaries(
         source.add_symbol(word, n=counts[word])
     source.pad_to_multiple_(8)
     for word in sorted(seen.difference(source.symbols)):
-        if not is_padding_word(word):  # otherwise such a word would count as known
+        if not is_padding_word(word):  # otherwise, such a word would be treated as known
             source.add_symbol(word, n=0)
     for word in source.symbols[len(target) :]:
         target.add_symbol(word, n=0)

@@ -26,14 +26,14 @@ TO_WORDS, TO_SUBWORDS = "words", "subwords"
 
 
 def _fairseq_options(settings: Settings, out: Path) -> Namespace:
-    """Return the options from which fairseq builds its tokeniser and its subword encoder."""
+    """Return the options that fairseq requires to build its tokeniser and its subword encoder."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries. They may differ in whether sentence
-    marks are kept.
+    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries. Sentence marks may be kept in only one
+    of the two.
     """
     from fairseq.data import encoders
 
@@ -114,7 +114,7 @@ def encode_all(
 
     Args:
         sources: folder with the files to encode.
-        destination: name of the folder for the encoded files. It is a subfolder of the folder that ``made`` describes.
+        destination: name of the folder for the encoded files, a subfolder of the folder that ``made`` describes.
         out: folder with the subword model.
         made: checksums to which the new files are added.
         read: function that reads the lines of a file.

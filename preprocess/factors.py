@@ -10,9 +10,9 @@ value of its word. These text files are converted to:
 The paper does not describe how TF and IDF are binned. Here, *tf* is the number of times that the word occurs in the
 document (1, 2, ...), and the last bin also contains all larger counts. *idf* is ln((1 + D) / (1 + df)), where D is the
 number of training documents and df is the number of training documents that contain the word. The bins of *idf* have
-equal width. They range from 0 to ln(1 + D), the value for a word that occurs in no training document. *salience* is the
-salience level of the sentence that contains the word. These levels are written by etads-shorten. For a sentence mark,
-the value of every factor is the mark itself.
+equal width and range from 0 to ln(1 + D), the value for a word that occurs in no training document. *salience* is the
+salience level of the sentence that contains the word, as written by etads-shorten. For a sentence mark, the value of
+every factor is the mark itself.
 """
 
 import contextlib

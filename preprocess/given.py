@@ -1,6 +1,6 @@
 """Check and copy the files that users can pass to etads-prepare.
 
-They include a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and BART's dictionary.
+These files are a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and BART's dictionary.
 """
 
 import json
@@ -26,7 +26,7 @@ class GivenFiles:
     Attributes:
         encoder_json: file that maps GPT-2's subword pieces to ids.
         vocab_bpe: file with the merges of GPT-2's BPE.
-        dictionary: fairseq dictionary of a pretrained model. Its entries are the ids of the pieces.
+        dictionary: fairseq dictionary of a pretrained model. The entries in the dictionary are the ids of the pieces.
         model: file with subword-nmt merges, or a SentencePiece model.
     """
 

@@ -94,8 +94,8 @@ def bands(similarity: float) -> Tuple[int, int]:
 
     Two documents are compared if their signatures agree in at least one band.
 
-    The bands are as long as possible, subject to the condition that at least a fraction FOUND_SHARE of the pairs with
-    this similarity agree in at least one band.
+    The bands are as long as possible while at least a fraction FOUND_SHARE of the pairs with this similarity agree in
+    at least one band.
     """
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
@@ -154,7 +154,7 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
     If several documents are equal, only the first is compared. Equal documents are counted by :func:`.overlap.overlap`.
 
     Returns:
-        The part of report.json about near-duplicates. It contains the settings, examples and, for each split, the
+        The part of report.json about near-duplicates, which contains the settings, examples and, for each split, the
         number of documents that are near-duplicates of an earlier document in the same split ("within") or of a
         document in an earlier split ("also in train").
     """

@@ -1,6 +1,6 @@
 """Prepare parallel text for fairseq-train: the command ``etads-prepare``.
 
-The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's own
+The command tokenises text, learns and applies a subword model, and binarises the result. The command uses fairseq's own
 ``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. When these options are passed to
 ``fairseq-interactive``, new text is processed in exactly the same way as the training text.
 """
@@ -99,8 +99,8 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
     """Create the subword model in ``out``.
 
-    The model is copied from ``like`` if it is set, or from the given files if they contain a model. Otherwise, it is
-    learned from the training text in ``words``.
+    The model is copied from ``like`` if it is set, or from the given files if they contain a model. Otherwise, the
+    model is learned from the training text in ``words``.
     """
     names = settings.subword_files
     if like:
@@ -118,8 +118,8 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
-    """Write OUT/report.json. It contains text lengths, numbers of known and unknown words, and checksums of the files
-    in OUT/bin.
+    """Write OUT/report.json. The report contains text lengths, numbers of known and unknown words, and checksums of the
+    files in OUT/bin.
 
     Table 2 of the Aggregation Transformer paper reports the same mean and maximum lengths.
     """

@@ -68,7 +68,7 @@ _start_error: Optional[BaseException] = None
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
     """Call ``start`` and store any exception that it raises.
 
-    If it were not caught, the pool would only report that the process has ended.
+    Without this, the pool would only report that the process has ended.
     """
     global _start_error
     try:
@@ -102,8 +102,8 @@ def ordered_map(
         function: function that maps a list of items to the list of their results. Both this function and ``start`` must
             be defined at the top level of a module, so that they can be pickled.
         start: function that each worker process calls once, as ``start(*arguments)``, before it processes any items.
-        preload: modules that ``function`` requires and that take seconds to import. They are imported once and shared
-            by all worker processes.
+        preload: modules that ``function`` requires and that take seconds to import. These modules are imported once and
+            shared by all worker processes.
 
     Raises:
         InputError: a worker process was killed, for example because of a lack of memory.

@@ -41,7 +41,7 @@ class Shard(NamedTuple):
         The file is divided into byte ranges of equal size, one for each shard. A line belongs to the shard in which it
         begins.
 
-        Concatenating the lines of all shards in order gives the whole file.
+        The lines of all shards, concatenated in order, form the whole file.
 
         Raises:
             InputError: a line is not UTF-8.

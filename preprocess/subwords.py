@@ -31,8 +31,8 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     ``codes``.
 
     fairseq's ``--bpe subword_nmt`` does not support the glossaries of subword-nmt, which list words that must not be
-    split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest
-    priority. They do not affect other words, except words that contain a "<".
+    split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest priority
+    and do not affect other words, except words that contain a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 

@@ -35,7 +35,7 @@ def share_path(output: Path, shard: Shard) -> Path:
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """Return a record of all inputs that determine the summaries.
+    """Return a record of everything that determines the summaries.
 
     The record contains the command, the number of documents, and the SHA-256 checksum of each input file.
     """
@@ -127,7 +127,8 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 def main(argv: Optional[List[str]] = None) -> None:
     """Run the steps of generate.sh that precede fairseq or, with --log, the steps that follow it.
 
-    Prints "done" if the shard is complete, or "joined" if all shards are complete and OUT has been written.
+    The function prints "done" if the shard is complete, or "joined" if all shards are complete and OUT has been
+    written.
     """
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)

@@ -2,7 +2,7 @@
 
 ``etads-prepare --shard I/N`` writes one shard, and ``etads-prepare`` without ``--shard`` joins all shards.
 
-A shard is a folder such as OUT/shards/2-of-4. It contains a tokenised part of each file in TEXT. Each shard has its own
+A shard is a folder such as OUT/shards/2-of-4 with a tokenised part of each file in TEXT. Each shard has its own
 prepare.json and SHA256SUMS, so that several shards can be written at the same time. The joined shards are identical to
 the output of a single process.
 """
@@ -31,7 +31,7 @@ def _shards_of(folder: Path) -> List[Shard]:
     The list is empty if the folder contains no shards.
 
     Raises:
-        InputError: the folder contains shards of different divisions, such as 1/2 and 1/3.
+        InputError: the folder contains shards with different total numbers, such as 1/2 and 1/3.
     """
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})

@@ -1,4 +1,4 @@
-"""Verify the checksums of data when it is loaded, and detect changes while it is in use."""
+"""Verify the checksums of data when the data is loaded, and detect changes while it is in use."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class DataChecks:
         return self.checked[directory]
 
     def check_dictionaries(self, directory: str) -> None:
-        """Verify factors.json and all dictionaries, including those for factors. Raise InputError if a file has
+        """Verify factors.json and all dictionaries, including factor dictionaries. Raise InputError if a file has
         changed.
         """
         checksums = self._of(directory)
@@ -65,9 +65,8 @@ def refuse_empty(directory: str, split: str, languages: str) -> None:
 
 
 def check_subword_model(args: Any) -> None:
-    """Verify the subword model of a --bpe class against SHA256SUMS in its folder.
-
-    Raise InputError if it has changed.
+    """Verify the subword model of a --bpe class against SHA256SUMS in its folder. Raise InputError if the model has
+    changed.
     """
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)

@@ -166,7 +166,7 @@ class SourceFactors:
             )
 
     def fingerprints(self) -> Dict[str, str]:
-        """Return the fingerprints of the factor dictionaries, keyed by factor name. They are stored in checkpoints."""
+        """Return the fingerprints of the factor dictionaries, keyed by factor name, for storing in checkpoints."""
         return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_trained_with(self, trained: Dict[str, str]) -> None:

@@ -71,8 +71,8 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
     Args:
         path: path of a plain or compressed file. If its name contains ``.jsonl``, the file is read as JSON lines in the
             format of SNLI and MultiNLI. Otherwise, each line must have the form "PREMISE<tab>HYPOTHESIS<tab>LABEL".
-        counts: counter to which the number of pairs with the label "-" is added, under the key :data:`SKIPPED`. These
-            pairs are skipped.
+        counts: counter for pairs with the label "-", which are skipped. Their number is added under the key
+            :data:`SKIPPED`.
 
     Raises:
         InputError: the file cannot be read, or a line does not contain a valid pair. The message contains the file and
@@ -116,6 +116,6 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
 def tabbed_line(pair: NliPair) -> str:
     """Format a pair as a tab-separated line that :func:`read_pairs` can read, including the line ending.
 
-    Each run of white space inside a text is replaced with a single space.
+    Each sequence of white space inside a text is replaced with a single space.
     """
     return "\t".join(" ".join(text.split()) for text in pair) + "\n"

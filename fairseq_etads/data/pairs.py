@@ -184,7 +184,8 @@ class SummarizationDataset(FactoredPairs):
     def ordered_indices(self) -> np.ndarray:
         """Return the order in which documents are batched.
 
-        They are sorted by length, or shuffled and then sorted by length within groups of ``sort_within`` documents.
+        Documents are sorted by length, or shuffled and then sorted by length within groups of ``sort_within``
+        documents.
         """
         if not self._sorts_in_parts:
             return super().ordered_indices()

@@ -24,14 +24,14 @@ class Settings:
     Attributes:
         tokens: type of tokens, one of TOKENS.
         words: type of word tokenisation, one of WORD_KINDS; empty to use the default for ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. It has no effect with GPT-2's BPE, which has a fixed
-            set of pieces.
+        size: number of BPE merges, SentencePiece pieces or words. The size has no effect with GPT-2's BPE, which has a
+            fixed set of pieces.
         lowercase: whether to lower-case the text.
         source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
         separate: whether to create separate source and target dictionaries instead of a shared dictionary.
         source_size, target_size: source and target vocabulary sizes. With separate dictionaries, 0 means ``size``
-            words, or all subwords. With a shared dictionary, only ``target_size`` is used. It is the number of words
-            that the model can generate; 0 means all words that are known in documents.
+            words, or all subwords. With a shared dictionary, ``target_size`` is the number of words that the model can
+            generate; 0 means all words that are known in documents.
         factors: names of the source factors, which must be in FACTORS.
         tf_bins, idf_bins: numbers of bins for the factors tf and idf.
         spacy_model: spaCy model that predicts the factors pos and ner; empty to read these factors from files.
@@ -62,10 +62,7 @@ class Settings:
 
     @property
     def word_kind(self) -> str:
-        """Type of word tokenisation, one of WORD_KINDS.
-
-        It is ``words`` if set, or the default for ``tokens`` otherwise.
-        """
+        """Type of word tokenisation, one of WORD_KINDS: ``words`` if set, or the default for ``tokens`` otherwise."""
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property

@@ -2,7 +2,7 @@
 
 The files are in the safetensors format, so they contain numbers and metadata, but no executable code. The int32 arrays
 "frequent" (F,) and "together" (V_s, k) contain target vocabulary ids. Row i of "together" belongs to the source word
-with id i. It is padded with -1 if there are fewer than k words. The metadata contain the format, the fingerprints of
+with id i and is padded with -1 if it contains fewer than k words. The metadata contain the format, the fingerprints of
 both dictionaries, and a description of how the table was created. A file can be loaded only with the same dictionaries.
 """
 

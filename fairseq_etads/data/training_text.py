@@ -47,8 +47,8 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
     Each count is increased by one, so that no frequency is 0.
 
     Args:
-        copies: whether the model has a pointer that can copy words outside the vocabulary. If True, such words are
-            ignored; otherwise, they are counted as the unknown word.
+        copies: whether the model has a pointer that can copy words outside the vocabulary. If it is True, such words
+            are ignored; otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     size = known_words(dictionary)

@@ -19,7 +19,7 @@ FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
-    """Write tensors to a file. They must not share memory."""
+    """Write tensors to a file. The tensors must not share memory."""
     from safetensors.torch import save_file
 
     save_file(tensors, str(path), metadata={"format": "pt"})

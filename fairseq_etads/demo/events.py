@@ -3,11 +3,11 @@
 - ``waiting``: ``before`` is the number of summaries that are generated before this one.
 - ``document``: ``spans`` contains the character span [start, end] of each token that the model reads, or None.
 - ``step``: ``text``, ``score`` and ``ended`` describe the best summary so far. ``attention`` and ``copying`` contain
-  the weights of the source tokens for the last word, as pairs [index of the token, weight]. They are None if the
+  the weights of the source tokens for the last word, as pairs [index of the token, weight]. Each of them is None if the
   model has no such weights.
-- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if the summary has no probability),
-  the number of ``words`` in the document, the number of these words that the model read (``words_read``), the
-  ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
+- ``summary``: the result, which consists of ``text``, ``sentences``, ``score`` (None if the summary has no
+  probability), the number of ``words`` in the document, the number of these words that the model read (``words_read``),
+  the ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
 - ``problem``: ``words`` explains why there is no summary.
 
 Positions are counted in code points, as in Python strings.
@@ -37,7 +37,7 @@ def summary_events(
     """Summarise a text, and report the progress as events.
 
     Args:
-        check: function that is called at each step. It must raise StoppedError if the client has disconnected.
+        check: function that is called at each step and raises StoppedError if the client has disconnected.
         tell: function that is called with each event.
         keep: function that stores the explanation and returns the path of its page.
     """

@@ -42,7 +42,7 @@ SECONDS_TO_STOP = 5.0
 
 
 class BadRequestError(Exception):
-    """Raised for an invalid request. It contains the HTTP status and the text of the response."""
+    """Raised for an invalid request, with the HTTP status and the text of the response."""
 
     def __init__(self, status: int, words: str):
         super().__init__(words)
@@ -135,7 +135,7 @@ class Demo:
         """Store a new explanation and drop the oldest one if necessary.
 
         Returns:
-            Path of the explanation's page. It cannot be guessed.
+            Path of the explanation's page. The path cannot be guessed.
         """
         while len(self._explanations) >= MAX_EXPLANATIONS:
             self._explanations.pop(next(iter(self._explanations)))
@@ -148,8 +148,8 @@ class Demo:
         try:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
-            # This call raises an error if the model does not support the options. It runs in a thread, because the
-            # first call with a new --infer-dtype takes a long time to convert the weights.
+            # This call raises an error if the model does not support the options. The call runs in a thread, because
+            # the first call with a new --infer-dtype takes a long time to convert the weights.
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)

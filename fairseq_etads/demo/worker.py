@@ -23,8 +23,8 @@ class Job:
     """Job that can be stopped from any thread.
 
     Args:
-        work: function that the worker thread calls once, with the job as its argument. It must call :meth:`check`
-            often.
+        work: function that the worker thread calls once, with the job as its argument. The function must call
+            :meth:`check` often.
     """
 
     def __init__(self, work: Callable[["Job"], None]):

@@ -33,8 +33,7 @@ space. "characters": single characters, for languages such as Chinese.
 
 
 class Source:
-    """N-grams, numbers and words of a document. They are collected once and then compared with the summaries of all
-    systems.
+    """N-grams, numbers and words of a document, collected once for comparison with the summaries of all systems.
 
     Args:
         words: words of the document.
@@ -201,7 +200,8 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 
 
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
-    """Choose the document sentences that form the best summary with a greedy search (Nallapati et al. 2017, section 3).
+    """Use a greedy search to choose the document sentences that form the best summary (Nallapati et al. 2017, section
+    3).
 
     The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the best reference. Each step adds
     the sentence that increases this score most. If several sentences are equally good, the first one is added. The

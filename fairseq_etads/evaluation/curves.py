@@ -112,7 +112,7 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
 
     Args:
         logs: mapping from the name of each run to its log.
-        path: path of the file to write. Its suffix determines the format.
+        path: path of the output file. The suffix determines the format.
         figures: names of the metrics to plot, each in its own panel; None to plot the metrics returned by
             :func:`panels`.
     """

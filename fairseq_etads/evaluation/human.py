@@ -39,8 +39,7 @@ class Rating:
         annotator: name of the annotator's sheet.
         item: line number of the document, counting from 1.
         system: name of the system that wrote the summary.
-        values: mapping from each criterion to the rating, from 1 to 5. It does not contain criteria that were not
-            rated.
+        values: mapping from each criterion to the rating, from 1 to 5. Criteria without a rating are left out.
     """
 
     annotator: str
@@ -99,7 +98,7 @@ def make_key(
 
 
 def identity_of(annotator: str, key: Dict[str, Any]) -> str:
-    """Return a string that identifies a sheet. It consists of the annotator's name and the id of the key."""
+    """Return a string that identifies a sheet: the annotator's name and the id of the key."""
     return f"{annotator} {key['id']}"
 
 
@@ -338,8 +337,8 @@ def _read_row(
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
     """Compute Krippendorff's alpha, which measures the agreement between annotators (Krippendorff 2011).
 
-    The value is 1 for perfect agreement and 0 for agreement by chance. It is None if no summary has two ratings or if
-    all ratings are equal, because the agreement is then undefined.
+    The value is 1 for perfect agreement and 0 for agreement by chance. The result is None if no summary has two ratings
+    or if all ratings are equal, because the agreement is then undefined.
 
     Args:
         units: for each summary, a mapping from annotators to ratings. Summaries with a single rating are ignored.

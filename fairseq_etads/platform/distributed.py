@@ -201,7 +201,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     """Start the workers on this machine and wait for them to end.
 
     If there are several machines, --distributed-num-procs is greater than 1 and determines the number of workers.
-    Otherwise, it is determined by --distributed-world-size. The rank of the first worker is --distributed-rank.
+    Otherwise, the number of workers is --distributed-world-size. The rank of the first worker is --distributed-rank.
 
     Raises:
         ValueError: the number of workers would exceed --distributed-world-size.
@@ -259,7 +259,7 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
     """Replace fairseq's ``all_gather_list``, which requires GPU memory and is limited to 16,384 bytes per worker.
 
     fairseq-validate uses this function to gather the statistics of all batches, which easily exceed this limit. Some
-    criterions also use it.
+    criterions also use this function.
     """
 
     @functools.wraps(all_gather_list)
@@ -326,7 +326,7 @@ def install() -> None:
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    # This module is completely imported at this point only if the command is fairseq-generate.
+    # At this point, the module is fully imported only if the command is fairseq-generate.
     command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)

@@ -2,4 +2,7 @@
 
 
 class InputError(ValueError):
-    """Raised for a mistake in the input or the options that the user can correct. Commands report it in one line."""
+    """Raised for a mistake in the input or the options that the user can correct.
+
+    Commands report the error in one line.
+    """

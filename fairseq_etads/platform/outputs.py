@@ -52,7 +52,7 @@ _held: Set[str] = set()
 
 
 class _Lock:
-    """Lock file. It contains a description of the process that holds the lock."""
+    """Lock file that contains a description of the process that holds the lock."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -156,7 +156,7 @@ def _delete_stale_locks(folder: Path) -> None:
     """Delete the lock files of killed processes in a folder and in its subfolders.
 
     If a process is killed after renaming its output and before deleting the lock file, the lock file remains. Nothing
-    else would delete it, because later processes do not lock an output that is complete.
+    else would delete this lock file, because later processes do not lock an output that is complete.
     """
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
@@ -244,7 +244,7 @@ def writing(
 
 @contextlib.contextmanager
 def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """Open a binary file for writing. It receives its name only when it is complete, as with :func:`writing`."""
+    """Open a binary file for writing. As with :func:`writing`, the file receives its name only when it is complete."""
     with _completed(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
@@ -273,7 +273,7 @@ def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> Non
 
 @contextlib.contextmanager
 def writing_folder(path: Path, option: str) -> Iterator[Path]:
-    """Yield the path of a temporary folder. It is renamed to ``path`` when it is complete.
+    """Yield the path of a temporary folder. When the folder is complete, it is renamed to ``path``.
 
     An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
 

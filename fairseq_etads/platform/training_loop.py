@@ -89,9 +89,9 @@ def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -
     """Return whether to validate and whether to save a checkpoint after this update.
 
     With ``--validate-interval-updates 0``, the default, the model is validated whenever a checkpoint is saved, as in
-    fairseq. With a value N greater than 0, it is validated every N updates. With -1, it is validated only at the end of
-    an epoch. In the last two cases, ``--save-interval-updates`` saves checkpoints without validating. A checkpoint is
-    saved after each validation, because the best checkpoint might otherwise be missed.
+    fairseq. With a value N greater than 0, the model is validated every N updates. With -1, the model is validated only
+    at the end of an epoch. In the last two cases, ``--save-interval-updates`` saves checkpoints without validating. A
+    checkpoint is saved after each validation, because the best checkpoint might otherwise be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -230,7 +230,7 @@ def _in_epochs(updates: float, updates_per_epoch: int) -> str:
 def plan(cfg: Any, epoch_itr: Any) -> List[str]:
     """Return lines that describe the course of training with these options.
 
-    They contain the updates per epoch, the validation interval, the patience, the peak learning rate and the batch
+    The lines contain the updates per epoch, the validation interval, the patience, the peak learning rate and the batch
     size.
 
     Args:

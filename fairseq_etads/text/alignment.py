@@ -45,7 +45,7 @@ def _visible(character: str) -> str:
 
 
 def spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """Return the approximate spelling of a token in the raw text. It equals the actual spelling after :func:`fold`.
+    """Return the approximate spelling of a token in the raw text, which is accurate enough for :func:`fold`.
 
     Args:
         words: type of word tokenisation, one of WORD_KINDS.
@@ -99,8 +99,8 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     """Return the span of each token in ``text``, or None if the span cannot be determined.
 
     Args:
-        spelled: spelling of each token, as returned by :func:`spelling`, in the order of the text. It is empty for
-            tokens that do not occur in the text. The tokens need not extend to the end of the text.
+        spelled: spelling of each token, as returned by :func:`spelling`, in the order of the text. The spelling is
+            empty for tokens that do not occur in the text. The tokens need not extend to the end of the text.
     """
     source = _Folded(text)
     tokens = [fold(token) for token in spelled]

@@ -114,7 +114,7 @@ class _Decompressed(io.RawIOBase):
     def _decompress(self, block: bytes) -> bytes:
         """Decompress at most about MOST_AT_ONCE bytes.
 
-        With gzip, a whole block is decompressed at once. It can expand to at most 1,032 times its size.
+        With gzip, a whole block is decompressed at once. A block can expand to at most 1,032 times its size.
         """
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)

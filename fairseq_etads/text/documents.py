@@ -53,7 +53,7 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
     """Raised for a record that cannot be read.
 
-    The message is a short reason, under which report.json counts the record.
+    The message is a short reason. Records are counted by reason in report.json.
     """
 
 
@@ -89,7 +89,7 @@ class Document:
         targets: reference summaries, each as a list of pieces.
         source_in_sentences: whether the pieces of the document are sentences.
         targets_in_sentences: whether the pieces of the summaries are sentences.
-        original: document with its original case and digits, if requested. It has the same number of words as
+        original: document with its original case and digits, if requested; contains the same number of words as
             ``source``.
         origin: one word that describes the origin of the document, if requested.
     """
@@ -110,7 +110,7 @@ class LineOptions:
         split: whether to split paragraphs into sentences (--sentences).
         full_stops: whether to add a full stop to pieces that lack one.
         keep_empty: whether to keep empty documents and documents with an empty summary.
-        source_sentences, source_words: maximum number of sentences, and of words, to keep in a document; 0 to keep all.
+        source_sentences, source_words: maximum number of sentences and words to keep in a document; 0 to keep all.
         short_lead: minimum number of characters. If the first ``source_sentences`` sentences have fewer characters, one
             more sentence is kept.
         strip_html: whether to remove tags, scripts and comments, and decode entities.

@@ -292,7 +292,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield a document for each row. The first row contains the column names. Their case is ignored."""
+    """Yield a document for each row. The first row contains the column names in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)

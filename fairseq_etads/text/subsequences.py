@@ -11,7 +11,10 @@ def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
 
 
 def word_positions(words: Words) -> Dict[str, int]:
-    """Return a dictionary from each word to an integer. Its bit j is set if the word occurs at position j."""
+    """Return a dictionary from each word to an integer.
+
+    Bit j of the integer is set if the word occurs at position j.
+    """
     found: Dict[str, int] = {}
     for position, word in enumerate(words):
         found[word] = found.get(word, 0) | 1 << position
@@ -51,8 +54,8 @@ def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, 
     If there are several longest common subsequences, this function finds the same one as rouge-score.
 
     Args:
-        positions: result of :func:`word_positions` for ``other``. If there are several references, pass it so that it
-            is computed only once.
+        positions: result of :func:`word_positions` for ``other``. If there are several references, pass this argument
+            so that it is computed only once.
     """
     rows = _rows(reference, other, positions)
     i, j = len(reference), len(other)

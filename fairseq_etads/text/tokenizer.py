@@ -1,9 +1,9 @@
 """Define fairseq's ``--tokenizer etads``, which splits raw text into words and joins words into text.
 
-fairseq's ``--tokenizer moses`` cannot be used in this project. It takes its language from ``--source-lang``, which is a
-file suffix here, and it does not lower-case the text. ``--tokenizer etads`` has its own options and processes training
-data and new text in the same way. Afterwards, the words can be split into subwords with ``--bpe subword_nmt`` or
-``--bpe sentencepiece``.
+fairseq's ``--tokenizer moses`` cannot be used in this project. That tokeniser takes its language from
+``--source-lang``, which is a file suffix here, and does not lower-case the text. ``--tokenizer etads`` has its own
+options and processes training data and new text in the same way. Afterwards, the words can be split into subwords with
+``--bpe subword_nmt`` or ``--bpe sentencepiece``.
 """
 
 import re
@@ -79,9 +79,9 @@ class TextTokenizer:
         """Tokenise a raw line.
 
         Returns:
-            One list for each sentence. It contains a string for each chunk of text between white space; the tokens of a
-            chunk are separated by spaces. With Moses, it contains a single string for the whole sentence, because the
-            Moses rules depend on neighbouring words.
+            One list for each sentence. The list contains a string for each chunk of text between white space, with the
+            tokens of the chunk separated by spaces. With Moses, the list contains a single string for the whole
+            sentence, because the Moses rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))

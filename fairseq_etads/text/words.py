@@ -44,7 +44,7 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 def _punkt() -> Any:
     """Create a Punkt sentence splitter with the abbreviations from sacremoses.
 
-    It requires neither a trained model nor a download.
+    This requires neither a trained model nor a download.
     """
     from sacremoses.corpus import NonbreakingPrefixes
 
@@ -242,7 +242,10 @@ class TreebankWords:
 
 
 class Characters:
-    """Split Chinese, Japanese and Korean text into single characters. Runs of other letters or digits are not split."""
+    """Split Chinese, Japanese and Korean text into single characters.
+
+    Sequences of other letters or digits are not split.
+    """
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")

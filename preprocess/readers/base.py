@@ -58,8 +58,8 @@ class Reader:
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """Return a dictionary from each split to its input files. They are read to detect changes to the input; see
-        also :meth:`folders`.
+        """Return a dictionary from each split to its input files. The files are read to detect changes to the input;
+        see also :meth:`folders`.
         """
         raise NotImplementedError
 

@@ -97,7 +97,8 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
         path = self._url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
-                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. They are restored here.
+                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. The original bytes are restored
+                # here.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 

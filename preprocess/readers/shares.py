@@ -56,7 +56,10 @@ class Shares:
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def split_of(self, document: Document) -> str:
-        """Return the split of a document. It depends only on the words of the document, not on its white space."""
+        """Return the split of a document.
+
+        The split depends only on the words of the document, not on its white space.
+        """
         words = " ".join(" ".join(document.source).split())
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64

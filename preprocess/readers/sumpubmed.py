@@ -73,9 +73,7 @@ unchanged."""
         add("--seed", metavar="N", type=int, help=f"seed of the hash (default: {DEFAULT_SEED})")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """Assign the article numbers to the splits. If the size of a split is 0, it receives a fixed share of all
-        articles.
-        """
+        """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         for digits in sorted(name.group(1) for name in names if name):
             other = self.digits.setdefault(int(digits), digits)

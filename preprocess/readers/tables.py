@@ -54,8 +54,8 @@ def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list:
 def format_of(path: Path) -> str:
     """Determine the format of a file.
 
-    The format of a file is determined from its name after the suffix .gz, .xz, .bz2 or .zst has been removed, if there
-    is one. The format of standard input is determined from its first bytes.
+    The format of a file is determined from its name, ignoring a suffix .gz, .xz, .bz2 or .zst. The format of standard
+    input is determined from its first bytes.
 
     Raises:
         InputError: the format is unknown.
@@ -267,7 +267,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # A summary with several lines is treated like a list: it is already split into sentences.
+        # A summary with several lines is treated like a list, which is already split into sentences.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)

@@ -4,15 +4,15 @@
     labels.sentences.SPLIT         written by etads-labels --kind match, extract or distribution
     probabilities.words.SPLIT, probabilities.sentences.SPLIT        written by etads-select
 
-The first line is a comment that contains a JSON object. The object describes how the file was created. Its entry
+The first line is a comment that contains a JSON object. The object describes how the file was created. The entry
 "documents" is the number of documents, and "truncate_source" is the number of tokens read per document. Each of the
-other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
+other lines belongs to one document and contains the first 16 hexadecimal digits of the document's hash, a tab, and
 fields that are separated by spaces:
 
     words           a number for each token, or "-" for a sentence mark
-    sentences       labels: one field for each summary sentence (for "extract": for each extracted sentence). It is the
-                    index of a document sentence. For "distribution", it consists of pairs such as 0:0.25,3:0.75, or
-                    is "-" if there are no pairs.
+    sentences       labels: one field for each summary sentence (for "extract": for each extracted sentence). The field
+                    is the index of a document sentence. For "distribution", the field consists of pairs such as
+                    0:0.25,3:0.75, or is "-" if there are no pairs.
                     probabilities: a number for each document sentence, or "-" if the sentence has no words
 """
 
@@ -61,7 +61,7 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
 
 
 class SelectionFile:
-    """File with labels or probabilities. Its lines are read on demand.
+    """File with labels or probabilities. The lines are read on demand.
 
     Attributes:
         header: JSON object in the first line.

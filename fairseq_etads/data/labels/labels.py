@@ -25,7 +25,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
     The document is read from left to right. At each position, the longest sequence of words that also occurs in the
     summary is found, and its words are labelled 1 unless the same sequence has occurred before. The authors' code
-    differs in two details. It searches for strings, so that it finds "he" inside "the", and it never labels the last
+    differs in two details: it searches for strings, so that it finds "he" inside "the", and it never labels the last
     word of a document.
     """
     places: Dict[str, List[int]] = {}
@@ -160,8 +160,8 @@ def selection_targets(
         unseen: inverse document frequency of all other words.
 
     Returns:
-        One row for each summary sentence, which contains a probability for each document sentence. Each row sums to 1,
-        unless the summary sentence shares no words with the document. In this case, all values in the row are 0.
+        One row for each summary sentence, with a probability for each document sentence. Each row sums to 1, unless the
+        summary sentence shares no words with the document. In this case, all values in the row are 0.
     """
     vectors = [_weights(sentence, idf, unseen) for sentence in document]
     rows = []
@@ -174,7 +174,10 @@ def selection_targets(
 
 
 def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
-    """Compute the TF-IDF vector of a sentence, normalised to length 1. It is empty if there are no content words."""
+    """Compute the TF-IDF vector of a sentence, normalised to length 1.
+
+    The vector is empty if there are no content words.
+    """
     counts = Counter(word for word in sentence if is_content(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))

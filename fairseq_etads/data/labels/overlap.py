@@ -12,8 +12,8 @@ from ...text.subsequences import Words, lcs_length, lcs_positions
 def sentence_recall(words: Words, reference: Words) -> float:
     """Compute the ROUGE-L recall of one sentence.
 
-    The recall is the length of the longest common subsequence, divided by the length of the reference. It is 0 if the
-    reference is empty.
+    The recall is the length of the longest common subsequence, divided by the length of the reference. If the reference
+    is empty, the recall is 0.
     """
     return lcs_length(reference, words) / len(reference) if reference else 0.0
 

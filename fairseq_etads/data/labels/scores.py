@@ -24,11 +24,11 @@ def bin_of(probability: float) -> int:
 def roc_area(counts: Any) -> float:
     """Compute the area under the ROC curve.
 
-    It is the probability that a random positive unit has a larger logit than a random negative unit.
+    The area is the probability that a random positive unit has a larger logit than a random negative unit.
 
     Args:
-        counts: numbers of negative and of positive units in each bin, shape (2, bins). Two units in the same bin count
-            as half a success.
+        counts: numbers of negative and of positive units in each bin, shape (2, bins). Pairs of units in the same bin
+            are counted as one half.
 
     Returns:
         The area, or 0.5 if there are no positive or no negative units.
