@@ -39,8 +39,9 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all attention steps. Each query is a part of the previous context vector, so that each step depends on the
-    previous step.
+    """Run all attention steps.
+
+    Each query is a part of the previous context vector, so that each step depends on the previous step.
     """
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())

@@ -71,14 +71,17 @@ INSTRUCTIONS = {
     },
 }
 LIMITED = " (AVX2)"
-"""Name suffix for CTranslate2 systems that are limited to AVX2. AVX2 can be faster than AVX-512; only the faster
-setting is reported.
+"""Name suffix for CTranslate2 systems that are limited to AVX2.
+
+AVX2 can be faster than AVX-512; only the faster setting is reported.
 """
 PROFILED_WORDS = 5
 FREQUENT, PER_WORD, POOL = 1000, 2, 600
-"""Sizes for the random shortlist. The shortlist of a document contains 1,830 words, like a shortlist from
-etads-shortlist for SumPubMed with 400 tokens and 50,000 words. Together, the shortlists of 8 documents contain 4,700
-words (3,370 in SumPubMed, where texts have more words in common).
+"""Sizes for the random shortlist.
+
+The shortlist of a document contains 1,830 words, like a shortlist from etads-shortlist for SumPubMed with 400 tokens
+and 50,000 words. Together, the shortlists of 8 documents contain 4,700 words (3,370 in SumPubMed, where texts have more
+words in common).
 """
 
 
@@ -205,8 +208,9 @@ def documents(args, dictionary):
 
 
 class System(Peer):
-    """System that runs in a separate process. The process first describes the system (``about``) and then measures
-    times on request.
+    """System that runs in a separate process.
+
+    The process first describes the system (``about``) and then measures times on request.
 
     Several systems in the same process would affect each other's times. If CTranslate2 and torch both start threads,
     the OpenMP runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small
@@ -299,8 +303,9 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise an error if fairseq's product with the vocabulary is batched. In ``fairseq-generate``, this product is
-    never batched.
+    """Raise an error if fairseq's product with the vocabulary is batched.
+
+    In ``fairseq-generate``, this product is never batched.
     """
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
@@ -308,9 +313,7 @@ def check_as_commanded(profiled):
 
 
 def peak_memory(run, source):
-    """Measure the memory of the current process in megabytes, before the first search and at its peak during the
-    search.
-    """
+    """Measure the memory of this process in megabytes, before the first search and at the peak during the search."""
     before = resident("VmRSS")
     # Writing 5 resets the peak, so that it does not include the memory required for loading.
     Path("/proc/self/clear_refs").write_text("5")

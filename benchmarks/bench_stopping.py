@@ -37,8 +37,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Return the data folder and the path of a checkpoint. If the checkpoint does not exist, quickstart.sh is run to
-    create it.
+    """Return the data folder and the path of a checkpoint.
+
+    If the checkpoint does not exist, quickstart.sh is run to create it.
     """
     checkpoint = work / "checkpoints" / "checkpoint_best.pt"
     if not checkpoint.exists():

@@ -10,9 +10,7 @@ FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "am
 
 
 def _cpuinfo():
-    """Return the information about the first processor in /proc/cpuinfo, or an empty dictionary if there is no such
-    file.
-    """
+    """Return the entry of the first processor in /proc/cpuinfo, or an empty dictionary if there is no such file."""
     path = Path("/proc/cpuinfo")
     text = path.read_text().split("\n\n")[0] if path.exists() else ""
     lines = [line.partition(":") for line in text.splitlines()]
@@ -20,9 +18,7 @@ def _cpuinfo():
 
 
 def machine():
-    """Return the name of the processor, the number of cores, the number of threads that torch uses, and the torch
-    version.
-    """
+    """Return the name of the processor, the number of cores, the number of torch threads, and the torch version."""
     cpu = _cpuinfo().get("model name", platform.processor())
     return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 

@@ -34,8 +34,9 @@ def write_record(path, report, args, **json_options):
 
 
 def circumstances(args):
-    """Return the commit, date, load average, processor, options, package versions and environment variables of this
-    run.
+    """Return the conditions of this run.
+
+    The result contains the commit, date, load average, processor, options, package versions and environment variables.
     """
     settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
     return {

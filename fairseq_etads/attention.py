@@ -78,8 +78,7 @@ def gate_logits(
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""Minimum number of attention weights (B * H * T * S) for which they are recomputed in the backward pass instead of
-stored.
+"""Minimum number of attention weights (B * H * T * S) that are recomputed in the backward pass, not stored.
 """
 GROUPED_WEIGHTS = 2**21
 """Maximum number of attention weights that are recomputed at a time (8 MiB in float32).

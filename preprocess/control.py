@@ -25,8 +25,10 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""Prefixes of control words. The first is followed by the number of a length bin, and the second by an origin from
-SPLIT.source.origin. Tokenisers do not split control words.
+"""Prefixes of control words.
+
+The first is followed by the number of a length bin, and the second by an origin from SPLIT.source.origin. Tokenisers do
+not split control words.
 """
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
@@ -198,8 +200,9 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
 
 
 def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Yield the line number, document, summary and origin of each pair in a split. Without ``by_origin``, the origin is
-    "".
+    """Yield the line number, document, summary and origin of each pair in a split.
+
+    Without ``by_origin``, the origin is "".
 
     Raises:
         InputError: a file is missing, or the files differ in their number of lines.

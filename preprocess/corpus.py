@@ -62,8 +62,10 @@ LISTED_INPUTS = 20
 """Maximum number of input files per split that are listed individually in report.json."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Result of converting an item to text. It consists of the lines and, if there is something to report, the item's
-location in the input. The result is None if the item belongs to another split.
+"""Result of converting an item to text.
+
+It consists of the lines and, if there is something to report, the item's location in the input. The result is None if
+the item belongs to another split.
 """
 
 _reader: Reader
@@ -118,8 +120,9 @@ def _counts_for_all() -> bool:
 
 @dataclass
 class SideLengths:
-    """Length statistics of the documents or summaries in a split. Words are separated by spaces, and sentence marks are
-    not counted.
+    """Length statistics of the documents or summaries in a split.
+
+    Words are separated by spaces, and sentence marks are not counted.
     """
 
     words: int = 0
@@ -292,8 +295,9 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete an existing corpus that --force replaces, including splits, references and tags that the new corpus does
-    not contain.
+    """Delete an existing corpus that --force replaces.
+
+    This includes splits, references and tags that the new corpus does not contain.
 
     Raises:
         InputError: a file of the existing corpus is also an input of the new corpus.
@@ -391,8 +395,9 @@ def _list_files(out: Path, report: Dict[str, Any]) -> None:
 
 
 def _for_report(value: Any) -> Any:
-    """Convert the value of an option for report.json. For a path, only the last component is recorded, so that a corpus
-    can be moved.
+    """Convert the value of an option for report.json.
+
+    For a path, only the last component is recorded, so that a corpus can be moved.
     """
     if isinstance(value, list):
         return [_for_report(part) for part in value]

@@ -113,8 +113,7 @@ def summarise(report: Report) -> str:
 
 
 def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """Return the paths of the Translation-en and Packages files, which are given as options or found in APT's lists
-    folder.
+    """Return the Translation-en and Packages files that are given as options or found in APT's lists folder.
 
     Raises:
         InputError: a file is missing, or there is no Translation-en index.

@@ -135,8 +135,9 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join the wrapped lines of a paragraph. List markers are removed. The last list item ends with ``.``, and all
-    other items end with ``;``.
+    """Join the wrapped lines of a paragraph.
+
+    List markers are removed. The last list item ends with ``.``, and all other items end with ``;``.
 
     An unindented dash is treated as a list marker only where a list item can begin. Elsewhere, it may be part of a
     wrapped sentence.

@@ -32,8 +32,9 @@ def _fairseq_options(settings: Settings, out: Path) -> Namespace:
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries. Sentence marks may be kept in only one
-    of the two.
+    """Build the tokeniser ``--tokenizer etads`` for documents or for summaries.
+
+    Sentence marks may be kept in only one of the two.
     """
     from fairseq.data import encoders
 
@@ -129,9 +130,7 @@ def encode_all(
 
 
 def lengths(path: Path) -> Dict[str, Any]:
-    """Return the mean and maximum number of tokens per line, and the number of lines that exceed each common length
-    limit.
-    """
+    """Return the mean and maximum number of tokens per line, and the number of lines above common length limits."""
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())
     return {

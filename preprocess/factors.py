@@ -160,8 +160,9 @@ class FactorValues:
         return lines
 
     def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Return a dictionary from each name in TAGS to the tags of the words. The case and digits of the words are
-        taken from ``raw``.
+        """Return a dictionary from each name in TAGS to the tags of the words.
+
+        The case and digits of the words are taken from ``raw``.
         """
         assert self.tagger is not None
         spelt = self._spell(words, raw)

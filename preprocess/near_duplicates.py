@@ -28,8 +28,10 @@ from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
-"""Number of words in a sequence. With shorter sequences, different texts on the same subject would be similar. With
-longer sequences, changing a single word would reduce the similarity more.
+"""Number of words in a sequence.
+
+With shorter sequences, different texts on the same subject would be similar. With longer sequences, changing a single
+word would reduce the similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"

@@ -47,8 +47,9 @@ files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Return a dictionary from each text file in the splits to its checksum. ``made`` then watches these files for
-    changes.
+    """Return a dictionary from each text file in the splits to its checksum.
+
+    ``made`` then watches these files for changes.
 
     Raises:
         InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the documents and summaries of a
@@ -118,8 +119,9 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
-    """Write OUT/report.json. The report contains text lengths, numbers of known and unknown words, and checksums of the
-    files in OUT/bin.
+    """Write OUT/report.json.
+
+    The report contains text lengths, numbers of known and unknown words, and checksums of the files in OUT/bin.
 
     Table 2 of the Aggregation Transformer paper reports the same mean and maximum lengths.
     """

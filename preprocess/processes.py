@@ -21,8 +21,9 @@ PLUGIN = "fairseq_etads.plugin"
 """Module that registers --tokenizer etads with fairseq. Importing this module takes several seconds."""
 
 TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
-"""Modules that --tokenizer etads requires. If they are not preloaded, the last two are imported when the first text is
-split.
+"""Modules that --tokenizer etads requires.
+
+If they are not preloaded, the last two are imported when the first text is split.
 """
 
 
@@ -38,8 +39,9 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Create a :func:`process_pool`. Each process first calls the function ``start[0]`` with the arguments
-    ``start[1:]``.
+    """Create a :func:`process_pool`.
+
+    Each process first calls the function ``start[0]`` with the arguments ``start[1:]``.
     """
     return process_pool(count, _start_process, start, _processes(preload))
 

@@ -27,8 +27,7 @@ Training requires about twenty times as much memory.
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges from all files together with subword-nmt (Sennrich et al. 2016), and write them to
-    ``codes``.
+    """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
 
     fairseq's ``--bpe subword_nmt`` does not support the glossaries of subword-nmt, which list words that must not be
     split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest priority
@@ -75,8 +74,9 @@ def write_merges(lines: List[str], codes: Path) -> None:
 
 
 def _whole_merges(end_is_apart: bool) -> Iterator[str]:
-    """Yield the merges that assemble each word in WHOLE from left to right. The symbol "</w>" denotes the end of a
-    word.
+    """Yield the merges that assemble each word in WHOLE from left to right.
+
+    The symbol "</w>" denotes the end of a word.
 
     Args:
         end_is_apart: whether the end of a word is a separate symbol, as in subword-nmt 0.1.
@@ -88,8 +88,7 @@ def _whole_merges(end_is_apart: bool) -> Iterator[str]:
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
-    """Learn ``size`` pieces from all files together with SentencePiece, and write ``model`` and a readable ``.vocab``
-    file.
+    """Learn ``size`` pieces from all files with SentencePiece, and write ``model`` and a readable ``.vocab`` file.
 
     If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, in order to limit the required memory.
 

@@ -11,8 +11,9 @@ from fairseq_etads.platform.outputs import write_text, writing
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Line in fairseq's output that contains the index of a document, and the score and words of a hypothesis. The best
-hypothesis of a document comes first.
+"""Line in fairseq's output that contains the index of a document, and the score and words of a hypothesis.
+
+The best hypothesis of a document comes first.
 """
 
 

@@ -24,8 +24,10 @@ from .shards import Shard
 from .summary_files import best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""Log line that contains the number of documents. The log format of fairseq-generate is "time | INFO | module | text".
-If another module logs a message before fairseq sets this format, it is "INFO:module:text".
+"""Log line that contains the number of documents.
+
+The log format of fairseq-generate is "time | INFO | module | text". If another module logs a message before fairseq
+sets this format, it is "INFO:module:text".
 """
 
 

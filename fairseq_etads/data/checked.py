@@ -30,15 +30,17 @@ class DataChecks:
         return self.checked[directory]
 
     def check_dictionaries(self, directory: str) -> None:
-        """Verify factors.json and all dictionaries, including factor dictionaries. Raise InputError if a file has
-        changed.
+        """Verify factors.json and all dictionaries, including factor dictionaries.
+
+        Raise InputError if a file has changed.
         """
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
-        """Verify all files of a split, including its additional parts (train1, train2, ...). Raise InputError if a file
-        has changed.
+        """Verify all files of a split, including its additional parts (train1, train2, ...).
+
+        Raise InputError if a file has changed.
         """
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
@@ -65,8 +67,9 @@ def refuse_empty(directory: str, split: str, languages: str) -> None:
 
 
 def check_subword_model(args: Any) -> None:
-    """Verify the subword model of a --bpe class against SHA256SUMS in its folder. Raise InputError if the model has
-    changed.
+    """Verify the subword model of a --bpe class against SHA256SUMS in its folder.
+
+    Raise InputError if the model has changed.
     """
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)

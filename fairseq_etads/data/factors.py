@@ -24,8 +24,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """Load the dictionaries of all factors in a data folder, keyed by factor name. The result is empty if there is no
-    factors.json.
+    """Load the dictionaries of all factors in a data folder, keyed by factor name.
+
+    The result is empty if there is no factors.json.
 
     Raises:
         ValueError: factors.json or a dictionary is malformed.

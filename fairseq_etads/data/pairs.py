@@ -78,9 +78,7 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated in the same way as the
-        ids.
-        """
+        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated like the ids."""
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:

@@ -17,8 +17,9 @@ SAMPLE = 2000
 """Maximum number of pairs that are sampled from a split."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Maximum fraction of unknown words in the training documents of a pointer model. With subwords, a few words are
-unknown. If the dictionary has no copy tail, there are many more unknown words.
+"""Maximum fraction of unknown words in the training documents of a pointer model.
+
+With subwords, a few words are unknown. If the dictionary has no copy tail, there are many more unknown words.
 """
 
 FEWEST_WORDS = 0.9

@@ -74,8 +74,9 @@ class Source:
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
     def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of numbers in a summary that also occur in the document, or None if there are no
-        numbers.
+        """Compute the fraction of numbers in a summary that also occur in the document.
+
+        Return None if there are no numbers.
 
         Args:
             sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" count as one number each.
@@ -200,8 +201,7 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 
 
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
-    """Use a greedy search to choose the document sentences that form the best summary (Nallapati et al. 2017, section
-    3).
+    """Search greedily for the document sentences that form the best summary (Nallapati et al. 2017, section 3).
 
     The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the best reference. Each step adds
     the sentence that increases this score most. If several sentences are equally good, the first one is added. The

@@ -193,8 +193,9 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Create a bert-score scorer that uses the model in a folder. Raise ValueError if bert-score or the model cannot be
-    loaded.
+    """Create a bert-score scorer that uses the model in a folder.
+
+    Raise ValueError if bert-score or the model cannot be loaded.
     """
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:

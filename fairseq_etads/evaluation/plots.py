@@ -23,9 +23,7 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Context for matplotlib settings that make plots reproducible and prevent names from being interpreted as
-    formulas.
-    """
+    """Context with matplotlib settings that make plots reproducible and do not interpret names as formulas."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -56,8 +54,7 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and the origin of copied
-    bigrams.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and copied bigrams.
 
     Identical values result in identical files.
 

@@ -151,8 +151,7 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 
 
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents rather than to
-    training.
+    """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents, not to training.
 
     Some of the variance between documents arises because different runs do better on different documents. This part is
     already included in the variance between the means of the runs, and must not be counted twice.

@@ -25,17 +25,14 @@ from .rewards import Entailment, Reward, RougeSal, Text
 Sentences = Sequence[str]
 """Sentences of a summary."""
 Scored = Tuple[np.ndarray, str]
-"""Values of a score for all pairs, shape (n, values), in [0, 100], and the part of the signature that describes the
-score.
+"""Scores of all pairs, shape (n, values), in [0, 100], and the part of the signature that describes them.
 """
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """Function that computes a score for n summaries, given the summaries and n lists of references."""
 
 
 def words_of(text: str) -> List[str]:
-    """Lower-case a text and split it into sequences of the letters a-z and digits, as in rouge-score without
-    stemming.
-    """
+    """Lower-case a text and split it into sequences of a-z and digits, as in rouge-score without stemming."""
     from rouge_score import tokenize
 
     found: List[str] = tokenize.tokenize(text, None)

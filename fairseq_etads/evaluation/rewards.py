@@ -63,9 +63,7 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
 
 
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Yield two indices for each reference word that :func:`rouge_l` matches: the index of its sentence, and its index
-    in the sentence.
-    """
+    """Yield the sentence index, and the index in the sentence, of each reference word that :func:`rouge_l` matches."""
     left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):

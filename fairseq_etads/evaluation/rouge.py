@@ -278,8 +278,9 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order. If ``jobs`` is greater than 1, several processes are
-    used.
+    """Yield the results of ``map(function, items)`` in order.
+
+    If ``jobs`` is greater than 1, several processes are used.
 
     Raises:
         InputError: a process was killed.

@@ -98,8 +98,7 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield a warning for each kind of subword mark or special symbol in ``lines`` that should be removed before
-    scoring.
+    """Yield warnings about subword marks and special symbols in ``lines`` that should be removed before scoring.
 
     Args:
         name: name of the text for the warning, such as the file name.

@@ -14,8 +14,9 @@ LOG_NAMES = ("train.log", "hydra_train.log")
 """Names of log files in the run folders of ``scripts/train.sh`` and ``fairseq-hydra-train``."""
 
 TRAIN = "train"
-"""Name of the training series, which contains means over ``--log-interval`` batches. Each validation series is named
-after its split.
+"""Name of the training series, which contains means over ``--log-interval`` batches.
+
+Each validation series is named after its split.
 """
 
 _EPOCH = "train (epoch)"

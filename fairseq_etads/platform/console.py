@@ -118,8 +118,9 @@ _integer.__name__ = "int"  # argparse uses this name in the message "invalid int
 def command(
     make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
 ) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
-    """Return a decorator that turns a function into the ``main`` function of a command. The decorated function receives
-    the parsed options.
+    """Return a decorator that turns a function into the ``main`` function of a command.
+
+    The decorated function receives the parsed options.
 
     ``main(argv)`` parses the options, calls the decorated function inside :func:`errors_in_one_line`, and returns the
     exit status. The decorated function should import modules that require torch or fairseq only when it is called, so

@@ -10,8 +10,7 @@ PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
 def end_quietly_while_importing() -> None:
-    """Install a hook that suppresses the traceback if Ctrl-C is pressed while modules of this project are being
-    imported.
+    """Install a hook that suppresses the traceback if Ctrl-C interrupts the import of this project's modules.
 
     The process exits with status 130.
 

@@ -143,8 +143,7 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 
 
 def flags(present: Mapping[str, Any]) -> Set[str]:
-    """Return all options that are enabled, both with and without their values, such as "--pointer" and "--pointer
-    soft".
+    """Return all enabled options, both with and without their values, such as "--pointer" and "--pointer soft".
 
     For an option with the value "none", only the form with the value is returned.
     """

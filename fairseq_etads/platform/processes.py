@@ -30,8 +30,9 @@ def lock(file: IO[Any]) -> bool:
 def process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """Create a pool of ``count`` processes. All of them end when the current process ends, even if it is ended by a
-    signal.
+    """Create a pool of ``count`` processes.
+
+    All of them end when the current process ends, even if it is ended by a signal.
 
     Args:
         start: function that each process calls when it starts.

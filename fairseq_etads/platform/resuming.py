@@ -273,9 +273,7 @@ def _key(group: Dict[str, Any], option: str, value: Any) -> str:
 
 
 def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.load_checkpoint`` so that it adapts the checkpoint before loading it and then applies changed
-    options.
-    """
+    """Wrap ``Trainer.load_checkpoint`` so that it first adapts the checkpoint and finally applies changed options."""
 
     @functools.wraps(load)
     def load_checkpoint(

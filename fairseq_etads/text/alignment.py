@@ -27,9 +27,7 @@ _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{
 
 
 def fold(text: str) -> str:
-    """Fold a word, or a character with its accents, to a form that is the same before and after cleaning and
-    tokenisation.
-    """
+    """Fold a word, or a character with its accents, to a form that cleaning and tokenisation do not change."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)

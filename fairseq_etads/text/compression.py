@@ -19,8 +19,9 @@ MOST_AT_ONCE = 1 << 24
 BUFFER = 1 << 16
 """Size of the read buffer in decompressed bytes."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger. Text is usually 3 to
-20 times as large as the compressed file.
+"""Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger.
+
+Text is usually 3 to 20 times as large as the compressed file.
 """
 
 

@@ -57,8 +57,9 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
 
 
 def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Replace characters that the csv module does not accept: carriage returns inside cells and, before Python 3.11,
-    NULs.
+    """Replace characters that the csv module does not accept.
+
+    These characters are carriage returns inside cells and, before Python 3.11, NULs.
     """
     for number, line in enumerate(lines, 1):
         counts[REPLACED_CONTROLS] += line.count("\0")

@@ -230,8 +230,9 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 
 
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """Return the line of a document with its original case and digits. If the numbers of words differ, return the line
-    unchanged.
+    """Return the line of a document with its original case and digits.
+
+    If the numbers of words differ, return the line unchanged.
     """
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):

@@ -19,14 +19,16 @@ FILE = "picking.json"
 WORDS = 200
 """Default budget: maximum number of words in the selected sentences."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles of the training sentences' probabilities that separate the levels. They are denser in the range of
-sentences that are usually selected.
+"""Quantiles of the training sentences' probabilities that separate the levels.
+
+They are denser in the range of sentences that are usually selected.
 """
 FULL = 0.95
 """Fraction of the budget at which the selection stops."""
 SHORTEST = 3
-"""Minimum number of words that a sentence must have to be selected from a document longer than the budget. If all
-sentences in the document are shorter, this limit does not apply.
+"""Minimum number of words that a sentence must have to be selected from a document longer than the budget.
+
+If all sentences in the document are shorter, this limit does not apply.
 """
 _MOST_WORDS = 1_000_000
 

@@ -46,8 +46,9 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """Return the format of the inputs. If the user has not specified a format, it is guessed from file names and
-    content.
+    """Return the format of the inputs.
+
+    If the user has not specified a format, it is guessed from file names and content.
 
     Raises:
         InputError: an input is missing, the inputs have different formats, or an input does not have the given format.
@@ -201,8 +202,7 @@ def _delimiter(path: Path, header: str) -> str:
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """Return the field names in the first record of a JSON lines file, or the column names in the first row of a CSV
-    file.
+    """Return the field names in the first record of a JSON lines file, or the column names of a CSV file.
 
     For CSV, the names are lower-cased.
     """

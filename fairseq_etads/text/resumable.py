@@ -13,8 +13,9 @@ from .checksums import sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
-"""Key in the last line of OUT.resume. Its value is the SHA-256 of the complete file. The line is written just before
-the file is renamed.
+"""Key in the last line of OUT.resume.
+
+Its value is the SHA-256 of the complete file. The line is written just before the file is renamed.
 """
 
 
@@ -155,8 +156,9 @@ class ResumableLines:
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
     def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
-        """Return the documents that have not been processed yet. Raise InputError if the finished documents have
-        changed.
+        """Return the documents that have not been processed yet.
+
+        Raise InputError if the finished documents have changed.
         """
         done = f"contains summaries of {self.progress.documents:,} documents"
         for number in range(self.progress.documents):

@@ -24,8 +24,9 @@ CACHED_CHUNKS = 500_000
 """Maximum number of chunks in the cache of TreebankWords (about 100 MB). The cache is cleared when it is full."""
 
 LONGEST_CHUNK = 200
-"""Maximum number of characters in a chunk without white space. Longer chunks are split, because the rules for quotes
-take time that is quadratic in the length of the chunk.
+"""Maximum number of characters in a chunk without white space.
+
+Longer chunks are split, because the rules for quotes take time that is quadratic in the length of the chunk.
 """
 
 BLOCK = 20_000

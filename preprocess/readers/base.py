@@ -58,8 +58,9 @@ class Reader:
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """Return a dictionary from each split to its input files. The files are read to detect changes to the input;
-        see also :meth:`folders`.
+        """Return a dictionary from each split to its input files.
+
+        The files are read to detect changes to the input; see also :meth:`folders`.
         """
         raise NotImplementedError
 
@@ -71,9 +72,7 @@ class Reader:
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """Return the number of items in a split for the progress bar, or None if all items would have to be read to
-        count them.
-        """
+        """Return the number of items in a split for the progress bar, or None if they would have to be read."""
         return None
 
     def items(self, split: str) -> Iterator[Any]:
@@ -97,8 +96,7 @@ class Reader:
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if the number of documents written for a split differs from the published size of the
-        corpus.
+        """Raise InputError if the number of documents in a split differs from the published size of the corpus.
 
         Args:
             kept: dictionary from each split to the number of documents that were written.

@@ -17,9 +17,10 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""Accepted numbers of documents for each split. The URL lists contain 287,227 training stories, but papers since See et
-al. report 287,226. Without the 114 stories that have no article, 287,113 remain, as in the data that See et al.
-released.
+"""Accepted numbers of documents for each split.
+
+The URL lists contain 287,227 training stories, but papers since See et al. report 287,226. Without the 114 stories that
+have no article, 287,113 remain, as in the data that See et al. released.
 """
 
 _ENTITY = re.compile(r"(@entity\d+):(.*)")

@@ -80,9 +80,7 @@ The text is already tokenised. Digits become #. Words that occur less often than
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """Return the set of frequent words in the articles and in the titles, or None if rare words need not be
-        replaced.
-        """
+        """Return the frequent words in the articles and in the titles, or None if rare words need not be replaced."""
         if "train" not in self.files:
             return None
         common = []
@@ -134,9 +132,7 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 
 
 def _check_halves(folders: List[Path], split: str) -> None:
-    """Raise InputError if only one of two files that belong together exists, for example because a file name is
-    misspelt.
-    """
+    """Raise InputError if one of two files that belong together is missing, perhaps because its name is misspelt."""
     for pair in FILE_NAMES[split]:
         there = [first_existing(folders, [name]) for name in pair]
         for path, other in zip(there, reversed(pair)):

@@ -19,8 +19,9 @@ Item = Tuple[str, int, str, List[str]]
 
 
 class LineReader(Reader):
-    """Base class of readers for line-aligned files. Each split has one file with documents and one or more files with
-    references.
+    """Base class of readers for line-aligned files.
+
+    Each split has one file with documents and one or more files with references.
     """
 
     files: Dict[str, List[Path]]

@@ -21,15 +21,14 @@ SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parq
 """Mapping from file name suffixes, without the dot, to file formats."""
 
 Item = Tuple[str, int, Any]
-"""Key of the file in Table.files, number of the line or record, and content. The content is a JSON line, a pair of
-cells, or a BadDocument.
+"""Key of the file in Table.files, number of the line or record, and content.
+
+The content is a JSON line, a pair of cells, or a BadDocument.
 """
 
 
 def find_jsonl(folder: Path) -> Dict[str, Path]:
-    """Find the files train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or
-    compressed.
-    """
+    """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
     found: Dict[str, Path] = {}
     for split, stems in names.items():
@@ -274,9 +273,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
 
 
 def _like(wanted: str, names: Sequence[str]) -> List[str]:
-    """Return the names that equal ``wanted`` or, if there are none, that differ from it only in case and surrounding
-    space.
-    """
+    """Return the names that equal ``wanted`` or, if there are none, that differ only in case and surrounding space."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 

@@ -23,8 +23,9 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
-        """Join the first ``limit`` tokens into words. The last word is completed with tokens beyond the limit if
-        necessary.
+        """Join the first ``limit`` tokens into words.
+
+        The last word is completed with tokens beyond the limit if necessary.
 
         Args:
             subwords: type of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
