@@ -64,8 +64,8 @@ LISTED_INPUTS = 20
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
 """Result of converting an item to text.
 
-It consists of the lines and, if there is something to report, the item's location in the input. The result is None if
-the item belongs to another split.
+The result consists of the lines and, if there is something to report, the item's location in the input. The result is
+None if the item belongs to another split.
 """
 
 _reader: Reader

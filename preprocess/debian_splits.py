@@ -1,6 +1,6 @@
 """Select pairs from Debian packages, and assign the pairs to splits so that no text occurs in two splits.
 
-No source package, document or synopsis occurs in two splits, and neither does a paragraph or sentence of at least
+No source package, document or synopsis occurs in two splits. The same is true of paragraphs and sentences with at least
 UNIT_CHARS characters. Source packages are treated as the same package if their names differ only in digits and dots
 (gcc-11, gcc-12). Two texts are considered equal if they match after their case has been folded and each sequence of
 digits has been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of

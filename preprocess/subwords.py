@@ -22,7 +22,7 @@ WHOLE = (SENTENCE_MARK, "<unk>")
 SENTENCEPIECE_BYTES = 1 << 28
 """Maximum size in bytes of the text from which SentencePiece learns.
 
-Training requires about twenty times as much memory.
+Learning requires about twenty times as much memory.
 """
 
 

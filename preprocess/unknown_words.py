@@ -15,11 +15,11 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
     Args:
         out: folder of prepared data, which contains tokens/ and bin/.
-        wanted: requested numbers of words, with the keys "source" and "target".
+        wanted: requested vocabulary sizes, with the keys "source" and "target".
 
     Returns:
         A dictionary with three entries. "known" contains the source and target vocabulary sizes in words (or subwords),
-        without special symbols. "asked" contains the requested numbers of words. "summaries" contains three counts for
+        without special symbols. "asked" contains the requested vocabulary sizes. "summaries" contains three counts for
         each split: the "words" in the summaries, the "unknown" words among them, and the "copyable" words, which are
         unknown but occur in the untruncated document.
     """

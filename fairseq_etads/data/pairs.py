@@ -23,7 +23,7 @@ def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
     fairseq's own function would mistake a factor file such as train.factor-tf.idx for a file of pairs if it came first.
 
     Returns:
-        The two suffixes, or (None, None) if there are no files of pairs.
+        The two suffixes, or (None, None) if the folder contains no pairs.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)
@@ -96,7 +96,7 @@ class TruncatedDataset(BaseWrapperDataset):
 
 
 class SummarizationDataset(FactoredPairs):
-    """Dataset of truncated pairs of a document and a summary, for training, validation, generation and interactive use.
+    """Dataset of truncated document-summary pairs for training, validation, generation and interactive use.
 
     Args:
         src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: data, as for fairseq's ``LanguagePairDataset``.

@@ -33,7 +33,7 @@ class Settings:
             words, or all subwords. With a shared dictionary, ``target_size`` is the number of words that the model can
             generate; 0 means all words that are known in documents.
         factors: names of the source factors, which must be in FACTORS.
-        tf_bins, idf_bins: numbers of bins for the factors tf and idf.
+        tf_bins, idf_bins: number of bins for the factors tf and idf.
         spacy_model: spaCy model that predicts the factors pos and ner; empty to read these factors from files.
     """
 
@@ -171,7 +171,7 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
     """Return the fairseq options for processing new text in the same way as the prepared text in ``out``.
 
     Args:
-        record: settings in the form in which prepare.json stores them.
+        record: settings as stored in prepare.json.
         out: folder of prepared data, which contains the subword model.
     """
     settings = Settings(**record)

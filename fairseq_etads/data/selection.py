@@ -210,7 +210,7 @@ class SentenceOrder(TokenValues):
 
 
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add values for the documents in a batch to the batch.
+    """Add token or sentence values to a batch of documents.
 
     Args:
         values: mapping from the name of each new batch entry to the dataset with its values.

@@ -54,7 +54,7 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and copied bigrams.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and sources of copied bigrams.
 
     Identical values result in identical files.
 

@@ -176,9 +176,9 @@ def compare_trainings(
     """Test the difference between two systems that were each trained several times with different seeds.
 
     The uncertainty has two independent sources, which are sampled together. For the documents, the test uses a paired
-    bootstrap of the mean scores over training runs. For the runs, it uses Student's t-distribution with the standard
-    error of the difference between their means (Welch's t-test if the systems have different numbers of runs). A
-    bootstrap over two to five runs would result in intervals that are too narrow, with a type-I error of two to four
+    bootstrap of the mean scores over training runs. For the runs, the test uses Student's t-distribution with the
+    standard error of the difference between their means (Welch's t-test if the systems have different numbers of runs).
+    A bootstrap over two to five runs would result in intervals that are too narrow, with a type-I error of two to four
     times the nominal error. ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
 
     Args:

@@ -59,7 +59,7 @@ class _Lock:
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, and create it if necessary. Return False if another process holds the lock."""
+        """Lock the file, which is created if necessary. Return False if another process holds the lock."""
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
             if not lock(file):

@@ -67,9 +67,9 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
     Args:
         path: path of a plain or compressed file, or ``-``. A byte order mark at the beginning is skipped.
-        fallback: what to do with lines that are not valid UTF-8. The name of another encoding decodes them with that
-            encoding, "replace" replaces invalid bytes with U+FFFD, ESCAPE_INVALID lets the caller detect invalid lines,
-            and an empty string raises an error.
+        fallback: what to do with lines that are not valid UTF-8. If it is the name of another encoding, these lines are
+            decoded with that encoding. With "replace", invalid bytes are replaced with U+FFFD. With ESCAPE_INVALID, the
+            caller can detect invalid lines. If it is empty, an error is raised.
         counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
             ESCAPE_INVALID.
         ends: whether to keep the line endings.

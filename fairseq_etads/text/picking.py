@@ -21,7 +21,7 @@ WORDS = 200
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
 """Quantiles of the training sentences' probabilities that separate the levels.
 
-They are denser in the range of sentences that are usually selected.
+The quantiles are denser in the range of sentences that are usually selected.
 """
 FULL = 0.95
 """Fraction of the budget at which the selection stops."""

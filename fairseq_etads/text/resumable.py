@@ -15,7 +15,7 @@ from .records import NewDocument
 OUTPUT = "output_sha256"
 """Key in the last line of OUT.resume.
 
-Its value is the SHA-256 of the complete file. The line is written just before the file is renamed.
+The value is the SHA-256 of the complete file. The line is written just before the file is renamed.
 """
 
 

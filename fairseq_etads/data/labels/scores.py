@@ -27,8 +27,8 @@ def roc_area(counts: Any) -> float:
     The area is the probability that a random positive unit has a larger logit than a random negative unit.
 
     Args:
-        counts: numbers of negative and of positive units in each bin, shape (2, bins). Pairs of units in the same bin
-            are counted as one half.
+        counts: number of negative and positive units in each bin, shape (2, bins). Pairs of units in the same bin are
+            counted as one half.
 
     Returns:
         The area, or 0.5 if there are no positive or no negative units.
@@ -59,7 +59,7 @@ def best_f1(counts: Any) -> Tuple[float, float]:
     A unit is selected if its probability is above the threshold.
 
     Args:
-        counts: numbers of negative and of positive units in each bin, see :func:`roc_area`.
+        counts: number of negative and positive units in each bin, see :func:`roc_area`.
 
     Returns:
         The F1 score, and the threshold as a probability.
