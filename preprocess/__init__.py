@@ -1,4 +1,4 @@
-"""Data preparation for fairseq_etads, installed under the name ``etads_preprocess``."""
+"""Prepare data for fairseq_etads. The package is installed under the name ``etads_preprocess``."""
 
 from fairseq_etads.platform.interrupts import end_quietly_while_importing
 

@@ -1,4 +1,4 @@
-"""Convert tokens to the files that fairseq-train reads: dictionaries with a copy tail, binarised text, factors."""
+"""Convert tokenised text to the files that fairseq-train reads: dictionaries, binarised text and factors."""
 
 import multiprocessing
 import os
@@ -17,13 +17,13 @@ from .factors import make_factors
 from .processes import run_apart
 
 LISTED = (".bin", ".idx", ".txt", ".json")
-"""Suffixes of the files in OUT/bin that are listed in its SHA256SUMS."""
+"""Suffixes of the files that OUT/bin/SHA256SUMS lists."""
 BESIDE = ("dict.", "factors/")
 """Prefixes of the files that are written next to OUT/bin."""
 
 
 def _relative_files(out: Path) -> List[Path]:
-    """List the finished files in ``out`` and its folders, as paths relative to ``out``."""
+    """Return the paths of all complete files in ``out`` and its subfolders, relative to ``out``."""
     return [path.relative_to(out) for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
 
 
@@ -37,20 +37,22 @@ def binarise(
     read: Checksums,
     dictionary: Optional[Path] = None,
 ) -> None:
-    """Write the dictionaries and OUT/bin with fairseq-preprocess and :func:`make_factors`, unless they already exist.
+    """Write the dictionaries, the binarised text and the factors to ``out``, unless OUT/bin is already complete.
 
-    The dictionary also contains words (or subwords) of documents that the model does not learn, so that pointers can
-    copy them.
+    fairseq-preprocess binarises the text, and :func:`make_factors` computes the factors. The dictionary also contains
+    the documents' words (or subwords) that the model does not learn, so that a pointer model can copy them.
 
     Args:
-        out: folder that contains tokens/.
-        text: folder with the raw text and the tags for factors.
-        like: a folder of prepared data from which dictionaries are taken, or None.
-        read: checksums that watch the input files and list the files that are written next to OUT/bin.
-        dictionary: dictionary of the known words; None for the words of the training text.
+        out: output folder, which already contains tokens/.
+        text: folder with the raw text and the tags from which factors are computed.
+        like: folder of prepared data with the dictionaries to use; None to build new dictionaries.
+        read: checksums of ``out``, which detect changes to the input files. The files that are written next to OUT/bin
+            are added to these checksums.
+        dictionary: dictionary of the words to learn; None to learn the words of the training text.
 
     Raises:
-        InputError: fairseq-preprocess failed, factors cannot be computed, or a file has changed in the meantime.
+        InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed since it was
+            read.
     """
     done = out / "bin" / "complete"
     if done.exists():
@@ -77,8 +79,9 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Write the dictionaries and run fairseq-preprocess; its output is written to a file."""
-    multiprocessing.set_start_method("fork", force=True)  # by default, fairseq's workers would use forkserver
+    """Write the dictionaries and run fairseq-preprocess, with its output redirected to OUT/preprocess.txt."""
+    # Without this call, fairseq's worker processes would be started with forkserver.
+    multiprocessing.set_start_method("fork", force=True)
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
         arguments += _extended_dictionaries(out, like, splits)
@@ -97,15 +100,15 @@ def _fairseq_preprocess(
 def _new_dictionaries(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
 ) -> List[str]:
-    """Write dictionaries of the training text or of ``given``; return options for fairseq-preprocess."""
+    """Build dictionaries from the training text or from ``given``, and return the options for fairseq-preprocess."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # The dictionary of documents keeps the tail, because its words can replace an <unk> that the model writes. The
-        # dictionary of summaries has no tail.
+        # Only the dictionary of documents needs a copy tail: when the model generates <unk>, a word from the tail can
+        # replace it.
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -126,7 +129,7 @@ def _new_dictionaries(
 
 
 def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Append new words of the documents to the dictionaries of ``like``; return options for fairseq-preprocess."""
+    """Extend the dictionaries of ``like`` with new words of the documents; return options for fairseq-preprocess."""
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
     from .dictionary import write_dictionary
@@ -134,7 +137,7 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    # Dictionaries with the same words must keep the same ids.
+    # If both dictionaries contain the same words, the ids must remain the same in both.
     growing = [source, target] if source.symbols == target.symbols else [source]
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):

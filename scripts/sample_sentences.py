@@ -30,7 +30,11 @@ _NO_PROSE = re.compile(
 )
 _NO_WORDS = re.compile(r"``?[^`]+``?|\[[^\]]*\]\([^)]*\)")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_LIST_ITEM = re.compile(r"^ {0,3}(?:[-*]|\d+\.) ", re.MULTILINE)
+_LIST_ITEM = re.compile(
+    r"^ {0,3}(?:[-*]|\d+\.) |^(?:Args|Attributes|Returns|Yields|Raises):$|^ {4}(?=\*{0,2}\w+(?:, \*{0,2}\w+)*: )",
+    re.MULTILINE,
+)
+"""Start of an item in a list, of a docstring's section, or of an entry in a section."""
 
 
 class Piece(NamedTuple):
@@ -42,7 +46,7 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Split prose into sentences and normalise spaces. Empty lines and list items also end a sentence."""
+    """Split prose into sentences and normalise spaces. Sentences also end at empty lines and before list items."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
             if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:

@@ -1,4 +1,7 @@
-"""One module with the options and messages of each ``etads-*`` command. :mod:`fairseq_etads.jobs` does the work."""
+"""The ``etads-*`` commands. Each module defines the options and messages of a command.
+
+:mod:`fairseq_etads.jobs` contains the code that does the work.
+"""
 
 from ..platform.interrupts import end_quietly_while_importing
 

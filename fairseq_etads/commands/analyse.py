@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: compare the summaries of several systems by ROUGE, novelty, repetition and length."""
+"""The command ``etads-analyse``: compare systems by ROUGE and by the n-grams, numbers and names in their summaries."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name under which the report lists the summaries in the first reference file, which it treats as a system."""
+"""Name of the reference summaries in the report. The first reference file is analysed like a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -27,25 +27,29 @@ COLUMN_HEADINGS = {
     **{f"novel {n}-grams": f"new {n}" for n in NGRAM_ORDERS},
     "novel sentences": "new sent.",
     **{f"repeated {n}-grams": f"rep. {n}" for n in NGRAM_ORDERS},
+    "found numbers": "numbers",
+    "found names": "names",
 }
-"""Heading of each figure's column in the table."""
+"""Headings of the columns in the table, by the name of the value."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Report ROUGE and the percentages of copied, new and repeated n-grams for any number of systems.",
+        description="Report ROUGE, the percentages of copied, new and repeated n-grams, and how many of the summaries' "
+        "numbers and names occur in the document, for any number of systems.",
         epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
       --lead 3 --oracle 3 --plot systems.svg
 
-  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not occur
-  in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep. N:
-  percentage of its N-grams that occur earlier in the summary. The second table shows how many of the copied bigrams
-  come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE for standard input. Files may
-  be compressed (.gz, .xz, .bz2, .zst).""",
+  copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
+  occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
+  N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
+  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows how
+  many of the copied bigrams come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE
+  for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="documents, one per line")
@@ -99,7 +103,11 @@ example:
 def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
-    """Return the extracts for --lead, --lead-words and --oracle: system -> sentences of each document's extract."""
+    """Create the extracts for --lead, --lead-words and --oracle.
+
+    Returns:
+        For the name of each system, the sentences of each document's extract.
+    """
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
     if args.oracle is not None:
@@ -120,24 +128,26 @@ def _analyse_all(
 
     Args:
         sources: the documents.
-        systems: name of each system -> the sentences of each of its summaries.
-        kind: a key of ``WORD_SPLITTERS``.
+        systems: for the name of each system, the sentences of each summary.
+        kind: a key of ``WORD_SPLITTERS``, which determines how sentences are split into words.
+        settings: settings for splitting documents into sentences.
 
     Returns:
-        name of each system -> its figures.
+        The results of each system, by its name.
     """
     words = WORD_SPLITTERS[kind]
     analysers = {name: Analyser() for name in systems}
     for number, text in enumerate(tqdm(sources, desc="n-grams", unit=" documents", disable=None)):
         sentences = split_summary(text, settings.sentence_mark, split_sentences=False)
-        source = Source([word for sentence in sentences for word in words(sentence)])
+        source = Source([word for sentence in sentences for word in words(sentence)], text)
         for name, analyser in analysers.items():
-            analyser.add(source, [words(sentence) for sentence in systems[name][number]])
+            written = systems[name][number]
+            analyser.add(source, [words(sentence) for sentence in written], written)
     return {name: analyser.result() for name, analyser in analysers.items()}
 
 
 def analyse(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return the report of ``etads-analyse`` as a dictionary of JSON types."""
+    """Analyse the systems. Returns the report as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
@@ -164,8 +174,8 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # Join the sentences with marks, so that ROUGE sees the same sentences. With --sentence-mark '', ROUGE splits
-        # the text again.
+        # Join the sentences with marks, so that ROUGE uses the same sentences. With --sentence-mark '', ROUGE splits
+        # the text into sentences itself.
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
@@ -185,10 +195,11 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format the table of figures and the table that shows where copied bigrams come from.
+    """Format the table of results, and the table that shows where in the documents copied bigrams occur.
 
     Args:
-        form: name of one of tabulate's table formats.
+        report: the report.
+        form: name of a table format of tabulate.
     """
     metrics = report["metrics"]
     rows, positions = [], []

@@ -83,7 +83,12 @@ examples:
 
 
 class _Given(NamedTuple):
-    """Inputs of a comparison: files or runs of the two systems, one per training run, and reference files."""
+    """The inputs of a comparison.
+
+    Attributes:
+        first, second: files or run folders of each system, one per training run.
+        references: reference files.
+    """
 
     first: List[str]
     second: List[str]
@@ -95,7 +100,7 @@ class _Given(NamedTuple):
 
 
 def _given(args: argparse.Namespace) -> _Given:
-    """Divide the arguments into files of A, files of B and references.
+    """Divide the arguments into files of system A, files of system B and reference files.
 
     Raises:
         InputError: arguments are missing, or there are too many.
@@ -119,7 +124,7 @@ def _given(args: argparse.Namespace) -> _Given:
 
 
 def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
-    """Return the number of each document's family (documents,), or None without ``--families``.
+    """Return the family number of each document (documents,), or None without ``--families``.
 
     Raises:
         InputError: the file does not contain one line per document.
@@ -136,7 +141,9 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
     """Create the rows of "scores" in the report.
 
     Args:
+        metrics: names of the metrics.
         first, second: scores of the two systems (runs, n, metrics).
+        args: options of the command.
     """
     several = len(first) > 1 or len(second) > 1
     families = _families(args, first.shape[1])
@@ -168,7 +175,7 @@ def _names(given: _Given) -> Dict[str, Any]:
 
 
 def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """Format the end of the signature."""
+    """Format the last part of the signature, which describes the tests."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
@@ -178,7 +185,7 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Return the report on ROUGE as a dictionary of JSON types."""
+    """Compare two systems by ROUGE and other metrics. Returns the report as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)
@@ -211,7 +218,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Read the likelihoods of a run, computed in a subprocess if needed, so that this process does not import torch."""
+    """Read the likelihoods of a run. A subprocess computes them first, so that this process does not import torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
@@ -221,10 +228,10 @@ def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Return the report on likelihoods as a dictionary of JSON types.
+    """Compare two systems by likelihood. Returns the report as a dictionary of JSON types.
 
     Raises:
-        InputError: a run cannot be scored, or the likelihoods belong to different words.
+        InputError: a run cannot be scored, or the likelihoods of the runs cannot be compared.
     """
     names = [*given.first, *given.second]
     found = [_likelihoods(args, name) for name in names]

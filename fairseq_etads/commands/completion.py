@@ -1,4 +1,4 @@
-"""The command ``etads completion``: complete commands, options and their values in bash and zsh."""
+"""The command ``etads completion``: print a script that completes commands and options in bash and zsh."""
 
 import argparse
 import shlex
@@ -51,7 +51,7 @@ examples:
 
 
 def completion() -> str:
-    """Generate the script from the parsers of all commands."""
+    """Generate the completion script from the argument parsers of all commands."""
     choices: List[str] = []
     options: List[str] = []
     for name in by_name():
@@ -76,7 +76,7 @@ def completion() -> str:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
-    """Return a parser and the parsers of its subcommands."""
+    """Return the parser and the parsers of its subcommands."""
     found = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,4 +1,4 @@
-"""The command ``etads-demo``: summarise with a model folder on a local web page."""
+"""The command ``etads-demo``: start a local web page that summarises documents with a model folder."""
 
 import argparse
 import logging
@@ -55,7 +55,7 @@ def _check(args: argparse.Namespace) -> FolderConfig:
     """Check the options, and return the folder's configuration.
 
     Raises:
-        InputError: an option is invalid, the folder is not a model folder, or the web library is missing.
+        InputError: an option is invalid, the folder is not a model folder, or a web library is not installed.
     """
     if args.host not in (LOOPBACK, "localhost"):
         raise InputError(
@@ -74,14 +74,14 @@ def _check(args: argparse.Namespace) -> FolderConfig:
 
 
 def _listen(port: int) -> socket.socket:
-    """Open a socket on the loopback interface and listen on it.
+    """Open a socket that listens on the loopback interface.
 
     Raises:
-        InputError: the port is in use, or not permitted for this user.
+        InputError: the port is in use, or this user is not allowed to use it.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this option, a port remains unavailable for about a minute after its last use. On other systems, the
-    # option has a different meaning.
+    # Without this option, a port cannot be used again for about a minute after the last server has stopped. The option
+    # has a different meaning on systems other than POSIX.
     if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -94,18 +94,18 @@ def _listen(port: int) -> socket.socket:
 
 
 def _load(args: argparse.Namespace) -> Any:
-    """Load the model, and write a first summary."""
+    """Load the model, and generate a first summary to warm it up."""
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)  # fairseq makes every logger show all messages
+    logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq makes all loggers show all messages
     summarizer = Summarizer.load(args.folder, args.device)
-    summarizer.summarize("A first text, so that the page need not wait.")  # this packs the weights and loads the rules
+    summarizer.summarize("A first text, so that the page need not wait.")  # pack weights and load rules
     return summarizer
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread, and return its result or raise its error, without delaying Ctrl-C."""
+    """Run ``work`` in a separate thread. Returns its result or raises its error. Ctrl-C works in the meantime."""
     outcome: Future[Any] = Future()
 
     def do() -> None:
@@ -126,8 +126,8 @@ def main(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # Do not load in the main thread: it stays alive, so its OpenMP threads and the worker's would outnumber the
-        # cores. Waiting threads would then sleep, and a summary would take up to twice as long.
+        # Do not load the model in the main thread. This thread stays alive with its own OpenMP threads, so that
+        # together with the worker there would be more threads than cores, and a summary would take up to twice as long.
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"
@@ -136,7 +136,7 @@ def main(args: argparse.Namespace) -> None:
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (press Ctrl-C to stop)", flush=True)
         if args.open:
-            # Some browsers block the thread that opens them.
+            # Use a separate thread, because some browsers block the thread that opens them.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         _serve(summarizer, args.folder.resolve().name, listener)
 
@@ -151,7 +151,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
-            # If this were not set, the server would wait for unfinished responses.
+            # Without this call, the server would wait for unfinished responses.
             demo.worker.close()
             super().handle_exit(sig, frame)
 
@@ -160,7 +160,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        # There is no proxy in front of the server, so headers that claim one cannot be trusted.
+        # There is no proxy in front of the server, so proxy headers cannot be trusted.
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=2,

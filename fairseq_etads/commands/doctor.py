@@ -1,4 +1,4 @@
-"""The command ``etads doctor``: show the installed packages and this machine's capabilities, and run a self-test."""
+"""The command ``etads doctor``: show installed packages and properties of the machine, and run a self-test."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def _versions() -> Iterator[Tuple[str, str]]:
 
 
 def _machine() -> Iterator[Tuple[str, str]]:
-    """Yield the properties of this machine that torch reports."""
+    """Yield the names and values of machine properties that torch reports."""
     import torch
 
     from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, int8_levels
@@ -81,7 +81,7 @@ def _show(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
 
 
 def _test() -> None:
-    """Summarise a sentence with the bundled model.
+    """Summarise a sentence with a model that comes with the package.
 
     Raises:
         InputError: the summary is empty or the model cannot be loaded.

@@ -59,23 +59,23 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "completion": Command("fairseq_etads.commands.completion", "print shell completion for bash or zsh"),
     },
 }
-"""Commands by group and short name. All except those in the last group are also installed as ``etads-NAME``."""
+"""Commands by group and short name. All commands outside the last group are also installed as ``etads-NAME``."""
 
 LAST_GROUP = "Help"
 
 
 def by_name() -> Dict[str, Command]:
-    """Map the short names of all groups to their commands."""
+    """Return the commands of all groups, by their short names."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
 def main_of(name: str) -> Any:
-    """Find the ``main`` of a command."""
+    """Import a command and return its ``main`` function."""
     return importlib.import_module(by_name()[name].module).main
 
 
 def overview() -> str:
-    """Format all commands in groups, one line each."""
+    """Format a list of all commands by group, with one line per command."""
     width = max(map(len, by_name())) + 2
     lines = ["usage: etads COMMAND [OPTION ...]", ""]
     for group, commands in COMMANDS.items():

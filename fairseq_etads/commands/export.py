@@ -1,4 +1,4 @@
-"""The command ``etads-export``: write a trained model, with everything needed for summarising, to a model folder."""
+"""The command ``etads-export``: create a model folder, which contains all files needed for summarising."""
 
 import argparse
 import json
@@ -106,13 +106,16 @@ def _checkpoint(args: argparse.Namespace) -> Path:
 
 
 def _best_of(run: Path) -> Optional[Path]:
-    """Find the best checkpoint of a run, or its last one."""
+    """Return the best checkpoint of a run or, if there is none, the last checkpoint."""
     paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
     return next(filter(Path.is_file, paths), None)
 
 
 def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
-    """Find the run of the extractor: the given run, or the run that shortened the training text of this run."""
+    """Return the run folder of the extractor.
+
+    This is the run that --extractor names or, by default, the run that shortened the training text.
+    """
     if args.extractor is not None:
         return None if args.extractor == "none" else Path(args.extractor)
     for folder in dict.fromkeys((args.run, prepared.parent)):
@@ -123,15 +126,17 @@ def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
 
 
 def _picking(run: Path) -> Picking:
-    """Read the extractor's picking.json; raises InputError if the extractor has not shortened any documents."""
+    """Read the extractor's picking.json. Raises InputError if the extractor was not used to shorten documents."""
     return Picking.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
 
 
 def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
-    """Find the file of the content model in the run of --content, in the extractor's run or in RUN.
+    """Find the file of the content model.
+
+    It is in the run folder that --content names. By default, the extractor's run and RUN are searched.
 
     Raises:
-        InputError: there is no such file, or it needs an extractor, and the folder will not contain one.
+        InputError: there is no such file, or the content model needs an extractor but there is none.
     """
     if args.content == "none":
         return None
@@ -153,18 +158,19 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
 
 
 def _of_extractor(content: Path) -> bool:
-    """Return whether a content model reads an extractor's probabilities; raises InputError if the file is damaged."""
+    """Return whether a content model needs an extractor's probabilities. Raises InputError if the file is damaged."""
     from ..search.content.model import ContentModel
 
     return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
 
 
 def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
-    """Collect the inputs of the extractor's folder.
+    """Collect the files for the extractor's folder.
 
     Args:
-        content: file of the content model.
-        make: :class:`~.summarizer.folder.export.Source`.
+        run: run folder of the extractor.
+        content: file of the content model, or None.
+        make: the class :class:`~.summarizer.folder.export.Source`.
 
     Raises:
         InputError: the run has no checkpoint or no prepared data.
@@ -177,7 +183,7 @@ def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> 
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """Read a report.json. An unreadable report is treated as empty, because only the model card uses it."""
+    """Read a report.json. If it cannot be read, return an empty report, because only the model card needs it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -204,7 +210,7 @@ def _card_info(
 
 
 def _longest_target(report: Dict[str, Any]) -> Optional[int]:
-    """Return the length in tokens of the longest training summary; None if the report does not contain it."""
+    """Return the number of tokens in the longest training summary, or None if the report does not contain it."""
     try:
         longest = report["lengths"]["train.target"]["max tokens"]
     except (KeyError, TypeError):
@@ -227,7 +233,7 @@ def main(args: argparse.Namespace) -> None:
     info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
-    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq shows INFO messages of all modules
+    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq makes all loggers show INFO messages
     from ..summarizer.folder.export import Exported, Source, export
 
     def write_card(made: Exported) -> str:

@@ -1,4 +1,4 @@
-"""The command ``etads-extract``: summarise documents with sentences extracted from them."""
+"""The command ``etads-extract``: summarise documents by extracting sentences."""
 
 import argparse
 import sys
@@ -12,7 +12,7 @@ from .labels import binarised
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Values of ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
-"""Values of ``--by`` that require probabilities -> unit for which the probabilities are computed."""
+"""For each value of ``--by`` that requires probabilities, the unit to which the probabilities belong."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -96,7 +96,7 @@ examples:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError if options have impossible values, have no effect or are missing."""
+    """Raise InputError if an option has an invalid value, has no effect or is missing."""
     check_positive(
         sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
     )

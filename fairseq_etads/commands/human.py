@@ -1,4 +1,4 @@
-"""The command ``etads-human``: create rating sheets for people, and evaluate their ratings."""
+"""The command ``etads-human``: create rating sheets for human evaluation, and evaluate the ratings."""
 
 import argparse
 import json
@@ -91,9 +91,9 @@ example:
 
 
 def _running_text(line: str, sentence_mark: str) -> str:
-    """Format a line for readers, without marks between sentences.
+    """Format a summary as running text, without sentence marks.
 
-    Sentences do not start new lines. Otherwise readers could recognise the systems that mark sentences.
+    Sentences are not put on separate lines, because raters could then recognise systems that mark sentences.
     """
     return " ".join(split_summary(line, sentence_mark, split_sentences=False))
 
@@ -117,7 +117,7 @@ def _make(args: argparse.Namespace) -> None:
     args.key.parent.mkdir(parents=True, exist_ok=True)
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
-        # Spreadsheets recognise UTF-8 only from a byte order mark.
+        # Spreadsheet programs recognise UTF-8 only if the file starts with a byte order mark.
         table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
         page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)

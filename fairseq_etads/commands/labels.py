@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: label the words or sentences in each document that its reference summary uses."""
+"""The command ``etads-labels``: label the words or sentences of documents that their summaries use."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ KINDS = {
     "f1": "sentences",
     "distribution": "sentences",
 }
-"""Descriptions of the values of ``--kind``."""
+"""For each value of ``--kind``, the units that are labelled."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,13 +72,13 @@ examples:
 
 
 def binarised(data: Path) -> Path:
-    """Find the folder with binarised data in ``data``.
+    """Return the folder that contains the binarised data.
 
     Args:
-        data: output folder of etads-prepare, or its bin folder.
+        data: an output folder of etads-prepare, or its subfolder ``bin``.
 
     Raises:
-        InputError: there is no such folder.
+        InputError: the folder does not exist.
     """
     folder = data / "bin" if (data / "bin").is_dir() else data
     if not folder.is_dir():

@@ -1,4 +1,4 @@
-"""The command ``etads-likelihood``: compute each reference summary's likelihood under a trained model."""
+"""The command ``etads-likelihood``: compute the likelihood of reference summaries under a trained model."""
 
 import argparse
 import sys

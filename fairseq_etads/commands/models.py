@@ -17,7 +17,7 @@ examples:
 """
 
 VOCABULARY = 50_000
-"""Default number of entries in the dictionary, without --vocabulary."""
+"""Default value of --vocabulary: the number of words in the dictionary."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(
                 f"{option} {size} has no effect with {other}: it is only for the list of all architectures"
             )
-    warnings.simplefilter("ignore")  # Hydra warns about the way fairseq calls it
+    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for every model
     from ..jobs.architectures import PRESETS, describe, options_of
 

@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: train and use entailment models, for example for the reward ``entail``."""
+"""The command ``etads-nli``: train and use entailment models, which the reward ``entail`` needs."""
 
 import argparse
 import math

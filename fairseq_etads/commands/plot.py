@@ -1,4 +1,4 @@
-"""The command ``etads-plot``: plot the training curves of one or several runs from their logs."""
+"""The command ``etads-plot``: plot training curves from the logs of one or more runs."""
 
 import argparse
 import sys
@@ -51,7 +51,7 @@ examples:
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """Label each run in the legend with the shortest unique suffix of its path."""
+    """Return a unique label for each run in the legend. Labels consist of the last components of the paths."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -61,10 +61,12 @@ def short_names(runs: Sequence[str]) -> List[str]:
 
 
 def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
-    """Read the log of each run. Runs without figures are left out with a warning if other runs have figures.
+    """Read the log of each run.
+
+    If there are several runs, a run without values to plot is left out with a warning.
 
     Raises:
-        InputError: a log cannot be read, or no log contains figures.
+        InputError: a log cannot be read, or no log contains values to plot.
     """
     logs: Dict[str, TrainingLog] = {}
     for name, given in zip(short_names(runs), runs):
@@ -83,7 +85,7 @@ def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
 
 
 def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
-    """Return the figures named in --figures; raises InputError if a figure is in none of the logs."""
+    """Return the names listed in --figures. Raises InputError if no log contains one of them."""
     if text is None:
         return None
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -97,7 +99,7 @@ def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[
 
 
 def _describe(name: str, log: TrainingLog) -> str:
-    """Describe a training run in one line: its progress, number of validations, and lowest validation loss."""
+    """Describe a run in one line: its number of updates, number of validations and lowest validation loss."""
     said = [f"{log.updates:,} updates"]
     for kind, count in log.validations.items():
         about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"

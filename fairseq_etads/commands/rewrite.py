@@ -1,4 +1,4 @@
-"""The command ``etads-rewrite``: summarise with sentences that an extractor selects and an abstractor rewrites."""
+"""The command ``etads-rewrite``: summarise by selecting sentences with an extractor and rewriting each of them."""
 
 import argparse
 import math
@@ -98,7 +98,11 @@ examples:
 
 
 def checkpoint_of(path: Path, option: str) -> Path:
-    """Find the checkpoint of an option that names a checkpoint or a run folder; raises InputError if it is missing."""
+    """Return the checkpoint for an option that accepts a checkpoint or a run folder.
+
+    Raises:
+        InputError: there is no checkpoint.
+    """
     checkpoint = path / "checkpoints" / "checkpoint_best.pt" if path.is_dir() else path
     if not checkpoint.is_file():
         raise InputError(f"{option} {path}: there is no checkpoint {checkpoint}")

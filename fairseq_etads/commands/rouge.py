@@ -18,11 +18,12 @@ from .scoring_options import add_scoring_options, check_writable, read_summaries
 def write_examples(
     path: str, scores: np.ndarray, metrics: Sequence[str], heads: Sequence[str], figures: np.ndarray
 ) -> None:
-    """Write the scores of every line as JSON Lines, or as a tab-separated table if ``path`` ends in .tsv.
+    """Write the scores of each line as JSON Lines or, if the name of the file ends in .tsv, as a table with tabs.
 
     Args:
-        scores: F1, precision and recall (n, metrics, 3) in [0, 100].
-        heads, figures: names and values (n, heads) of the scores other than ROUGE.
+        path: the file to write.
+        scores: F1, precision and recall for each ROUGE metric (n, metrics, 3), in [0, 100].
+        heads, figures: names and values (n, heads) of all other scores.
     """
     lines = []
     if path.endswith(".tsv"):

@@ -1,4 +1,4 @@
-"""Scoring options, file reading and warnings that the evaluation commands share."""
+"""Options, functions for reading files, and warnings that all evaluation commands share."""
 
 import argparse
 import os
@@ -12,20 +12,21 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Convert a value of --metrics, such as "1,2,L", to names of metrics.
+    """Convert a value of --metrics, such as "1,2,L", to the names of metrics.
 
-    The package rouge-score uses the name Lsum for our L.
+    The package rouge-score uses the name Lsum for the metric that is called L here.
     """
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
 
 def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without: str = "") -> None:
-    """Add the options for scoring summaries.
+    """Add the options for scoring summaries to a parser.
 
     Args:
-        resamples: the default of --bootstrap.
-        without: text about the value 0 for the help of --bootstrap.
+        parser: the parser.
+        resamples: default value of --bootstrap.
+        without: text for the help of --bootstrap that describes the value 0.
     """
     add = parser.add_argument
     add(
@@ -83,10 +84,10 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Create settings from the options of :func:`add_scoring_options`.
+    """Create the settings from the options that :func:`add_scoring_options` adds.
 
     Raises:
-        ValueError: --rouge-home without --backend perl.
+        ValueError: --rouge-home is set without --backend perl.
     """
     if args.rouge_home and args.backend != "perl":
         raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl")
@@ -104,10 +105,10 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def read_summaries(names: Sequence[str]) -> List[List[str]]:
-    """Read files that correspond line by line.
+    """Read several files with the same number of lines. Lines with the same number belong together.
 
     Raises:
-        ValueError: a file cannot be read, is not UTF-8 or is empty, or their numbers of lines differ.
+        ValueError: a file cannot be read, is not in UTF-8 or is empty, or the numbers of lines differ.
     """
     texts = [read_lines(name) for name in names]
     check_counts(names, texts)
@@ -115,10 +116,10 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
 
 
 def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
-    """Map names to files from the values of --system, NAME=FILE.
+    """Parse the values of --system, which have the form NAME=FILE. Returns the files by name.
 
     Raises:
-        ValueError: a value is not of this form, or a name occurs twice or is in ``taken``.
+        ValueError: a value does not have this form, or a name occurs twice or is in ``taken``.
     """
     files: Dict[str, str] = {}
     for text in systems:
@@ -132,18 +133,18 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 
 
 def warn(prog: str, warnings: Iterable[str]) -> None:
-    """Print each warning as one line on stderr, after the name of the command."""
+    """Print each warning on one line of stderr. The line starts with the name of the command, ``prog``."""
     for warning in warnings:
         print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
-    """Raise ValueError early, before long work begins, if the output file cannot be written.
+    """Raise ValueError if an output file cannot be written. Commands call this function before long computations.
 
     Args:
-        option: the option that names the file.
-        name: the file; None if there is none.
-        suffixes: allowed endings of the name; if none are given, any name is allowed.
+        option: the option that specifies the file.
+        name: name of the file, or None if there is no output file.
+        suffixes: allowed suffixes of the name. By default, all names are allowed.
     """
     if name is None:
         return

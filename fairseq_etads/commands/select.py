@@ -1,4 +1,4 @@
-"""The command ``etads-select``: score each word or sentence of documents with a trained content selector."""
+"""The command ``etads-select``: score the words or sentences of documents with a trained content selector."""
 
 import argparse
 import sys

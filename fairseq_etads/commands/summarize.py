@@ -40,7 +40,7 @@ After an interruption, run the command again with the same --output to continue 
 if some documents could not be summarised, and 2 for any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Maximum number of seconds of work to repeat after an interruption."""
+"""Time between records of the progress. After an interruption, at most this many seconds of work are repeated."""
 PROBLEMS_SHOWN = 10
 
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
-    """Return the settings that determine the output, apart from the documents."""
+    """Return all settings that the output depends on, except the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
@@ -97,7 +97,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
 
 
 class _Report:
-    """Reports on the progress (on a terminal), on problems and on the number of summaries."""
+    """A class that shows progress on a terminal, and reports problems and the number of summaries."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.started = quiet, time.monotonic()
@@ -106,7 +106,7 @@ class _Report:
         self._bar: Any = None
 
     def begin(self) -> None:
-        """Show progress from now on, if stderr is a terminal."""
+        """Start a progress bar if stderr is a terminal."""
         from tqdm import tqdm
 
         self.started = time.monotonic()
@@ -117,7 +117,7 @@ class _Report:
             print(f"== {printable(text)}", file=sys.stderr)
 
     def count(self, document: NewDocument, summary: Any) -> None:
-        """Count a document, and report if it has a problem or is unlike the training documents."""
+        """Count a document. Print a message if it has a problem or is unlike the training documents."""
         problem = document.problem or summary.problem
         self.counts["documents"] += 1
         self.counts["empty"] += not summary.text and not problem
@@ -136,14 +136,14 @@ class _Report:
         self._bar.update()
 
     def _tell(self, kind: str, name: str, words: str) -> None:
-        """Report a problem with a document, unless the same problem was already reported for many documents."""
+        """Report a problem with a document, unless this kind of problem was already reported for many documents."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
             print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
-        """Report how many documents were read and how many summaries are missing, including earlier runs."""
+        """Report the number of documents and the number of missing summaries. The latter includes earlier runs."""
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
@@ -161,7 +161,7 @@ class _Report:
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
-    """Format a summary as a line of the output."""
+    """Format a summary as one line of the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
     problem = document.problem or summary.problem
@@ -192,7 +192,7 @@ def _load(args: argparse.Namespace) -> Any:
 
 
 def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to standard output, and return the number of documents without a summary."""
+    """Write summaries to standard output. Returns the number of documents without a summary."""
     summarizer = _load(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
@@ -208,7 +208,7 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
 
 
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to --output or continue an earlier run, and return the number of documents without a summary."""
+    """Write summaries to --output, or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
@@ -242,7 +242,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
                     output.mark()
                     marked = time.monotonic()
         except BaseException:
-            # After Ctrl-C or an error, a later run need not repeat finished work.
+            # Record the progress, so that a later run does not repeat finished work after Ctrl-C or an error.
             output.mark()
             raise
         output.finish()

@@ -1,4 +1,4 @@
-"""The command ``etads-tune``: choose decoding options for a model folder on documents with references."""
+"""The command ``etads-tune``: tune the decoding options of a model folder on documents with reference summaries."""
 
 import argparse
 import functools
@@ -135,9 +135,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """Read the texts in a table, or in a file with one text per line.
+    """Read texts from a table, or from a file with one text per line.
 
-    Texts with several lines keep their line breaks.
+    Line breaks inside texts are preserved.
     """
     if str(path) == STANDARD_INPUT:
         raise InputError(f"{option} -: must be a file, because it is read again when tuning is resumed")
@@ -162,7 +162,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
 
 
 def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
-    """Read the documents, and read each reference as one line."""
+    """Read the documents and the reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
@@ -177,7 +177,7 @@ def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
 
 
 def _ranges(given: List[str]) -> Dict[str, str]:
-    """Map each option in --range to its values."""
+    """Parse the values of --range. Returns the range of each option, by its name."""
     ranges: Dict[str, str] = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -190,7 +190,7 @@ def _ranges(given: List[str]) -> Dict[str, str]:
 
 
 def _listener(metric: str, quiet: bool) -> Any:
-    """Create a listener that shows progress on a terminal, and prints a line for each trial."""
+    """Create a listener that shows a progress bar on a terminal and prints one line per trial."""
     from tqdm import tqdm
 
     from ..jobs.tuning.tune import Listener
@@ -232,7 +232,7 @@ def _listener(metric: str, quiet: bool) -> Any:
 
 
 def _check_matplotlib() -> bool:
-    """Return whether the plot can be drawn, and warn if it cannot."""
+    """Return whether matplotlib is available for the plot. Print a warning if it is not."""
     from ..evaluation.plots import check_matplotlib
 
     try:
@@ -244,7 +244,7 @@ def _check_matplotlib() -> bool:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Reject impossible options, and set the defaults that depend on --mert."""
+    """Check the options, and set the default values that depend on --mert. Raises InputError."""
     if args.encoder_memory < 0:
         raise InputError(
             f"--encoder-memory {args.encoder_memory}: choose 0 (encode the documents again in each trial) or more"
@@ -312,7 +312,7 @@ def _try_options(
     ranges: Dict[str, str],
     common: Dict[str, Any],
 ) -> None:
-    """Try options, write the tables and, with --write, store the best options in the folder."""
+    """Search for the best options and write the tables. With --write, also store the best options in the folder."""
     from ..jobs.tuning import report
     from ..jobs.tuning.proposals import check_optuna
     from ..jobs.tuning.tune import tune
@@ -355,7 +355,7 @@ def _tune_weights(
     out: Path,
     common: Dict[str, Any],
 ) -> None:
-    """Run minimum-error-rate training and, with --write, store the best weights in the folder."""
+    """Run minimum-error-rate training. With --write, also store the best weights in the folder."""
     from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
 
     summarizer = load()
@@ -388,9 +388,9 @@ def _tune_weights(
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
-    """With --write, store options as the folder's defaults.
+    """Store options as the defaults of the folder if --write is set.
 
-    None means that the current defaults are already the best.
+    If ``decoding`` is None, the current defaults are already the best, and nothing is written.
     """
     from ..summarizer.folder.defaults import set_decoding
 

@@ -386,5 +386,5 @@ def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: 
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
         f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
-        + (" (a guess; this speed was not measured)" if machine.gpus else " that do nothing else"),
+        + (" (a guess; this speed was not measured)" if machine.gpus else " without other work"),
     ]

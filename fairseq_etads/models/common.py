@@ -1,4 +1,4 @@
-"""Shared parts of all model families: command-line options, targets and checks of dictionaries."""
+"""Code that all model families share: command-line options, targets, and checks of dictionaries and checkpoints."""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
@@ -17,27 +17,27 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
 AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
-"""Attributes of a model that hold weights for --auxiliary-task, which exist only in training."""
+"""Names of the submodules that --auxiliary-task adds to a model. They exist only during training."""
 
 
 class SummarizationModel:
-    """A mixin for this project's models. Inherit it before one of fairseq's model classes."""
+    """A mixin for this project's models. List it before fairseq's model class among the base classes."""
 
     decoder: Any
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Leave out of the pickle the function with which fairseq replaces ``train`` in models for inference."""
+        """Return the state to pickle, without the function by which fairseq replaces ``train`` for inference."""
         return {name: value for name, value in vars(self).items() if name != "train"}
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add the options of the preset to the parser of ``fairseq-train``."""
-        # register_model sets this attribute; getattr is needed because the name cls.__dataclass would be mangled
+        """Add the preset's options to the argument parser of ``fairseq-train``."""
+        # register_model sets this attribute. Python would mangle the name in cls.__dataclass, so use getattr.
         preset = getattr(cls, "__dataclass")()
         for option in fields(preset):
             if option.type is bool and not option.name.startswith("no_"):
-                # For a switch that is on by default, fairseq would let the plain flag turn it *off*. Presets differ in
-                # their defaults, so add --option and --no-option for every switch in every preset.
+                # If a switch is on by default, fairseq's parser would turn it *off* when its flag is passed. Defaults
+                # differ between presets, so every switch gets both --option and --no-option in every preset.
                 flag = "--" + option.name.replace("_", "-")
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
@@ -45,7 +45,7 @@ class SummarizationModel:
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load weights. If names or shapes differ, the error also explains how to load only the matching weights.
 
-        Weights of an auxiliary task are skipped if this model has no such part.
+        Weights of an auxiliary task are ignored if this model was built without that task.
         """
         parent: Any = super()
         missing = tuple(f"{name}." for name in AUXILIARY_PARTS if not hasattr(self, name))
@@ -60,14 +60,14 @@ class SummarizationModel:
             raise RuntimeError(f"{error}\n\t{hint}") from None
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
-        """Return the summaries (B, T) as extended ids, which ``get_normalized_probs`` also uses."""
+        """Return the target summaries (B, T) as extended ids, as used by ``get_normalized_probs``."""
         vocabulary = DecoderOutput.of(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
         return vocabulary.extended_ids(sample["target"])
 
 
 class EncodingDecoding:
-    """A mixin for encoder-decoder models that accept requests."""
+    """A mixin for encoder-decoder models that accept a :class:`WordRequest`."""
 
     encoder: Any
     decoder: Any
@@ -80,14 +80,14 @@ class EncodingDecoding:
         request: Optional[WordRequest] = None,
         **of_documents: Any,
     ) -> NetOutput:
-        """Encode documents and score the words of their summaries.
+        """Encode source documents and compute the logits of the words in their summaries.
 
         Args:
-            src_tokens: the documents (B, S).
+            src_tokens: the source documents (B, S).
             src_lengths: lengths of the documents (B,).
-            prev_output_tokens: ids of the previous words in the dictionary (B, T).
-            request: words that a loss needs, instead of logits for all words.
-            of_documents: further inputs of the encoder.
+            prev_output_tokens: dictionary ids of the previous words (B, T).
+            request: the words that the loss needs, if it does not need logits for all words.
+            of_documents: additional inputs of the encoder, such as source factors.
 
         Returns:
             Logits (B, T, C) and a dictionary; see :class:`DecoderOutput`.
@@ -98,7 +98,7 @@ class EncodingDecoding:
 
 
 class PositionedModel(SummarizationModel):
-    """A mixin for this project's models with position vectors; see :class:`SummarizationModel`."""
+    """A :class:`SummarizationModel` with position vectors, which are checked when weights are loaded."""
 
     encoder: Any
 
@@ -106,7 +106,7 @@ class PositionedModel(SummarizationModel):
         """Load weights.
 
         Raises:
-            ValueError: the weights were trained with another dictionary or with other truncation lengths.
+            ValueError: the weights were trained with a different dictionary or different truncation lengths.
         """
         for side, part in (("source", self.encoder), ("target", self.decoder)):
             check_words(state_dict, side, part)
@@ -115,7 +115,7 @@ class PositionedModel(SummarizationModel):
 
 
 def plain_options(cfg: Any) -> Any:
-    """Return a model's options as a plain namespace. Enumerations, which cannot be pickled, become strings."""
+    """Convert a model's options to a plain namespace. Enumerations are converted to strings so they can be pickled."""
     options: Any = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
     )
@@ -125,13 +125,13 @@ def plain_options(cfg: Any) -> Any:
 def preset_dataclass(
     name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
 ) -> type:
-    """Create the dataclass for the options of a preset.
+    """Create the dataclass that holds a preset's options.
 
     Args:
         name: name of the preset.
-        options: name, type, default and metadata of each option.
-        changes: name of an option -> changed default.
-        module: name of the module to which the dataclass belongs.
+        options: the name, type, default and metadata of each option.
+        changes: the preset's own defaults, by the name of the option.
+        module: name of the module in which the dataclass is defined.
 
     Raises:
         ValueError: ``changes`` contains a name that is not an option.
@@ -144,21 +144,21 @@ def preset_dataclass(
 
 
 def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
-    """Register each preset as a value of --arch. ``config(name, **changes)`` creates the dataclass of its options."""
+    """Register each preset as a value of --arch. ``config(name, **changes)`` creates the dataclass with its options."""
     for name, changes in presets.items():
-        # create a class for each preset, because fairseq stores the dataclass of the options on the class
+        # Create one class per preset, because fairseq stores the dataclass with the options as a class attribute.
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
         setattr(sys.modules[model.__module__], name, own)  # pickle looks up the class in this module
 
 
 def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
-    """Select the encoder's output for some of the documents.
+    """Select the rows of the encoder's output that belong to the given documents.
 
     Args:
-        encoder_out: values by name, which are lists of tensors with a row for each document, or the batch's
-            :class:`OutputVocabulary`.
-        documents: indices of documents (N,), which may be repeated.
+        encoder_out: output of the encoder. Each value is a list of tensors with one row per document, or the
+            :class:`OutputVocabulary` of the batch.
+        documents: indices of the selected documents (N,). An index can occur more than once.
     """
     selected: Dict[str, Any] = {}
     for name, value in encoder_out.items():
@@ -166,13 +166,13 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
             selected[name] = [tensor.index_select(0, documents) for tensor in value]
         elif isinstance(value, OutputVocabulary):
             selected[name] = value.select(documents)
-        else:  # the rows of the output layer belong to the whole batch
+        else:  # the rows of the output layer are shared by the whole batch
             selected[name] = value
     return selected
 
 
 def check_one_dictionary(option: str, task: Any) -> None:
-    """Raise ValueError if the data has two dictionaries but ``option`` requires a shared one."""
+    """Raise ValueError if documents and summaries do not share a dictionary, which ``option`` requires."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
             f"{option} needs one dictionary for documents and summaries, but DATA has two: prepare the data again with "
@@ -181,7 +181,7 @@ def check_one_dictionary(option: str, task: Any) -> None:
 
 
 def check_marks(option: str, task: Any) -> None:
-    """Raise ValueError if documents cannot contain sentence marks, which ``option`` requires."""
+    """Raise ValueError if the documents' dictionary lacks the sentence mark, because ``option`` requires it."""
     words = task.source_dictionary
     if words.index(SENTENCE_MARK) == words.unk():
         raise ValueError(
@@ -195,7 +195,7 @@ _KINDS = tuple(f"--pointer {kind}" for kind in KINDS if kind != "none")
 
 @dataclass
 class PointerOptions(FairseqDataclass):
-    """Options of the pointer, which the configurations of all families inherit."""
+    """Options of the pointer. The configurations of all model families inherit from this class."""
 
     pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
         default="none",
@@ -215,18 +215,18 @@ class PointerOptions(FairseqDataclass):
 
 
 def check_pointer(config: Any, task: Any) -> None:
-    """Raise ValueError if a model has a pointer but its data has two dictionaries."""
+    """Raise ValueError if the model has a pointer, but documents and summaries have different dictionaries."""
     if str(config.pointer) != "none":
         check_one_dictionary(f"--pointer {config.pointer}", task)
 
 
 def check_words(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if weights belong to a model with another number of known words.
+    """Raise ValueError if the weights come from a model with a different number of known words.
 
     Args:
-        state_dict: weights of a model.
-        side: "source" or "target".
-        part: encoder or decoder into which to load the weights.
+        state_dict: the weights to load.
+        side: "source" for the encoder or "target" for the decoder.
+        part: the encoder or decoder that will load the weights.
     """
     name = "encoder" if side == "source" else "decoder"
     words, rows = state_dict.get(f"{name}.embed_tokens.weight"), part.embed_tokens.num_embeddings
@@ -238,16 +238,16 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
 
 
 def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """Return the number of positions for documents or summaries, which suffices for the task's truncation length.
+    """Return how many positions the model needs for documents or summaries of the task's maximum length.
 
     Args:
         limit: value of --max-source-positions or --max-target-positions.
-        task: the task.
+        task: the summarisation task, which knows the truncation lengths.
         side: "source" for documents or "target" for summaries.
-        learnt: whether position vectors are learned.
+        learnt: whether the position vectors are learned.
 
     Raises:
-        ValueError: the options, or the checkpoint being loaded, allow fewer positions.
+        ValueError: the options or the checkpoint to be loaded allow fewer positions than the model needs.
     """
     needed, trained = task.max_positions()[side == "target"], task.trained_positions()[side == "target"]
     limit = limit or trained
@@ -265,9 +265,9 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
 
 
 def check_positions(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if weights belong to a model with another number of learned positions.
+    """Raise ValueError if the weights come from a model with a different number of learned positions.
 
-    The arguments are the same as in :func:`check_words`.
+    The arguments are the same as for :func:`check_words`.
     """
     name = "encoder" if side == "source" else "decoder"
     positions = state_dict.get(f"{name}.embed_positions.weight")
@@ -280,7 +280,7 @@ def check_positions(state_dict: Any, side: str, part: Any) -> None:
 
 
 def check_padding(task: Any) -> None:
-    """Raise ValueError if summaries are padded on the left, because a convolutional decoder would read the padding."""
+    """Raise ValueError if summaries are padded on the left. A convolutional decoder would read the padding as words."""
     if task.cfg.left_pad_target:
         raise ValueError(
             "--left-pad-target does not work with a convolutional decoder, because its convolutions would read the "

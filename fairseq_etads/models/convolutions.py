@@ -1,4 +1,4 @@
-"""Parse an option that describes layers of convolutions, such as "[(512, 3)] * 20"."""
+"""Parse an option that describes convolutional layers, such as "[(512, 3)] * 20"."""
 
 import ast
 from typing import List, Tuple
@@ -11,20 +11,20 @@ LAYERS_HELP = (
 )
 
 Convolution = Tuple[int, ...]
-"""Width, kernel and optionally the number of layers that the residual connection spans."""
+"""Width, kernel size and, optionally, the number of layers that the residual connection spans."""
 
 
 def parse_convolutions(text: str, option: str) -> List[Convolution]:
-    """Parse the layers of an expression such as "[(512, 3)] * 20".
+    """Parse an expression that lists convolutional layers, such as "[(512, 3)] * 20".
 
-    fairseq evaluates such expressions as Python code. This parser accepts only lists, tuples, numbers, * and +.
+    fairseq evaluates such expressions as Python code. This function accepts only lists, tuples, numbers, * and +.
 
     Args:
         text: the expression to parse.
         option: name of the option, for the error message.
 
     Raises:
-        ValueError: the text is not such an expression, or contains no layers, too many layers or an invalid layer.
+        ValueError: the text is not such an expression, or it describes no layers, too many layers or an invalid layer.
     """
     try:
         found = _layers(ast.parse(str(text).strip(), mode="eval").body)
@@ -43,7 +43,7 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
 
 
 def _layers(node: ast.AST) -> List[Convolution]:
-    """Parse the layers in a part of an expression. Raises ValueError if it is not a valid list of layers."""
+    """Return the layers that a subexpression describes. Raises ValueError if it is not a valid list of layers."""
     if isinstance(node, ast.List):
         return [_layer(element) for element in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -1,7 +1,7 @@
 """Use models from outside this project, mainly fairseq's own, with ``--task summarization``.
 
-Such models do not support the dictionary's copy tail. They embed and generate the known words, and read all other words
-as the unknown word.
+Such models do not support the copy tail of the dictionary. They embed and generate only known words. In their input,
+every other word is replaced with the unknown word.
 """
 
 import copy
@@ -30,29 +30,29 @@ _EVALUATED = re.compile(
     r"(en|de)coder_(layers|attention|kernel_size_list)|self_attention|project_input|gated_attention|downsample|pretrained|"
     r"adaptive_(softmax|input)_cutoff|character_filters"
 )
-"""Options that fairseq evaluates as Python code, and that may come from an untrusted checkpoint."""
+"""Names of options that fairseq evaluates as Python code. Their values may come from an untrusted checkpoint."""
 _LITERALS = re.compile(r"([\s\d.,()\[\]*+-]|True|False|None){0,2000}")
 
 DEFAULT_POSITIONS = 1024
-"""Default number of positions of fairseq's models."""
+"""Default number of positions in fairseq's models."""
 
 
 def model_class(cfg: Any) -> Optional[type]:
-    """Return the class of the model that fairseq will build from these options, or None if fairseq will reject them."""
+    """Return the class of the model that fairseq will build from these options, or None if the name is unknown."""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
 
 
 def check_evaluated(cfg: Any) -> None:
-    """Raise ValueError if an option that fairseq evaluates contains more than numbers, lists, tuples, + and *.
+    """Raise ValueError if an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *.
 
-    A checkpoint contains the options of its model, and loading a checkpoint must not run code from it.
+    A checkpoint contains the options of its model. Loading the checkpoint must not run code that it contains.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # evaluation could run for ever or use all memory
+            power = "**" in value or re.search(r"\d{7}", value)  # its evaluation could take forever or exhaust memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
@@ -62,7 +62,7 @@ def check_evaluated(cfg: Any) -> None:
 
 
 def check_suitable(cfg: Any) -> None:
-    """Raise ValueError if a model cannot be trained on pairs of texts or does not generate from left to right."""
+    """Raise ValueError unless the model can be trained on pairs of texts and generates text from left to right."""
     found: Any = model_class(cfg)
     name = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
     if not issubclass(found, FairseqEncoderDecoderModel):
@@ -86,15 +86,16 @@ def is_external(cfg: Any) -> bool:
 
 
 def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
-    """Build a model from outside this project that knows only the known words of the task's dictionaries.
+    """Build a model from outside this project, with a vocabulary that consists only of the known words.
 
-    The data still contains words of the copy tail, which can replace unknown words in summaries. In the input of tables
-    of word vectors, a hook replaces them with the unknown word. :func:`without_rare_words` does the same for targets.
+    The data still contains words from the copy tail, because they can later replace unknown words in summaries. A hook
+    on each table of word vectors replaces these words with the unknown word. :func:`without_rare_words` replaces them
+    in the targets.
 
     Args:
         cfg: options of the model.
         task: the summarisation task.
-        build: function that builds the model from ``cfg`` for a task.
+        build: a function that builds the model from ``cfg`` for the task that is passed to it.
 
     Raises:
         ValueError: see :func:`check_suitable`.
@@ -103,7 +104,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # a copy of the task, with dictionaries that lack the copy tail
+    known = copy.copy(task)  # a copy of the task, for dictionaries without a copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -117,20 +118,20 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
 
 
 def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
-    """Replace words of the copy tail in summaries with the unknown word. Returns None if ``tokens`` is None."""
+    """Replace the words from the copy tail in summaries with the unknown word. Returns None if ``tokens`` is None."""
     return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
 
 
 def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
-    """Configure models that fairseq has prepared, so that they return attention and use the requested number of beams.
+    """Configure models for this project's search, after fairseq has prepared them for generation.
 
-    Without --print-alignment, fairseq's convolutional models return no attention, which --replace-unknown and other
-    options need. Products in these models also assume that the number of rows per document equals the value of --beam
-    at the time of preparation. With another number of rows, the products are wrong or fail.
+    fairseq's convolutional models return attention weights only with --print-alignment, but options such as
+    --replace-unknown need these weights. The models also store the beam size when fairseq prepares them. If the number
+    of rows per document differs from the stored size, their matrix products are wrong or raise an error.
 
     Args:
-        models: the models.
-        args: fairseq's options for generation.
+        models: the models to configure.
+        args: fairseq's generation options.
     """
     beam = None if getattr(args, "score_reference", False) else getattr(args, "beam", None)
     for model in models:
@@ -142,10 +143,10 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
 
 
 def _give_positions(cfg: Any, task: Any) -> None:
-    """Set the number of positions for a model that reads it from the options of fairseq's own tasks."""
+    """Set the number of positions in ``cfg`` for a model that expects it among the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        padding = task.src_dict.pad() + 1  # the first rows of the model's tables do not represent positions
+        padding = task.src_dict.pad() + 1  # the first rows of the position tables are not positions
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
@@ -154,15 +155,15 @@ def _give_positions(cfg: Any, task: Any) -> None:
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module looks up word vectors.
+    """Return whether a module is a table of word vectors.
 
-    Subclasses of nn.Embedding do not count, because they are tables of positions or belong to this project.
+    Subclasses of nn.Embedding are excluded, because they are tables of positions or belong to this project.
     """
     return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 
 class _HideUnknownWords:
-    """A hook for tables of word vectors that replaces words of the copy tail in the input with the unknown word."""
+    """A hook on a table of word vectors. It replaces words from the copy tail in the input with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()
@@ -172,7 +173,7 @@ class _HideUnknownWords:
 
 
 class _KeepKnownRows:
-    """A hook that drops the rows for the copy tail from the tables in checkpoints of version 0.1.0."""
+    """A hook that drops the rows of the copy tail when a checkpoint from version 0.1.0 is loaded."""
 
     def __init__(self, model: nn.Module, known_words: int, words: int):
         self.rows = {name: known_words for name, value in model.state_dict().items() if _length(value) == known_words}
@@ -185,5 +186,5 @@ class _KeepKnownRows:
 
 
 def _length(value: Any) -> int:
-    """Return the length of a tensor, or 0 for a scalar or a value that is not a tensor."""
+    """Return the length of a tensor's first dimension, or 0 if ``value`` is a scalar or not a tensor."""
     return len(value) if isinstance(value, Tensor) and value.dim() else 0

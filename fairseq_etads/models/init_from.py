@@ -1,4 +1,4 @@
-"""``--init-from`` and ``--extractor``: initialise a model with the weights of a checkpoint that have the same names."""
+"""``--init-from`` and ``--extractor``: initialise weights from those with the same names in a checkpoint."""
 
 import glob
 import logging
@@ -22,11 +22,11 @@ _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
 EXTRACTOR = "encoder.extractor."
-"""Prefix in the names of an extractor's weights inside a summariser."""
+"""Prefix of the names of the extractor's weights in the checkpoint of a summariser."""
 
 
 def initial_extractor(model: Any, path: str) -> nn.Module:
-    """Return the extractor inside a summariser, for --extractor ``path``. Raises ValueError if there is none."""
+    """Return the summariser's extractor, which --extractor initialises. Raises ValueError if it has no extractor."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:
         raise ValueError(f"--extractor {path} has no effect without --sentence-attention extractor")
@@ -34,14 +34,14 @@ def initial_extractor(model: Any, path: str) -> nn.Module:
 
 
 def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
-    """Return whether training starts from the beginning instead of resuming from its own checkpoint.
+    """Return whether training starts from the beginning rather than resuming from a checkpoint in --save-dir.
 
     Args:
         cfg: options of the task.
-        option: option that specifies the initial weights.
+        option: name of the option that specifies the initial weights.
 
     Raises:
-        ValueError: another option specifies other initial weights.
+        ValueError: another option also specifies initial weights.
     """
     for other, is_given in (
         ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
@@ -50,30 +50,31 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} cannot be combined: choose one")
-    # With --use-sharded-state, the file of each worker has a suffix.
+    # With --use-sharded-state, each worker adds a suffix to the name of its file.
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
 
 def load_initial_weights(
     model: nn.Module, path: str, task: Any, option: str = "--init-from", whole: bool = False
 ) -> None:
-    """Copy weights with the same names from a checkpoint to a model, and log which weights were copied.
+    """Copy the weights that have the same names in a checkpoint and in a model, and log which weights were copied.
 
-    Word vectors are matched by word if the checkpoint's dictionary is in its folder (see :mod:`.pretrained`). A
-    sentence extractor can also be initialised with the weights of an extractor inside a summariser.
+    If the checkpoint's folder contains its dictionary, word vectors are matched by word (see :mod:`.pretrained`). A
+    sentence extractor can also be initialised from the checkpoint of a summariser that contains an extractor.
 
     Args:
         model: the newly built model.
-        path: path of a checkpoint from fairseq-train.
-        task: task with the dictionaries.
-        option: option that specified ``path``.
-        whole: whether the checkpoint must contain all weights of the model.
+        path: path of a checkpoint that fairseq-train wrote.
+        task: the task, which provides the dictionaries.
+        option: name of the option that specifies ``path``, for messages.
+        whole: whether the checkpoint must contain exactly the weights of the model.
 
     Raises:
         FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
-        ValueError: the file is not a checkpoint, was trained with another dictionary, contains no weight of this model,
-            or contains different weights that this model shares. With ``whole``, also if a weight is missing.
+        ValueError: the file is not a checkpoint, was trained with another dictionary or contains no weight of this
+            model. Also raised if two weights differ in the checkpoint although this model shares them, or if ``whole``
+            is True and the names of the weights differ.
     """
     weights, remembers_words = _read(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
@@ -109,10 +110,12 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read the weights from a checkpoint, without buffers that only describe the model.
+    """Read the weights from a checkpoint. Buffers that only describe the model, such as its version, are left out.
 
-    Also returns whether the checkpoint records its dictionary. See :func:`load_initial_weights` for arguments and
-    errors.
+    Returns:
+        The weights by name, and whether the checkpoint records its dictionary.
+
+    See :func:`load_initial_weights` for the arguments and errors.
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(f'{option} "{path}": no such file')
@@ -132,9 +135,9 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
-    """Rename weights from older versions of fairseq to their current names."""
-    # Checkpoints without a version were written by the first version of fairseq's Transformer, which upgrades them
-    # itself.
+    """Rename the weights in ``weights`` that have other names in older versions of fairseq."""
+    # If weights have no version buffer, fairseq's Transformer assumes that its first version wrote them, and would
+    # convert them. To prevent this, add the current version.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -145,21 +148,21 @@ def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
 def _fit_rows(
     name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report", words: Optional[CheckpointWords]
 ) -> Tensor:
-    """Change the number of rows in a weight (R, …) of the checkpoint to the model's, if rows have the same meaning.
+    """Change the number of rows in a checkpoint's weight (R, …) to match the model, if rows have the same meaning.
 
-    Numbers of rows differ because fairseq's own tasks build models with rows for the copy tail, and because longer
-    texts need more positions.
+    The numbers of rows can differ because fairseq's own tasks build models with rows for the copy tail, and because
+    longer texts need more positions.
 
     Args:
         name: name of the weight.
-        given: weight in the checkpoint.
-        parameter: weight in the model.
-        task: task with the dictionaries.
-        report: report to which changes are added.
-        words: words of the checkpoint, if the checkpoint does not record them.
+        given: the weight in the checkpoint.
+        parameter: the weight in the model.
+        task: the task, which provides the dictionaries.
+        report: the report to which changes of the weight are added.
+        words: the words of the checkpoint, if it does not record its dictionary.
 
     Raises:
-        ValueError: the rows belong to words of another dictionary.
+        ValueError: the rows belong to the words of another dictionary.
     """
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
     is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
@@ -170,7 +173,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # number of rows that do not represent positions
+        padding = task.source_dictionary.pad() + 1  # number of rows at the beginning that are not positions
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
@@ -188,12 +191,12 @@ def _fit_rows(
 
 
 def _known_words(task: Any) -> Tuple[int, int]:
-    """Return the number of known words in documents and in summaries."""
+    """Return the number of known words in the documents' dictionary and in the summaries' dictionary."""
     return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 
 class _Report:
-    """Names of weights, grouped by the outcome of loading them."""
+    """A report on the weights that were loaded, were loaded in part, or were not loaded."""
 
     def __init__(self, path: str, option: str):
         self.path, self.option = path, option
@@ -203,7 +206,7 @@ class _Report:
         self.unused: List[str] = []
 
     def of_another_model(self) -> str:
-        """Create the error for weights that belong to another model."""
+        """Return the error message for a checkpoint of another model."""
         if self.other_shape:
             return (
                 f"{self.option} {self.path}: {self.other_shape[0]}; set --extractor-embed-dim and "
@@ -214,10 +217,10 @@ class _Report:
         )
 
     def write(self, loaded: int, total: int) -> None:
-        """Log the report, as a warning if a weight did not fit or most of the model is new.
+        """Log the report, as a warning if a weight has a different shape or if most parameters were not loaded.
 
         Args:
-            loaded, total: number of loaded parameters and of all parameters.
+            loaded, total: number of parameters that were loaded, and number of all parameters.
 
         Raises:
             ValueError: no weight was loaded.
@@ -243,7 +246,7 @@ class _Report:
 
 
 def _grouped(names: Iterable[str]) -> Iterable[str]:
-    """Replace the numbers of layers in the names with *, and count the names in each group."""
+    """Replace layer numbers in the names with *, and count the names that become equal."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())
     return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

@@ -1,7 +1,8 @@
-"""Find the dictionary of a checkpoint in its folder if the checkpoint does not contain it, as for fairseq's BART.
+"""Find the dictionary of a pretrained checkpoint that does not contain its dictionary, such as fairseq's BART.
 
 fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
-folder. With these files, word vectors can be matched by word, even if the data's dictionary has another order.
+folder. These files allow word vectors to be matched by word, even if the words have another order in the data's
+dictionary.
 """
 
 import os
@@ -14,15 +15,15 @@ from torch import Tensor
 from ..vocabulary.dictionary import is_padding_word, load_checked
 
 MASK = "<mask>"
-"""Word that fairseq's pretraining task appends to the words in the dictionary file."""
+"""Mask symbol, which fairseq's pretraining task adds after the words of the dictionary file."""
 
 
 class CheckpointWords:
-    """The words that belong to a checkpoint's word vectors.
+    """The words to which the rows of a checkpoint's word vectors belong.
 
     Attributes:
-        files: side ("source", "target") -> dictionary file; empty if the checkpoint's folder contains none. A single
-            file is used for both sides.
+        files: dictionary file of each side ("source" and "target"). If the checkpoint's folder contains only one file,
+            it is used for both sides. If the folder contains none, the mapping is empty.
     """
 
     def __init__(self, checkpoint: str, task: Any):
@@ -45,21 +46,22 @@ class CheckpointWords:
         self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
 
     def fit(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
-        """Reorder the rows of a table of words to match the data's dictionary.
+        """Reorder the rows of a table of word vectors to match the data's dictionary.
 
         Args:
             name: name of the parameter.
-            given: table of the checkpoint (R, …).
-            parameter: table of the model (V, …), which keeps its rows for words that only pad fairseq's dictionary and
-                are missing in the checkpoint.
+            given: the table in the checkpoint (R, …).
+            parameter: the table in the model (V, …). fairseq pads its dictionaries with artificial words. If the
+                checkpoint lacks such a word, its row in ``parameter`` is kept.
 
         Raises:
-            ValueError: R differs from the number of words in the file, or the file lacks a known word of the data.
+            ValueError: R differs from the number of words in the file, or a known word of the data is not in the file.
         """
         side = "source" if name.startswith("encoder.") else "target"
         words = self._in_table(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
-        # A table that both sides share is as long as the documents' dictionary, which includes the summaries' ids.
+        # A table that both sides share contains one row per word of the documents' dictionary, which includes the
+        # words of summaries.
         wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
@@ -75,7 +77,7 @@ class CheckpointWords:
         return fitted
 
     def _in_table(self, side: str, name: str, rows: int) -> List[str]:
-        """List the words of a table with ``rows`` rows: the words in the file and, in pretrained models, the mask."""
+        """Return the word of each row of a table with ``rows`` rows. In pretrained models, the last row is the mask."""
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:
             return [*words, MASK]

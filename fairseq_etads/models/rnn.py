@@ -1,6 +1,6 @@
 """The recurrent family (Nallapati et al. 2016; See et al. 2017): the model and the initialisation of its weights.
 
-A bidirectional GRU or LSTM reads the document, and another network with additive attention generates the summary.
+A bidirectional GRU or LSTM reads the document. A second recurrent network with attention generates the summary.
 """
 
 import functools
@@ -30,20 +30,21 @@ from .selector import SentenceExtractor
 from .source_factors import check_trained_factors, parse_factors
 
 INITIAL_STD = 0.25
-"""Standard deviation of new word vectors and output weights. With the uniform distribution in ±0.1 that fairseq's
-recurrent models use, a model of width 100 learns only word frequencies in its first hundreds of steps
+"""Standard deviation of new word vectors and output weights. fairseq's recurrent models draw them uniformly from
+[-0.1, 0.1] instead. With those values, a model of width 100 learns only word frequencies in the first few hundred steps
 (docs/experiments.md).
 """
 SEES_STD, SEES_RANGE = 1e-4, 0.02
-"""Scales in See et al.'s code: the standard deviation of vectors and output weights, which are normal and cut off at
-two deviations, and the bound of the uniform weights of networks.
+"""Scales of the initial weights in See et al.'s code. Word vectors and output weights are drawn from a normal
+distribution with the first value as its standard deviation, truncated at two standard deviations. The weights of
+recurrent networks are drawn uniformly, with the second value as the bound.
 """
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return the id of each known source word in the summaries' dictionary, or 0 if it is missing there.
+    """Return each known source word's id in the summaries' dictionary, or 0 if that dictionary lacks the word.
 
-    Returns None if both sides share a dictionary.
+    Returns None if documents and summaries share a dictionary.
     """
     if source == target:
         return None
@@ -51,7 +52,7 @@ def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
 
 
 class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
-    """A recurrent encoder-decoder with the mechanisms of the papers as options.
+    """A recurrent encoder-decoder model. The mechanisms from the papers are options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
     """
@@ -61,7 +62,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         """Build the model.
 
         Raises:
-            ValueError: an option conflicts with other options, the dictionaries or the factors in the data.
+            ValueError: an option is incompatible with another option, the dictionaries or the factors in the data.
             OSError: a file of word vectors cannot be read.
         """
         config = plain_options(cfg)
@@ -74,7 +75,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         words = table(source, config.encoder_embed_dim)
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
-        if not task.is_loading:  # a checkpoint already contains word vectors
+        if not task.is_loading:  # a checkpoint already contains the word vectors
             load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
@@ -106,13 +107,17 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
         initialise(model, config)
-        if str(config.sentence_attention) == "extractor":  # leave out the extractor, which usually loads its weights
+        # Add the extractor after initialise(), because its weights are usually loaded from a checkpoint.
+        if str(config.sentence_attention) == "extractor":
             model.encoder.extractor = make_extractor(config, task)
         model.mark_tables()
         return model
 
     def mark_tables(self) -> None:
-        """Mark, for optimisers, weights that are only looked up by rows, unlike an output layer over all words."""
+        """Mark the weights that are only looked up by row, for the lazy optimisers.
+
+        An output layer over all words uses every row and is therefore not marked.
+        """
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
         tables = [self.encoder.embed_tokens.weight, self.decoder.embed_tokens.weight]
@@ -124,20 +129,20 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
     @property
     def extractor(self) -> Optional[SentenceExtractor]:
-        """Return the model of sentence probabilities with --sentence-attention extractor, otherwise None."""
+        """Return the sentence extractor with --sentence-attention extractor, or None without it."""
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
     @property
     def factors(self) -> Any:
-        """Return the names of the source factors that the model reads, in the order of its input."""
+        """Return the names of the source factors that the model reads, in the order of the encoder's input."""
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, strict: bool = True, **kwargs: Any) -> Any:
         """Load weights.
 
         Raises:
-            ValueError: the weights were trained with other dictionaries or other source factors.
+            ValueError: the weights were trained with different dictionaries or source factors.
         """
         if self.decoder.closed_book is None:
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
@@ -148,13 +153,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
 
 def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """Create word vectors. The vector of padding is 0.
+    """Create a table of word vectors. The padding vector is 0.
 
     Args:
         dictionary: dictionary of the words.
         width: width of the vectors.
-        tiny: whether to use See et al.'s standard deviation.
-        bound: if not 0, draw the vectors uniformly within ± this bound.
+        tiny: whether to use the small standard deviation of See et al.'s code.
+        bound: if not 0, draw the vectors uniformly from [-bound, bound].
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -172,14 +177,14 @@ def _tiny(weight: Tensor) -> None:
 
 
 OUTPUT_LAYER = "decoder.output_projection"
-"""Name of the output layer, with a table of vectors as its weight."""
+"""Name of the output layer. :func:`new_table` initialises its weight."""
 
 
 def initialise(model: nn.Module, config: Any) -> None:
-    """Initialise all modules of a new model except tables of vectors, which :func:`new_table` initialises.
+    """Initialise all modules of a new model except word vectors, which :func:`new_table` initialises.
 
-    Without ``--paper-init`` and ``--uniform-init``, modules keep their own initial values. A pointer's module
-    :class:`~fairseq_etads.layers.continuation.Continuation` keeps them in all cases.
+    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep the values with which they were created.
+    The pointer's :class:`~fairseq_etads.layers.continuation.Continuation` always keeps these values.
     """
     if config.paper_init:
         _begin_as_see_et_al(model)
@@ -190,10 +195,11 @@ def initialise(model: nn.Module, config: Any) -> None:
 def _begin_as_see_et_al(model: nn.Module) -> None:
     """Initialise the weights as in See et al.'s code.
 
-    In networks, weights are uniform within ±0.02. Biases are 0, or 1 for the forget gate of an LSTM. The bridge, the
-    biases of output layers and the output weight of the closed-book decoder are normal with a standard deviation of
-    0.0001. Other matrices, v and w_c are uniform by Glorot's rule, and other biases are 0. The values for networks and
-    biases were TensorFlow's defaults at that time.
+    In recurrent networks, weights are drawn uniformly from [-0.02, 0.02]. Biases are 0, or 1 for the forget gate of an
+    LSTM. The bridge, the biases of output layers and the output weight of the closed-book decoder are drawn from a
+    normal distribution with a standard deviation of 0.0001. All other matrices and the vectors v and w_c are drawn
+    uniformly according to Glorot's rule, and all other biases are 0. The values for recurrent networks and biases were
+    TensorFlow's defaults at that time.
     """
     for path, module in model.named_modules():
         if isinstance(module, nn.Embedding) or "continuation" in path:
@@ -215,7 +221,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
 
 
 def _begin_uniform(model: nn.Module, bound: float) -> None:
-    """Initialise all weights uniformly within ± ``bound``."""
+    """Draw all weights except word vectors uniformly from [-bound, bound]."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if name.endswith("encoder.positions.weight") or (

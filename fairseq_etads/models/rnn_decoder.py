@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family: a GRU or LSTM with attention and, as options, the papers' mechanisms."""
+"""The decoder of the recurrent family, a recurrent cell with attention. Options add mechanisms from the papers."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -22,22 +22,22 @@ from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
-"""Prefix in the names of the closed-book decoder's weights, which exist only in training."""
+"""Prefix of the names of the closed-book decoder's weights. They exist only during training."""
 
 
 class DecoderState(NamedTuple):
-    """State that is passed between decoding steps, with a row for each hypothesis.
+    """The decoder's state, which is passed from one step to the next. Tensors have one row per hypothesis.
 
     Attributes:
         hidden: state h (N, H).
-        cell: memory cell c (N, H) of an LSTM, or None for a GRU.
-        fed: second input of the cell in addition to the word: the context (N, M) of the previous step or, with
-            --input-feed readout, its readout (N, R); None if attention precedes the cell.
-        spent: logarithm of the sum of exp(scores) so far (N, S), which is minus infinity before the first step; None
-            without temporal attention.
-        covered: sum of attention so far (N, S), or None without coverage.
-        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) of the current sentence, or None without a
-            selector; see :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
+        cell: memory cell c (N, H) of an LSTM, or None for other cells.
+        fed: the input that the cell reads in addition to the word. It is the context (N, M) of the previous step or,
+            with --input-feed readout, the readout (N, R) of the previous step. None if attention precedes the cell.
+        spent: logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the first
+            step, and None without temporal attention.
+        covered: sum of the attention weights over the previous steps (N, S), or None without coverage.
+        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) for the current sentence of the summary, or
+            None without a selector; see :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
     """
 
     hidden: Tensor
@@ -51,7 +51,7 @@ class DecoderState(NamedTuple):
 
     @property
     def query(self) -> Tensor:
-        """Return the query for attention: h (N, H), or [c; h] (N, 2H) for an LSTM."""
+        """Return the attention query, which is h (N, H) or, for an LSTM, [c; h] (N, 2H)."""
         return self.hidden if self.cell is None else torch.cat([self.cell, self.hidden], dim=1)
 
 
@@ -61,13 +61,14 @@ class StepOutputs(NamedTuple):
     Attributes:
         hidden: states h (N, T, H).
         cells: memory cells c (N, T, H) of an LSTM, or None.
-        inputs: vectors of the previous words (N, T, E), or with --merge-input the inputs of the cell.
+        inputs: vectors of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
         contexts: context vectors (N, T, M).
-        log_weights: logarithm of the attention (N, T, S).
-        log_word: logarithm of the attention to words (N, T, S) before it is combined with the attention to sentences,
-            or None without --sentence-attention.
-        log_selection: log p of the document's sentences (N, T, L), or None.
-        readouts: input of the output layer (N, T, R), or None if no step needs it, so that it can be computed later.
+        log_weights: logarithms of the attention weights (N, T, S).
+        log_word: logarithms of the attention weights of words (N, T, S) before they are combined with the extractor's
+            probabilities, or None without --sentence-attention.
+        log_selection: log p of the document's sentences (N, T, L), or None without a sentence selector.
+        readouts: inputs of the output layer (N, T, R), or None. They are None if the steps do not depend on them, so
+            that they can be computed for all steps at once.
     """
 
     hidden: Tensor
@@ -81,7 +82,7 @@ class StepOutputs(NamedTuple):
 
     @classmethod
     def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
-        """Stack the outputs of T steps, which do not have the dimension T."""
+        """Stack the outputs of T steps. The outputs of each step lack the dimension T."""
         columns: Any = zip(*steps)
         return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
 
@@ -91,26 +92,35 @@ Attention = Union[AdditiveAttention, DotAttention]
 
 
 def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
-    """Compute the part of the queries (N, A) that depends on the previous words (N, T, E), or None, for each step."""
+    """Compute the part of each step's query that depends on the previous word.
+
+    Args:
+        attention: the attention module, or None.
+        words: vectors of the previous words (N, T, E).
+
+    Returns:
+        A sequence of T tensors (N, A), or of T times None if the queries do not depend on the previous word.
+    """
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
     return attention.from_word(words).unbind(1)
 
 
 class EncodedDocuments(NamedTuple):
-    """The encoder's output in the form that all steps read, with a row for each document (B) or hypothesis (N).
+    """The encoder's output, converted once for all decoding steps. Each row is a document (B) or a hypothesis (N).
 
-    Sentence keys, ids, padding and states are None without hierarchical attention.
+    Attributes that describe sentences are None if the encoder does not return sentences.
 
     Attributes:
-        states: states of the encoder (B, S, M).
-        keys: keys W_c h (B, S, A).
-        padding: (N, S), bool, True at padding.
-        sentence_keys: keys (B, L, A) of L sentences.
-        sentence_ids: index (N, S) of each token's sentence.
-        sentence_padding: (N, L), bool, True where there is no sentence.
-        sentence_states: states (B, L, M) of sentences.
-        log_selected: log-probability (N, S) of each word's sentence, or None without --sentence-attention.
+        states: encoder states (B, S, M).
+        keys: attention keys W_c h (B, S, A).
+        padding: padding mask (N, S), bool, True at padding.
+        sentence_keys: attention keys (B, L, A) of L sentences.
+        sentence_ids: index of the sentence that contains each token (N, S).
+        sentence_padding: mask (N, L), bool, True where there is no sentence.
+        sentence_states: states of the sentences (B, L, M).
+        log_selected: log-probability of the sentence that contains each token (N, S), or None without
+            --sentence-attention.
     """
 
     states: SharedStates
@@ -124,7 +134,7 @@ class EncodedDocuments(NamedTuple):
 
     @classmethod
     def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
-        """Convert the encoder's output for N = ``rows`` hypotheses, with the class of keys that the attention needs."""
+        """Convert the encoder's output for N = ``rows`` hypotheses. The class ``keys`` wraps the attention keys."""
         beams = rows // count_documents(encoder_out)
         documents = cls(
             SharedStates(encoder_out["encoder_out"][0]),
@@ -145,28 +155,29 @@ class EncodedDocuments(NamedTuple):
 
 
 def count_documents(encoder_out: Dict[str, Any]) -> int:
-    """Return B, the number of documents."""
+    """Return B, the number of documents in the batch."""
     return len(encoder_out["encoder_out"][0])
 
 
 def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
-    """Select ``new`` in rows (N,) that are True, and ``old`` in all other rows. Returns None if either is None."""
+    """Take rows of ``new`` where ``rows`` (N,) is True, and of ``old`` elsewhere. If either is None, return None."""
     return None if new is None or old is None else torch.where(rows[:, None], new, old)
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder without attention and pointer, which is used only in training.
+    """A decoder without attention or a pointer, which is used only in training.
 
-    s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and Bansal 2018, section
-    3). s_0 is the output of the bridge and E the table of word vectors, as in the other decoder.
+    The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
+    Bansal 2018, section 3). It shares the initial state s_0, which is the output of the bridge, and the table of word
+    vectors E with the main decoder.
 
     Args:
         is_lstm: whether the cell is an LSTM instead of a GRU.
-        word: E, the width of word vectors.
+        word: E, the width of the word vectors.
         hidden: H, the width of the state.
         words: V, the number of known words.
         dropout: dropout probability of the states.
-        cut: whether to stop the gradient before the encoder, which is one of the paper's controls.
+        cut: whether to stop the gradient before the encoder. This is a control experiment in the paper.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -181,18 +192,18 @@ class ClosedBookDecoder(nn.Module):
         self.output_projection = nn.Linear(hidden, words)
 
     def forward(self, words: Tensor, real: Tensor, encoder_out: Dict[str, Any]) -> Tensor:
-        """Compute logits (N, T, V) of the next words.
+        """Compute the logits (N, T, V) of the next words.
 
         Args:
             words: vectors of the previous words (N, T, E).
-            real: (N, T), bool, False at padding.
+            real: mask (N, T), bool, False at padding.
             encoder_out: output of the encoder.
         """
         hidden: Tensor = encoder_out["first_state"][0]
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
         if self.cut:
             hidden, cell = hidden.detach(), None if cell is None else cell.detach()
-        # Shift summaries to the first column, so that padding on the left is not read.
+        # Move padding to the end of each summary, so that the network does not read padding before the first word.
         order = (~real).int().argsort(dim=1, stable=True)  # (N, T)
         first: Any = hidden[None] if cell is None else (hidden[None], cell[None])
         states, _ = self.network(take_positions(words, order), first)
@@ -200,7 +211,7 @@ class ClosedBookDecoder(nn.Module):
         return logits
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Add up the two biases of an LSTM, which earlier versions stored separately."""
+        """Replace the two biases of an LSTM with their sum. Earlier versions stored them separately."""
         second = state_dict.pop(f"{name}.network.bias_hh_l0", None) if self.is_lstm else None
         if second is not None:
             state_dict[f"{name}.network.bias_ih_l0"] = state_dict[f"{name}.network.bias_ih_l0"] + second
@@ -210,32 +221,38 @@ class ClosedBookDecoder(nn.Module):
 class RecurrentDecoder(FairseqIncrementalDecoder):
     """A GRU or LSTM that attends to the document in each step.
 
-    Let E be the vector of the previous word. By default, the query of attention consists of h_{t-1} and E, attention
-    returns the context c_t, h_t = GRU([E; c_t], h_{t-1}), and the readout tanh(W [h_t; E; c_t]) is the input of the
-    output layer (Nallapati et al. 2016).
+    Let E be the vector of the previous word. By default, the attention query consists of h_{t-1} and E, and attention
+    returns the context c_t. The new state is h_t = GRU([E; c_t], h_{t-1}), and the output layer reads the readout
+    tanh(W [h_t; E; c_t]) (Nallapati et al. 2016).
 
-    The decoder of See et al. 2017 is selected with ``--rnn-cell lstm``, ``--attention-query after`` (the query is the
-    state after the step, so the cell reads [E; c_{t-1}] with c_0 = 0), ``--merge-input`` (a vector x_t = W [E; c_{t-1}]
-    + b replaces E) and ``--readout linear`` (the readout is W [h_t; c_t] + b). The decoder of Luong et al. 2015 is
-    selected with ``--readout luong`` (the readout is tanh(W [h_t; c_t])) and ``--input-feed readout`` (the cell reads
-    the readout instead of c_{t-1}).
+    The following options select the decoder of See et al. 2017:
+
+    - ``--rnn-cell lstm``
+    - ``--attention-query after``: the query is the state after the step, so the cell reads [E; c_{t-1}] with c_0 = 0.
+    - ``--merge-input``: a vector x_t = W [E; c_{t-1}] + b replaces E.
+    - ``--readout linear``: the readout is W [h_t; c_t] + b.
+
+    The following options select the decoder of Luong et al. 2015:
+
+    - ``--readout luong``: the readout is tanh(W [h_t; c_t]).
+    - ``--input-feed readout``: the cell reads the readout instead of c_{t-1}.
 
     With ``--sentence-selector``, the output of :class:`SentenceSelector` replaces h before the first word of each
-    sentence in the summary, and the attention to words is multiplied by the weights of their sentences (Li et al.
-    2018). The context c and the coverage are kept from sentence to sentence.
+    sentence in the summary. The attention weight of each word is multiplied by the weight of its sentence (Li et al.
+    2018). The context c and the coverage are not reset between sentences.
 
     Args:
         cfg: options of the model.
         dictionary: dictionary of known words.
         embed_tokens: vectors of the known words.
-        output: weight (V, E) of the output layer, or a shared table that begins with these rows.
-        source_words: id in ``dictionary`` of each known word of the documents, or 0 for missing words. None if both
-            sides have the same words.
-        context: M, the width of the encoder's states.
+        output: the weight of the output layer (V, R), or a shared table that begins with its V rows.
+        source_words: for each known word of the documents, its id in ``dictionary``, or 0 if it is missing there. None
+            if documents and summaries share a dictionary.
+        context: M, the width of the context vectors.
     """
 
     shares_documents = True
-    """The decoder accepts a BeamState: there is one row per document, but prev_output_tokens has one row per beam."""
+    """The decoder accepts encoder output with one row per document although prev_output_tokens has one row per beam."""
     takes_requests = True
 
     def __init__(
@@ -291,18 +308,21 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             features = state + word + context
             self.pointer = AttentionPointer(features, str(cfg.pointer), continues=cfg.pointer_continue)
         self.closed_book: Optional[ClosedBookDecoder] = None
-        """The closed-book decoder with --closed-book-decoder, which the model sets only in training."""
+        """The closed-book decoder for --closed-book-decoder. The model sets this attribute only in training."""
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Return the words of the distributions for documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
+        """Return the words that the decoder can generate or copy for the documents (B, S).
+
+        For ``bounded``, see :class:`BatchVocab`.
+        """
         candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
         return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
-        """Choose the words of the softmax for documents (B, S).
+        """Choose the candidate words, over which the softmax is computed, for the documents (B, S).
 
-        In training, the documents in a batch share a list of candidates. In evaluation, each document has its own list,
-        so that its summary does not depend on the batch.
+        In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
+        list, so that its summary does not depend on the other documents.
         """
         texts = src_tokens
         if self.source_words is not None:
@@ -323,18 +343,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: ids of the previous words in the dictionary (N, T). N is a multiple of the number of
-                documents B, and the rows of a document are adjacent.
+            prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
+                B, and the rows of a document are adjacent.
             encoder_out: output of the encoder.
-            incremental_state: cache of the previous state. If given, only the last step is computed.
-            features_only: whether to return readouts (N, T, R) in place of logits.
-            request: request of a loss, which specifies whether the loss needs a distribution over all words. The
-                logits of all words are returned for any request.
+            incremental_state: cache of the previous state. If it is not None, only the last step is computed.
+            features_only: whether to return the readouts (N, T, R) instead of logits.
+            request: the words that a loss needs. The decoder only checks whether the loss needs a distribution over all
+                words, and returns logits for all words in any case.
 
         Returns:
             Logits (N, T, C) and a dictionary; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick,
-            the number of candidates. ``sentence_attention`` is set with an extractor and without a cached state,
-            ``closed_book_logits`` with a closed-book decoder in training.
+            the number of candidates. The dictionary contains ``sentence_attention`` if there is an extractor and no
+            cached state, and ``closed_book_logits`` if there is a closed-book decoder in training.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -363,18 +383,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
-        """Compute readouts (…, R) from states h (…, H), vectors of previous words (…, E) and contexts (…, M)."""
+        """Compute readouts (…, R) from states h (…, H), vectors of the previous words (…, E) and contexts (…, M)."""
         result: Tensor = self.dropout(read_out(self.readout_kind, self.readout, *parts))
         return result
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
-        """Return the mask (N, T) of steps that start a sentence, or None without a selector.
+        """Return a mask (N, T), which is True for steps that start a sentence, or None without a selector.
 
-        Sentences start in the first step and after each sentence mark.
+        A sentence starts in the first step and after each sentence mark.
 
         Args:
-            steps: previous words (N, T).
-            real: (N, T), bool, False at padding.
+            steps: ids of the previous words (N, T).
+            real: mask (N, T), bool, False at padding.
             incremental_state: cache of the previous state, or None.
         """
         if self.selector is None:
@@ -392,24 +412,24 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> StepOutputs:
-        """Run the cell over the previous words.
+        """Run all decoding steps: attention and the recurrent cell.
 
         Args:
             words: vectors of the previous words (N, T, E).
-            real: (N, T), bool, False at padding.
-            starts: (N, T), bool, True at the start of a sentence, or None without a selector.
+            real: mask (N, T), bool, False at padding.
+            starts: mask (N, T), bool, True at the start of a sentence, or None without a selector.
             encoder_out: output of the encoder.
             incremental_state: cache of the previous state, or None.
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # In a search on a GPU, compute everything that may be needed, because synchronising in every step would take
-        # longer.
+        # In a search on a GPU, compute everything that may be needed. Checking what is needed would require a
+        # synchronisation with the GPU in every step, which takes longer.
         unasked = words.is_cuda and incremental_state is not None
-        # Padding on the right can be ignored, because outputs after the end of a summary are not used.
+        # Padding on the right needs no special treatment, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # Unbind the steps once. Indexing would create a gradient tensor of the size of all steps in each step.
+        # Unbind the steps once. If each step indexed ``words``, its backward pass would allocate a full-size gradient.
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
@@ -451,11 +471,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         Args:
             state: state before the step.
             word: vectors of the previous words (N, E).
-            fed: second input of the cell, a context (N, M) or a readout (N, R).
+            fed: second input of the cell, which is a context (N, M) or a readout (N, R).
 
         Returns:
-            The new state, and the word's representation in the rest of the step (N, E): its vector, or x if the two
-            inputs are merged.
+            The new state, and the representation of the word in the rest of the step (N, E). The representation is the
+            word's vector or, with --merge-input, the merged vector x.
         """
         read = torch.cat([word, fed], dim=1)
         if self.merge is not None:
@@ -466,7 +486,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
     def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
-        """Return the cached state or, before the first step, the initial state for N = ``rows`` hypotheses."""
+        """Return the cached state. If there is none, create the initial state for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
             return DecoderState(**saved)
@@ -492,7 +512,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )
 
     def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
-        """Start a sentence in the rows with True in ``starts`` (N,). The state of other rows stays the same."""
+        """Start a new sentence in the rows where ``starts`` (N,) is True. The state of other rows stays the same."""
         assert self.selector is not None
         plan, log_selection, selected = self.selector(
             state.hidden,
@@ -513,17 +533,17 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         sentence_query: Optional[Tensor],
         documents: EncodedDocuments,
     ) -> Tuple[Tensor, Optional[Tensor], DecoderState]:
-        """Attend to the documents once.
+        """Compute the attention weights of one step.
 
         Args:
             state: state of the decoder, which contains the query.
-            word_query, sentence_query: parts of the queries that depend on the previous word (N, A), or None.
+            word_query, sentence_query: parts of the queries (N, A) that depend on the previous word, or None.
             documents: the encoder's output.
 
         Returns:
-            The logarithm of the attention (N, S); the logarithm of the attention before it is combined with the
-            extractor's probabilities (N, S), or None without an extractor; the state, with the attention of this step
-            added to ``spent`` and ``covered``.
+            Three values. The first is the logarithm of the attention weights (N, S). The second is the same before the
+            weights are combined with the extractor's probabilities (N, S), or None without an extractor. The third is
+            the state, with the attention of this step added to ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -555,9 +575,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         incremental_state: Optional[Any],
         bounded: bool,
     ) -> DecoderOutput:
-        """Replace readouts (N, T, R) with logits (N, T, C), and add the vocabulary and the pointer's decisions."""
-        # In a search, the vocabulary and its rows are cached between steps. In training, the rows are computed in every
-        # call, because they have a gradient.
+        """Replace the readouts (N, T, R) in ``output`` with logits (N, T, C). Also set its vocabulary and pointer."""
+        # In a search, the vocabulary and its rows of the output layer are cached between steps. In training, the rows
+        # are computed in every call, because gradients flow through them.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
@@ -565,14 +585,14 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
                 cache["output_rows"] = self.output_projection.rows(cache["vocabulary"].candidates.words)
         vocabulary: OutputVocabulary = cache["vocabulary"]
         output.vocabulary = vocabulary
-        readouts, layer = output.logits, cache.get("candidate_output")  # in a search with a shortlist
+        readouts, layer = output.logits, cache.get("candidate_output")  # set only in a search with a shortlist
         logits = self.output_projection(readouts, cache.get("output_rows")) if layer is None else layer(readouts)
         if vocabulary.candidates is not None:
             logits = vocabulary.candidates.restrict(logits)
         output.logits = logits
         if self.pointer is not None:
             assert vocabulary.slots is not None
-            # [h; c of an LSTM; the word's vector or x; the context]
+            # [h; c (LSTM only); the word's vector, or x with --merge-input; the context]
             parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
             features = torch.cat([part for part in parts if part is not None], dim=2)
             output.pointer = self.pointer(features, outputs.log_weights, vocabulary.slots, history)
@@ -581,9 +601,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """Compute (log-)probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by search id.
+        """Compute probabilities or log-probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by search id.
 
-        Words without a column have probability 0.
+        Words that are not among the candidates have probability 0.
         """
         output = DecoderOutput.of(net_output)
         assert output.vocabulary is not None
@@ -595,7 +615,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:
-        """Reorder the cached state such that row i becomes the old row ``new_order[i]``."""
+        """Reorder the cached state. The new row i is the old row ``new_order[i]``."""
         saved = self.get_incremental_state(incremental_state, "state")
         if saved is not None:
             reordered = {name: value.index_select(0, new_order) for name, value in saved.items() if value is not None}

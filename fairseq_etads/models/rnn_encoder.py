@@ -1,4 +1,7 @@
-"""Encoders of the recurrent family: a bidirectional network or a convolution over words, and an extractor."""
+"""Encoders of the recurrent family: a bidirectional network or a convolution over the words of a document.
+
+The module also creates the optional sentence extractor of a summariser.
+"""
 
 from argparse import Namespace
 from typing import Any, Dict, List, Optional, Tuple
@@ -18,45 +21,45 @@ from .selector import ExtractorConfig, SentenceExtractor
 from .source_factors import check_given
 
 MAX_POSITIONS = 100_000
-"""Maximum number of positions, which fairseq requires although recurrent networks have no limit."""
+"""Maximum length reported to fairseq. Recurrent networks have no limit, but fairseq requires a number."""
 SOURCE_POSITIONS = 200
-"""Number of positions with their own vectors. All later words share the last position vector."""
+"""Number of learned position vectors. All words after this position share the last vector."""
 
 
 def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
-    """Return the width of the concatenated vectors of a word and its factors."""
+    """Return the width of the encoder's input, which concatenates the vectors of a word and its factors."""
     return words + sum(table.embedding_dim for table in factors.values())
 
 
 def key_width(cfg: Any) -> int:
-    """Return the width of the keys, which attention compares with the decoder's queries."""
+    """Return the width of the attention keys, which are compared with the decoder's queries."""
     return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
 
 
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
-    """Return the dropout of word vectors and encoder states, and the dropout of the decoder's state.
+    """Return two dropout probabilities: for word vectors and encoder states, and for the decoder's state.
 
-    --dropout applies only to one of the two.
+    --dropout-at selects where --dropout applies. The other probability is 0.
     """
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
 def memory_width(cfg: Any) -> int:
-    """Return the width of the states with --encoder rnn, or the width of their projection, which attention reads."""
+    """Return the width of the encoder states that attention reads with --encoder rnn, after the optional projection."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
 
 class WordEncoder(FairseqEncoder):
-    """Base class of the encoders in the recurrent family, for embedding words and factors and selecting documents.
+    """Base class of the recurrent family's encoders. It embeds words with their source factors.
 
     Args:
         cfg: options of the model.
         dictionary: dictionary of known words.
         embed_tokens: vectors of the known words.
-        factors: name -> vectors of a source factor. The factors are read in alphabetical order.
+        factors: embeddings of the source factors, by name. The encoder reads the factors in alphabetical order.
 
     Attributes:
-        extractor: model of sentence probabilities with ``--sentence-attention extractor``, otherwise None.
+        extractor: the model that predicts sentence probabilities with ``--sentence-attention extractor``, or None.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -68,11 +71,11 @@ class WordEncoder(FairseqEncoder):
         self.extractor: Optional[SentenceExtractor] = None
 
     def _with_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
-        """Add the output of the extractor, if there is one, to the output of the encoder."""
+        """Add the extractor's output to the encoder's output ``out``, if the encoder has an extractor."""
         return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Concatenate the vectors of words and their factors. Returns (B, S, D)."""
+        """Look up and concatenate the vectors of the words and of their factors. Returns (B, S, D)."""
         parts = [self.embed_tokens(src_tokens)]
         check_given(self.factors, factors)
         if factors is not None:
@@ -80,7 +83,7 @@ class WordEncoder(FairseqEncoder):
         return torch.cat(parts, dim=2)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select the encoder's output for documents by their indices ``new_order`` (N,), which may be repeated."""
+        """Select the encoder's output for the documents ``new_order`` (N,). An index can occur more than once."""
         return select_documents(encoder_out, new_order)
 
     def max_positions(self) -> int:
@@ -88,21 +91,22 @@ class WordEncoder(FairseqEncoder):
 
 
 class RecurrentEncoder(WordEncoder):
-    """A bidirectional GRU or LSTM over words, with or without source factors and sentences.
+    """A bidirectional GRU or LSTM over the words of a document, optionally with source factors and sentence states.
 
-    With ``--encoder-gate selective``, everything except the bridge reads h'_i = h_i * σ(W h_i + U s + b) instead of the
-    states h_i, where s = [last forward state; first backward state] represents the whole document (Zhou et al. 2017).
+    With ``--encoder-gate selective``, the states h_i are replaced with h'_i = h_i * σ(W h_i + U s + b), where s =
+    [last forward state; first backward state] represents the whole document (Zhou et al. 2017). Only the bridge reads
+    the original states.
 
-    The bridge computes the initial state of the decoder, a(W [last forward state; last backward state] + b) with
-    ``--bridge`` a. For an LSTM, there is a second bridge for the memory cells (See et al. 2017). With a sentence
-    selector, the encoder has no bridge.
+    The bridge computes the decoder's initial state a(W [last forward state; last backward state] + b), where
+    ``--bridge`` selects the function a. An LSTM has a second bridge for its memory cells (See et al. 2017). With a
+    sentence selector, the encoder has no bridge.
 
     Args:
         cfg: options of the model.
         dictionary: dictionary of known words.
         embed_tokens: vectors of the known words.
-        factors: name -> vectors of a source factor. The factors are read in alphabetical order.
-        sentence_mark: id of the token that ends a sentence, or None for a model without sentences.
+        factors: embeddings of the source factors, by name. The encoder reads the factors in alphabetical order.
+        sentence_mark: id of the token that ends a sentence, or None if the model does not use sentences.
     """
 
     def __init__(
@@ -118,17 +122,17 @@ class RecurrentEncoder(WordEncoder):
         states = 2 * cfg.encoder_hidden_size
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
-        # The attribute is named "gru" or "lstm", so these names also occur in the names of weights.
+        # The attribute is called "gru" or "lstm", because the names of the weights in checkpoints contain this word.
         sizes = (width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
         self.add_module(self.rnn_cell, network(*sizes, learnt_start=cfg.learnt_start))
         self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
         self.projection: Optional[nn.Linear] = None
         if cfg.encoder_projection:
             self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
-        # The keys are computed once for the attention in all steps.
+        # The keys are computed only once, and all decoding steps use them.
         self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
-        # With a sentence selector, the decoder starts from the selection and needs no bridge.
+        # With a sentence selector, the selected sentences determine the decoder's initial state instead.
         bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
         self.bridge = {"tanh": torch.tanh, "relu": torch.relu, "linear": torch.positive, "zero": None}[bridge]
         self.first_state = self.first_cell = None
@@ -149,19 +153,19 @@ class RecurrentEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode documents.
+        """Encode source documents.
 
         Args:
-            src_tokens: the documents (B, S), int64.
+            src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            factors: ids of factor values (B, S, F), int64, with one column per factor.
+            factors: ids of the factors' values (B, S, F), int64, with one column per factor.
 
         Returns:
-            Lists that contain one tensor with a row per document: "encoder_out" (B, S, M), "keys" (B, S, A),
-            "encoder_padding_mask" (B, S) and "src_tokens". With a bridge, also "first_state" (B, H_dec), and for an
-            LSTM "first_cell" (B, H_dec). With sentences, also "sentence_ids" (B, S), "sentence_keys" (B, N, A),
-            "sentence_padding_mask" (B, N), "sentence_states" (B, N, 2H) and "documents" (B, 2H). With an extractor,
-            also the results of :func:`extraction`.
+            A dictionary of lists. Each list contains one tensor with one row per document: "encoder_out" (B, S, M),
+            "keys" (B, S, A), "encoder_padding_mask" (B, S) and "src_tokens". With a bridge, the dictionary also
+            contains "first_state" (B, H_dec) and, for an LSTM, "first_cell" (B, H_dec). With sentences, it contains
+            "sentence_ids" (B, S), "sentence_keys" (B, N, A), "sentence_padding_mask" (B, N), "sentence_states"
+            (B, N, 2H) and "documents" (B, 2H). With an extractor, it contains the results of :func:`extraction`.
         """
         padding = src_tokens.eq(self.padding_idx)
         ids = None
@@ -190,22 +194,22 @@ class RecurrentEncoder(WordEncoder):
         return self._with_extraction(out)
 
     def document_vectors(self, src_tokens: Tensor) -> Tensor:
-        """Compute vectors s (B, 2H) of documents (B, S) without factors.
+        """Compute a vector s for each document. The documents (B, S) have no source factors, and the result is (B, 2H).
 
-        Each vector consists of the last forward state and the first backward state.
+        Each vector concatenates the last forward state and the first backward state.
         """
         return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
 
     def _read(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words of documents (B, S); see :meth:`Bidirectional.forward`.
+        """Run the network over the words of the documents. For the results, see :meth:`Bidirectional.forward`.
 
         Args:
-            src_tokens: the documents (B, S).
-            factors: ids of factor values (B, S, F), or None.
-            padding: (B, S), bool, True at padding.
-            ids: index of each token's sentence (B, S), or None without sentences.
+            src_tokens: the source documents (B, S).
+            factors: ids of the factors' values (B, S, F), or None.
+            padding: padding mask (B, S), bool, True at padding.
+            ids: index of the sentence that contains each token (B, S), or None if the model does not use sentences.
         """
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:
@@ -215,10 +219,11 @@ class RecurrentEncoder(WordEncoder):
 
 
 class ConvolutionalEncoder(WordEncoder):
-    """An encoder with word vectors as values, and keys z from a convolution over words and positions.
+    """An encoder that computes attention keys with a convolution and uses the word vectors as attention values.
 
-    z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b over a window around word i, with zeros outside the document (Chopra et al.
-    2016). Attention compares z with its query and sums the word vectors x.
+    The keys are z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b, where x are word vectors and l are position vectors. The sum
+    runs over a window around word i, and positions outside the document are zero (Chopra et al. 2016). Attention
+    compares its query with the keys z and returns a weighted sum of the word vectors x.
 
     Args:
         cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
@@ -234,9 +239,9 @@ class ConvolutionalEncoder(WordEncoder):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
     ) -> Dict[str, Any]:
-        """Encode documents.
+        """Encode source documents.
 
-        Arguments and results are the same as for a :class:`RecurrentEncoder` without sentences and bridge.
+        The arguments and results are the same as for a :class:`RecurrentEncoder` without sentences and a bridge.
         """
         padding = src_tokens.eq(self.padding_idx)
         words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
@@ -253,10 +258,10 @@ class ConvolutionalEncoder(WordEncoder):
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
-    """Create the extractor that a summariser's options describe.
+    """Create the sentence extractor of a summariser from the summariser's options.
 
     Raises:
-        ValueError: an option has an invalid value, or documents have no sentence marks.
+        ValueError: an option has an invalid value, or the documents contain no sentence marks.
     """
     check_marks("--sentence-attention extractor", task)
     options = ExtractorConfig(
@@ -270,12 +275,13 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
 
 
 def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
-    """Run the extractor on documents (B, S), and return its results in the form of an encoder's output.
+    """Run the extractor on documents (B, S), and return its results in the same format as an encoder's output.
 
     Returns:
-        Lists of tensors with a row per document: "extraction", the extractor's logits (B, U) and a mask of the
-        sentences that it reads; "log_selected", log β (B, S) of each token's sentence, at least float32. β is 0 in
-        sentences that are not read, but 1 everywhere if no sentence of the document is read.
+        A dictionary of lists of tensors with one row per document. "extraction" contains the extractor's logits (B, U)
+        and a mask of the sentences that the extractor reads. "log_selected" contains log β (B, S), where β is the
+        probability of the sentence that contains the token, with at least float32 precision. β is 0 in sentences that
+        the extractor does not read, but 1 everywhere if it reads no sentence of the document.
     """
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)

@@ -1,6 +1,6 @@
 """Options of the recurrent family, checks of these options, and presets.
 
-Each mechanism is a field of :class:`RecurrentConfig`. Named architectures are presets that change defaults.
+Each mechanism is an option in :class:`RecurrentConfig`. A named architecture is a preset, which changes some defaults.
 """
 
 from dataclasses import dataclass, field, fields
@@ -27,7 +27,7 @@ GATES = ("none", "selective")
 DROPOUT_PLACES = ("words", "state")
 SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
-"""Option -> default size of the extractor of --sentence-attention, from Hsu et al. 2018."""
+"""Default sizes of the extractor for --sentence-attention, by the name of the option (Hsu et al. 2018)."""
 
 _NOT_RECURRENT = "that encoder is not recurrent; choose one"
 _NO_READOUT = "the output layer must be as wide as word vectors; choose --readout tanh, linear, luong or mlp"
@@ -35,7 +35,7 @@ _NO_READOUT = "the output layer must be as wide as word vectors; choose --readou
 
 @dataclass
 class RecurrentConfig(PointerOptions):
-    """Options of the recurrent family. The defaults describe the paper's models for Gigaword."""
+    """Options of the recurrent family. The defaults describe the Gigaword models of Nallapati et al. (2016)."""
 
     encoder_embed_dim: int = field(
         default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
@@ -324,10 +324,11 @@ class RecurrentConfig(PointerOptions):
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
 _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
-# the widths of the factors sum to 55, as in the paper
+# the factors have a total width of 55, as in the paper
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
-# See et al. 2017, section 5: states of width 256, word vectors of width 128. All other values come from their code.
+# See et al. 2017, section 5: the width of states is 256, and the width of word vectors is 128. All other values come
+# from their code.
 _SEE: Dict[str, Any] = {
     "encoder_embed_dim": 128,
     "encoder_hidden_size": 256,
@@ -354,7 +355,7 @@ _RAS: Dict[str, Any] = {
     "uniform_init": 0.05,
 }
 
-# Li, Zhu, Zhang and Zong 2018: the model that they train with entailment; see docs/entail.md.
+# Li, Zhu, Zhang and Zong 2018: the model that the authors train with an entailment task; see docs/entail.md.
 _ENTAIL: Dict[str, Any] = {
     "encoder_embed_dim": 300,
     "encoder_hidden_size": 512,  # also the decoder's width, by default
@@ -371,7 +372,7 @@ _ENTAIL: Dict[str, Any] = {
     "uniform_init": 0.1,
 }
 
-# Chen and Bansal 2018: the abstractor; docs/rewrite.md lists the differences.
+# Chen and Bansal 2018: the abstractor. docs/rewrite.md lists the differences from the paper.
 _REWRITER: Dict[str, Any] = {
     "encoder_embed_dim": 128,
     "encoder_hidden_size": 256,  # also the decoder's width, by default
@@ -388,7 +389,7 @@ _REWRITER: Dict[str, Any] = {
     "pointer": "soft",
 }
 
-# Li et al. 2018: the decoder of See et al. 2017 with GRUs; docs/selection.md lists details that the paper leaves open.
+# Li et al. 2018: the decoder of See et al. 2017 with GRUs. docs/selection.md lists details that the paper omits.
 _SELECTION: Dict[str, Any] = {
     **_SEE,
     "rnn_cell": "gru",
@@ -415,7 +416,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # Sizes of See et al. and the decoder of Nallapati et al., with one table for both sides and the output layer.
+    # The sizes of See et al. and the decoder of Nallapati et al. One table of word vectors is shared by documents,
+    # summaries and the output layer.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -425,17 +427,20 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "coverage": True,
     },
 }
-"""Named architectures and their changes to the defaults (Nallapati et al. 2016, tables 1 to 3; See et al. 2017)."""
+"""Changes that each named architecture makes to the defaults.
+
+The architectures are from Nallapati et al. 2016 (tables 1 to 3), See et al. 2017 and the papers named above.
+"""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass of all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with the defaults of a preset."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that is invalid by itself, with other options, or with the data."""
+    """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
     check_values(cfg, RecurrentConfig)
     check_needs(cfg, RecurrentConfig)
     _check_conv(cfg)
@@ -448,7 +453,7 @@ def check_options(cfg: Any, task: Any) -> None:
 
 
 def _check_summary_marks(task: Any) -> None:
-    """Raise ValueError if summaries cannot contain sentence marks, which --sentence-selector requires."""
+    """Raise ValueError if the summaries' known words lack the sentence mark, which --sentence-selector requires."""
     words = task.target_dictionary
     if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
         raise ValueError(
@@ -459,7 +464,7 @@ def _check_summary_marks(task: Any) -> None:
 
 
 def _check_conv(cfg: Any) -> None:
-    """Raise ValueError for values that are incompatible with the encoder or with --attention-query."""
+    """Raise ValueError if options are incompatible with the kind of encoder or with --attention-query."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
             raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
@@ -478,7 +483,7 @@ def _check_conv(cfg: Any) -> None:
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
-    """Raise ValueError for tables that cannot be shared, or for two options that share the same table."""
+    """Raise ValueError if tables of word vectors cannot be shared, or if a shared table has two files of vectors."""
     for option in ("share_all_embeddings", "share_input_embeddings"):
         if not getattr(cfg, option):
             continue

@@ -1,7 +1,7 @@
-"""Content selectors, which predict for each word or sentence of a document whether the summary uses it.
+"""Content selectors, which predict the words or sentences of a document that its summary uses.
 
-Train them with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then,
-etads-select writes the predicted probabilities.
+Train a selector with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then
+run etads-select to write the predicted probabilities.
 """
 
 import math
@@ -30,18 +30,18 @@ from .common import SummarizationModel, check_marks, plain_options, preset_datac
 SENTENCE_ENCODERS = ("gru", "pool")
 """Values of ``--sentence-encoder``."""
 FOLD_WORDS = 50
-"""Number of words at the beginning of a document that determine to which half of the training documents it belongs."""
+"""Number of words at the beginning of a document that determine its half of the training data; see ``folds``."""
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
     """A model that selects words or sentences from documents.
 
     Attributes:
-        unit: selected units, "words" or "sentences".
-        special: tokens in documents that are not words.
-        trained_by: criterion that trains the model.
-        labels_in_order: whether the labels are sentences in the order of the summary (see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`) instead of a number for each token.
+        unit: the unit that the model selects, "words" or "sentences".
+        special: ids of the tokens in documents that are not words, such as padding.
+        trained_by: the criterion that trains the model.
+        labels_in_order: if True, the labels list sentences in the order of the summary (see
+            :class:`~fairseq_etads.data.selection.SentenceOrder`). If False, they contain a number for each token.
     """
 
     unit: str
@@ -51,11 +51,11 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     @property
     def label_unit(self) -> str:
-        """Return the kind of labels for training the model, which the task loads."""
+        """Return the kind of labels that the task loads to train the model."""
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Return the mask (B, S) of the tokens in documents (B, S) that are words."""
+        """Return a mask (B, S), which is True for the tokens of the documents (B, S) that are words."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -68,28 +68,28 @@ class Selector(SelectingModel):
     trained_by = TrainedBy("selection_nll", "an architecture that selects words or sentences")
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Run on documents (B, S), int64. Returns a :class:`SelectorOutput`."""
+        """Compute a logit for each word or sentence of the documents (B, S), int64."""
         raise NotImplementedError
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Map values of tokens (B, S), which may be MISSING, to values of units (B, U)."""
+        """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
         raise NotImplementedError
 
 
 def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
-    """Create vectors for the known words of documents."""
+    """Create the table of word vectors for documents. In training, vectors from the file ``path`` are loaded."""
     words = without_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
-    if not task.is_loading:  # a checkpoint already contains word vectors
+    if not task.is_loading:  # a checkpoint already contains the word vectors
         load_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
 
 @dataclass
 class TaggerConfig(FairseqDataclass):
-    """Options of word taggers. The defaults describe the released tagger (Gehrmann et al. 2018) without ELMo."""
+    """Options of word taggers. The defaults describe the tagger that Gehrmann et al. (2018) released, without ELMo."""
 
     encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(
@@ -118,7 +118,7 @@ class TaggerConfig(FairseqDataclass):
 
 
 class WordTagger(Selector):
-    """A bidirectional LSTM over words and their spelling that predicts a logit for each word (Gehrmann et al. 2018)."""
+    """A bidirectional LSTM that predicts a logit for each word from words and their spelling (Gehrmann et al. 2018)."""
 
     unit = "words"
 
@@ -142,7 +142,7 @@ class WordTagger(Selector):
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Compute the logits (B, S) of all tokens in documents (B, S), int64."""
+        """Compute a logit for each token of the documents (B, S), int64. The logits have shape (B, S)."""
         real = self.real_words(src_tokens)
         x = self.embed_tokens(src_tokens)  # (B, S, E)
         if self.spelling is not None:
@@ -157,7 +157,7 @@ class WordTagger(Selector):
 
 @dataclass
 class ExtractorConfig(FairseqDataclass):
-    """Options of sentence extractors. The defaults follow Hsu et al. 2018."""
+    """Options of sentence extractors. The defaults are from Hsu et al. (2018)."""
 
     encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(
@@ -214,10 +214,10 @@ class ExtractorConfig(FairseqDataclass):
 
 
 class SentenceExtractor(Selector):
-    """A GRU over vectors of sentences that predicts a logit for each sentence. The defaults follow Hsu et al. 2018.
+    """A GRU over sentence vectors that predicts a logit for each sentence. The defaults follow Hsu et al. (2018).
 
-    With ``cross_fit``, the extractor contains a second extractor, ``other``. The second extractor is trained on the
-    documents in fold 0, and the first one on the documents in fold 1; see :meth:`folds`.
+    With ``cross_fit``, the attribute ``other`` contains a second extractor. The second extractor is trained on the
+    documents in fold 0, and the first extractor on the documents in fold 1; see :meth:`folds`.
     """
 
     unit = "sentences"
@@ -247,7 +247,7 @@ class SentenceExtractor(Selector):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
-        """Build the model. Raises ValueError for an invalid option, or if documents have no sentence marks."""
+        """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
         options = plain_options(cfg)
         check_values(options, ExtractorConfig)
         check_needs(options, ExtractorConfig)
@@ -257,14 +257,15 @@ class SentenceExtractor(Selector):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
     ) -> SelectorOutput:
-        """Compute the logits (B, U) of the sentences in documents (B, S), int64. Some sentences may not be read.
+        """Compute a logit for each sentence. The logits have shape (B, U). Sentences beyond the limits are not read.
 
         Args:
-            src_tokens: the documents.
+            src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            held_out: whether the documents are the training documents. With ``cross_fit``, each training document is
-                scored by the extractor that has not seen it. If ``held_out`` is False, the logits are the mean of both
-                extractors or, in training, the logits from the extractor that has seen the document.
+            held_out: whether the documents are training documents that must be scored without having been seen. With
+                ``cross_fit``, each document is then scored by the extractor that was not trained on it. If
+                ``held_out`` is False, the logits are the mean over both extractors. In training mode, they come from
+                the extractor that is trained on the document.
         """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
@@ -281,7 +282,7 @@ class SentenceExtractor(Selector):
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
         else:
             logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
-        # number of sentences that are not read
+        # number of later sentences that are not read
         more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
@@ -289,11 +290,11 @@ class SentenceExtractor(Selector):
         )
 
     def _logits(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute this extractor's logits (B, N).
+        """Compute the logits (B, N) of this extractor alone.
 
         Args:
-            tokens: ids of words by sentence (B, N, W).
-            there: mask (B, N, W), True at words.
+            tokens: ids of the words in each sentence (B, N, W).
+            there: mask (B, N, W), True at words and False at padding.
         """
         batch, count, width = tokens.shape
         missing = ~there.any(2)
@@ -305,31 +306,31 @@ class SentenceExtractor(Selector):
             return found
         there = there.reshape(batch * count, width)
         x = self.dropout(self.embed_tokens(tokens.reshape(batch * count, width)))
-        states = self.words(x, ~there)[0]  # 0 where there is no word
+        states = self.words(x, ~there)[0]  # 0 at padding
         means = states.sum(1) / there.sum(1, keepdim=True).clamp(min=1)
         states = self.sentences(self.dropout(means).reshape(batch, count, -1), missing)[0]  # (B, N, 2H)
         found = self.scores(self.dropout(states), missing)
         return found
 
     def folds(self, src_tokens: Tensor) -> Tensor:
-        """Return the half of the training documents, 0 or 1, to which each document (B, S) belongs. Returns (B,).
+        """Assign each document (B, S) to one half of the training data. Returns 0 or 1 for each document (B,).
 
-        The half is the parity of the sum of the first words' ids. Therefore, the half stays the same after training and
-        does not depend on the document's position in the data.
+        The half is the parity of the sum of the ids of the document's first words. It therefore stays the same after
+        training and does not depend on the position of the document in the data.
         """
         real = self.real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Map values of tokens, which are equal within a sentence, to sentences, or MISSING for those without words."""
+        """Return the value of each sentence. All its tokens have this value. Sentences without words are MISSING."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
 
     def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Map values of sentences (B, U) to tokens (B, S).
+        """Return the value of each token (B, S), which is the value of its sentence in ``values`` (B, U).
 
         Sentence marks and the end symbol receive the value of the preceding word.
         """
@@ -352,7 +353,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "cross_fit": True,
     },
 }
-"""Named architectures and their changes to the defaults of their class."""
+"""Changes that each named architecture makes to the defaults of its class."""
 _CLASSES = {
     "word_tagger": (WordTagger, TaggerConfig),
     "sentence_extractor": (SentenceExtractor, ExtractorConfig),
@@ -361,7 +362,7 @@ _CLASSES = {
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass of all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with the defaults of a preset."""
     options = fields(_CLASSES[name][1])
     return preset_dataclass(
         name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__

@@ -1,4 +1,4 @@
-"""Source factors in models: the option that selects them, their vectors, and checks against a checkpoint."""
+"""Source factors of models: their selection by an option, their embeddings, and checks when a checkpoint is loaded."""
 
 from typing import Any, Dict, Optional
 
@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 FACTOR_DIM = 16
-"""Default width of a factor's vectors in recurrent models, if --source-factors does not specify it."""
+"""Width of a factor's vectors in recurrent models, unless --source-factors specifies another width."""
 HELP = (
     "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with optional "
     'widths, such as "pos:20,tf" (default width: {})'
@@ -19,11 +19,11 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
     Args:
         value: "none", "all", or a list such as "pos:20,tf".
-        available: factors in the data.
-        default: width of factors for which the list contains no width.
+        available: the factors in the data, as a mapping from names to dictionaries.
+        default: width of the factors for which the list does not specify a width.
 
     Raises:
-        ValueError: the list is malformed, or the data lacks a factor.
+        ValueError: the list is malformed, or the data does not contain a factor.
     """
     text = str(value).strip()
     if text == "none":
@@ -53,11 +53,11 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
 
 def check_given(names: Any, factors: Optional[Tensor]) -> None:
-    """Raise ValueError if a batch lacks the factors that a model reads.
+    """Raise ValueError if the number of factors in a batch differs from the number that the model reads.
 
     Args:
         names: names of the factors that the model reads.
-        factors: factors of the batch (B, S, F), or None if the batch has no factors.
+        factors: ids of the factors' values in the batch (B, S, F), or None if the batch has no factors.
     """
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
@@ -67,11 +67,11 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
 
 
 def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if weights belong to a model with other factors, or with other values of factors.
+    """Raise ValueError if the weights come from a model with different factors or different numbers of values.
 
     Args:
-        state_dict: weights of a model.
-        tables: name -> factor table of the model into which to load the weights.
+        state_dict: the weights to load.
+        tables: embeddings of the factors in the model that will load the weights, by name.
     """
     end = ".weight"
     trained = {
@@ -90,11 +90,11 @@ def _sizes(factors: Dict[str, int]) -> str:
 
 
 def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
-    """Create vectors for the values of factors, in alphabetical order of their names. The vector of padding is 0.
+    """Create an embedding for each factor, in alphabetical order of their names. The padding vector is 0.
 
     Args:
-        widths: name of a factor -> width of its vectors.
-        dictionaries: name of a factor -> dictionary of its values.
+        widths: width of each factor's vectors, by the name of the factor.
+        dictionaries: dictionary of each factor's values, by the name of the factor.
     """
     tables = nn.ModuleDict()
     for name in sorted(widths):

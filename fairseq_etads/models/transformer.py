@@ -1,8 +1,8 @@
-"""The Transformer family, from the inside out: attention, layers, encoder, decoder, and one model for all presets.
+"""The Transformer family: attention modules, layers, encoder, decoder, and one model class for all presets.
 
-The attention modules extend fairseq's ``MultiheadAttention`` and keep its parameter names, so the weights of a plain
-Transformer can be loaded into them. If a mechanism is switched off, the results are the same as in fairseq. Tensors
-have the shape (T, B, d_m), as everywhere in fairseq's Transformer.
+The attention modules extend fairseq's ``MultiheadAttention`` and keep the names of its parameters, so they can load the
+weights of a plain Transformer. If all mechanisms are switched off, the results are the same as in fairseq. Unless
+stated otherwise, tensors have the shape (T, B, d_m), as in fairseq's Transformer.
 """
 
 import itertools
@@ -62,18 +62,21 @@ from .transformer_options import (
 
 
 class BridgeAttention(Observed, MultiheadAttention):
-    """Encoder-decoder attention ("bridge" in ETADS), with or without the saliency gate (section 3.3).
+    """Cross-attention from the decoder to the encoder, which ETADS calls "bridge", with an optional saliency gate.
+
+    Section 3.3 of the paper describes the gate.
 
     Args:
-        saliency: whether to gate the attention. The gate adds W_h (``gate_q_proj``) and W_s (``gate_k_proj``), without
-            bias.
-        gate: form of the gate, one of ``GATES``. Except for the paper's form, the logits are
+        saliency: whether to gate the attention. The gate has the weights W_h (``gate_q_proj``) and W_s
+            (``gate_k_proj``), both without a bias.
+        gate: form of the gate, one of ``GATES``. In the paper's form, the gate's logits are plain products of
+            projections. In training, these products grow to several hundreds, where a sigmoid has no gradient. In all
+            other forms, the logits are
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
 
-            with learned t_h (``gate_slope``) and b_h (``gate_level``), which are initialised to 0 (plain attention).
-            In the paper's form, logits are plain products of projections, which grow to hundreds in training, where a
-            sigmoid has no gradient.
+            with the learned parameters t_h (``gate_slope``) and b_h (``gate_level``). Both are initialised to 0, which
+            is equivalent to plain attention.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, saliency: bool, gate: str = "sigmoid", **kwargs: Any):
@@ -84,8 +87,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         if saliency:
             self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
-            # The gate's logits are not scaled by sqrt(D). Queries and keys have unit size, so small weights keep the
-            # gate near one half at first. With larger weights, the gate would be saturated.
+            # The gate's logits are not divided by sqrt(D). Queries and keys have unit size, so with small weights the
+            # gate is initially close to one half. With larger weights, the gate would be saturated.
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
         has_slope = saliency and gate != "sigmoid"
@@ -105,16 +108,18 @@ class BridgeAttention(Observed, MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Attend from the summary to the document.
+        """Compute attention from the summary to the source document.
 
         Args:
-            query: queries (T, B, d_m), or (T, B * beam, d_m). The beams of a document are adjacent and share its keys.
-            key: encoder states (S, B, d_enc), also used as values, but not read after the first cached step.
-            key_padding_mask: (B, S), True at padding.
+            query: states of the summary, (T, B, d_m) or (T, B * beam, d_m). The beams of a document are adjacent and
+                share its keys.
+            key: encoder states (S, B, d_enc), which are also used as values. With a cache, they are read only in the
+                first step.
+            key_padding_mask: padding mask (B, S), True at padding.
             incremental_state: cache of the document's projected keys, values and gate keys.
-            need_weights: whether to return the weights that sum to 1, averaged over heads, (B * beam, T, S); see
-                :func:`saliency_attention`.
-            need_head_weights: whether to return these weights for each head, (H, B * beam, T, S).
+            need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). They sum to 1
+                over the document; see :func:`saliency_attention`.
+            need_head_weights: whether to return the weights of each head instead, (H, B * beam, T, S).
         """
         refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
@@ -137,7 +142,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute attention in training, or step by step as in fairseq.
+        """Compute attention in training, or for one step of fairseq's own search.
 
         Args:
             q: queries (B, H, T, D).
@@ -146,7 +151,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             need_weights: whether to return the weights.
 
         Returns:
-            (B, H, T, D), and the weights (B, H, T, S) if they are needed.
+            The results of the heads (B, H, T, D), and the weights (B, H, T, S) or None if they are not needed.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
@@ -162,10 +167,10 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend_in_search(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute attention in a step of this project's search. See :meth:`_attend` for arguments and results.
+        """Compute attention for one step of this project's search. See :meth:`_attend` for arguments and results.
 
-        For speed, products have the dtype of the cached keys. fairseq's layers always request the mean of the weights
-        over heads, but a search uses only the weights of the last layer, which are requested for each head.
+        For speed, matrix products are computed in the dtype of the cached keys. fairseq's layers always request weights
+        averaged over heads. A search ignores them, because it only uses the weights of each head in the last layer.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
@@ -178,7 +183,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _gated(
         self, q: Tensor, gate_q: Tensor, memory: Dict[str, Any], need_weights: bool, own_format: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute :func:`saliency_attention`. Also returns the weights if they are needed."""
+        """Call :func:`saliency_attention`. Return its result and, if they are needed, the attention weights."""
         k, v, gate_k = memory["prev_key"], memory["prev_value"], memory["prev_gate_key"]
         mask, level = memory.get("prev_key_padding_mask"), None
         if self.gate_level is not None:
@@ -192,9 +197,9 @@ class BridgeAttention(Observed, MultiheadAttention):
         return result if isinstance(result, tuple) else (result, None)
 
     def _gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
-        """Compute the gate's queries (B, H, beam * T, D) from projected queries (T, B * beam, d_m).
+        """Compute the gate's queries (B, H, beam * T, D) from the projected queries (T, B * beam, d_m).
 
-        Returns None without a gate.
+        Returns None if there is no gate.
         """
         if self.gate_q_proj is None:
             return None
@@ -204,14 +209,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return gate_q
 
     def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
-        """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D), normalised if the gate uses cosines."""
+        """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D). Normalise them if the gate uses cosines."""
         vectors = split_heads(projected, self.num_heads, documents)
         return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
 
     def _project_memory(
         self, key: Optional[Tensor], key_padding_mask: Optional[Tensor], incremental_state: Optional[IncrementalState]
     ) -> Dict[str, Any]:
-        """Return the document's keys, values and gate keys (B, H, S, D), which are computed once and then cached."""
+        """Return the document's keys, values and gate keys (B, H, S, D). In a search, they are cached."""
         shared = incremental_state.memory if isinstance(incremental_state, BeamState) else None
         if incremental_state is not None:
             saved = self._get_input_buffer(incremental_state) if shared is None else shared.get(self)
@@ -225,11 +230,11 @@ class BridgeAttention(Observed, MultiheadAttention):
         }
         if self.gate_k_proj is not None:
             memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
-        # In a search, a mask without padding costs time in every step. On a GPU, checking for padding costs even more.
+        # In a search, an unneeded mask costs time in every step. On a GPU, checking for padding would cost even more.
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
         if shared is not None:
-            # Convert the tensors once to the dtype and layout for the products of all steps.
+            # Convert the tensors once to the dtype and memory layout that the products in all steps use.
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
             memory = {
                 name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")
@@ -243,9 +248,9 @@ class BridgeAttention(Observed, MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """Reorder the cached memory. A :class:`BeamState` reorders itself.
+        """Reorder the cached keys and values. A :class:`BeamState` reorders itself.
 
-        fairseq's version would not change the order if the number of rows stays the same.
+        fairseq's method does not change the order if the number of rows stays the same.
         """
         if incremental_state is not None and not isinstance(incremental_state, BeamState):
             saved = self._get_input_buffer(incremental_state)
@@ -255,14 +260,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Do nothing. After a call of fairseq's version, only every beam_size-th document would be read."""
+        """Do nothing. fairseq's method would make attention read only every ``beam_size``-th document."""
 
 
 class SummaryAttention(MultiheadAttention):
-    """fairseq's self-attention of the decoder, which reads the steps cached in a :class:`BeamState` without copying."""
+    """fairseq's decoder self-attention, which can also read the steps cached in a :class:`BeamState` without a copy."""
 
     takes_joint_projection = True
-    """Copies for inference may join the projections, because a search calls ``self_attention_inputs``."""
+    """The inference copy of a model may merge the projections, because a search calls ``self_attention_inputs``."""
 
     def forward(
         self,
@@ -277,15 +282,15 @@ class SummaryAttention(MultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Run fairseq's forward pass or, with a BeamState, compute attention for a query (1, B * beam, d_m).
+        """Run fairseq's forward pass. With a :class:`BeamState`, compute attention for one step of the search instead.
 
-        With a BeamState, the result is (1, B * beam, d_m) and None.
+        In this case, ``query`` has the shape (1, B * beam, d_m), and the result is a tensor of the same shape and None.
         """
         if not isinstance(incremental_state, BeamState):
             if incremental_state is None and not need_weights:
                 note_kernel(query, self.head_dim, attention_dropout(self), masked=attn_mask is not None)
             if attn_mask is not None and key_padding_mask is not None:
-                # torch would also combine the masks, but it warns about their different types and imports sympy.
+                # torch would also combine the masks, but would warn about their different types and import sympy.
                 hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
                 attn_mask, key_padding_mask = attn_mask.masked_fill(hidden, -math.inf), None  # (B * H, T, T)
             return super().forward(
@@ -314,14 +319,14 @@ class SummaryAttention(MultiheadAttention):
     def reorder_incremental_state(
         self, incremental_state: Optional[IncrementalState], new_order: Tensor
     ) -> Optional[IncrementalState]:
-        """Reorder the cached state as in fairseq. A :class:`BeamState` reorders itself."""
+        """Reorder the cached state with fairseq's method. A :class:`BeamState` reorders itself."""
         if isinstance(incremental_state, BeamState):
             return incremental_state
         return super().reorder_incremental_state(incremental_state, new_order)
 
 
 def _relu_in_place(layer: Any, cfg: Any) -> None:
-    """Let ReLU overwrite the output of the previous layer, which is not needed for any gradient."""
+    """Apply ReLU in place to the output of the previous linear layer, which the backward pass does not need."""
     if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
         layer.activation_fn = torch.relu_
 
@@ -363,7 +368,7 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer with :class:`BridgeAttention` and :class:`SummaryAttention`."""
 
     def __init__(self, cfg: Any, saliency: bool):
-        self._saliency = saliency  # read by build_encoder_attention, which the base constructor calls
+        self._saliency = saliency  # used by build_encoder_attention, which super().__init__ calls
         super().__init__(cfg)
         _relu_in_place(self, cfg)
 
@@ -396,26 +401,26 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
 
 
 def encoder_offsets(count: int) -> Sequence[int]:
-    """Return the offsets of ``count`` words on either side, nearest first: -1, 1, -2, 2, …"""
+    """Return the offsets of the ``count`` nearest words on each side, nearest first: -1, 1, -2, 2, …"""
     return [sign * distance for distance in range(1, count + 1) for sign in (-1, 1)]
 
 
 def decoder_offsets(count: int) -> Sequence[int]:
-    """Return the offsets of the ``count`` words before a word, nearest first: -1, -2, …"""
+    """Return the offsets of the ``count`` preceding words, nearest first: -1, -2, …"""
     return [-distance for distance in range(1, count + 1)]
 
 
 class NeighbourInputs(nn.Module):
-    """Linear maps of the vectors of neighbouring words: the sum over offsets k of W_k e_(t+k), for each word t.
+    """A sum of linear maps of the neighbouring words' vectors. For word t, it is Σ_k W_k e_(t+k) over the offsets k.
 
-    This sum is added to each word's vector in the input of an encoder or decoder. All W_k are initialised to zero, so
-    that the initial model equals one without these maps. A self-attention layer must first learn where the neighbours
-    of a word are, which uses up much of a short training of a small model. With these maps, neighbours are available
-    from the first step.
+    The encoder or decoder adds this sum to the vector of word t in its input. All W_k are initialised to zero, so the
+    initial model computes the same results as a model without these maps. Without them, self-attention must first learn
+    where the neighbours of a word are, which takes a large part of the training time of a small model. With these maps,
+    the neighbours are available from the first step.
 
     Args:
-        width: D, the width of word vectors.
-        offsets: distances k to the neighbours, which are negative for preceding words.
+        width: D, the width of the word vectors.
+        offsets: the offsets k of the neighbours, which are negative for preceding words.
     """
 
     def __init__(self, width: int, offsets: Sequence[int]):
@@ -427,13 +432,13 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Return the number of preceding words that the maps read."""
+        """Return the maximum distance to a preceding word that the maps read."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
-        """Compute the sum (N, T, D) from word vectors (N, T, D) and a padding mask (N, T).
+        """Compute the sums (N, T, D) from word vectors (N, T, D) and a padding mask (N, T), which is True at padding.
 
-        Padding and positions outside the text, on either side, are treated as zero vectors.
+        Padding and positions before or after the text are treated as zero vectors.
         """
         vectors = vectors.masked_fill(is_padding.unsqueeze(2), 0)
         length = vectors.size(1)
@@ -454,11 +459,11 @@ def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 class SummarizationTransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with focus-attention in the layers of ``--focus-layers``.
+    """fairseq's encoder with focus-attention in the layers that ``--focus-layers`` selects.
 
     Attributes:
-        factors: name -> vectors of a source factor.
-        factor_maps: name -> linear map to the width of word vectors, for factors of another width.
+        factors: embeddings of the source factors, by name.
+        factor_maps: linear maps to the width of the word vectors, by name, for factors of a different width.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
@@ -484,7 +489,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
 
     def read_factors(self, tables: nn.ModuleDict) -> None:
-        """Let the encoder read source factors, with vectors from ``tables``."""
+        """Add source factors to the encoder's input. ``tables`` contains an embedding for each factor, by name."""
         width = self.embed_tokens.embedding_dim
         self.factors = tables
         for name, table in tables.items():
@@ -493,7 +498,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 self.factor_maps[name] = nn.Linear(factor_width, width, bias=False)
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Compute the sums (B, S, D) of the vectors of words and their factors."""
+        """Look up the vectors of each word and its factors, and return their sums (B, S, D)."""
         x: Tensor = self.embed_tokens(src_tokens)
         if factors is None and not self.factors:
             return x
@@ -509,7 +514,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Compute word vectors (B, S, D) like fairseq, and add the maps of ``--encoder-neighbours``."""
+        """Compute fairseq's input vectors (B, S, D), and add the neighbour inputs of ``--encoder-neighbours``."""
         if self.neighbours is not None:
             vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
             token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
@@ -524,25 +529,27 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode documents like fairseq, with source factors and additional outputs for the pointer.
+        """Encode source documents with fairseq's encoder, source factors and additional outputs for the pointer.
 
         Args:
-            src_tokens: the documents (B, S).
+            src_tokens: the source documents (B, S).
             src_lengths: lengths of the documents (B,).
-            factors: ids of factor values (B, S, F), int64, with one column per factor.
+            factors: ids of the factors' values (B, S, F), int64, with one column per factor.
             return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
 
-        The decoder attends to the states in "encoder_out", after the optional aggregation and gate. Aggregated states
-        describe many words at once, so the pointer reads "last_states" instead, the states of the last layer without
-        aggregation. These states are also gated, so that the gate applies to the whole decoder.
+        Returns:
+            The dictionary of fairseq's encoder with a few additions. "encoder_out" contains the states to which the
+            decoder attends, after the optional aggregation and gate. With aggregation, each of these states describes
+            many words, so "last_states" contains the states of the last layer for the pointer. The gate is also applied
+            to them.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        # Always keep the mask on a GPU and in torch.compile, because reading it would wait for the GPU or break the
-        # graph.
+        # On a GPU and with torch.compile, always keep the mask. Reading its values would force the CPU to wait for the
+        # GPU, or would cause a graph break.
         kept = padding_mask.is_cuda or torch.compiler.is_compiling() or padding_mask.any()
         memory, mask = last, padding_mask if kept else None
         if self.aggregation is not None:
@@ -558,7 +565,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return result if self.aggregation is None else {**result, "last_states": [last]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select documents like fairseq, including the inputs of the pointer."""
+        """Select documents from the encoder's output, including the inputs of the pointer."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(encoder_out, new_order)
         if "last_states" in encoder_out:
             reordered["last_states"] = [encoder_out["last_states"][0].index_select(1, new_order)]
@@ -568,7 +575,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
 
 class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
-    """fairseq's decoder with saliency-selection in the layers of ``--saliency-layers`` and a pointer head."""
+    """fairseq's decoder with saliency-selection in the layers that ``--saliency-layers`` selects and with a pointer."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
@@ -577,7 +584,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
-            # fairseq's decoder passes whole summaries only to embed_positions, and adds the result to the word vectors
+            # fairseq's decoder passes the whole summary only to embed_positions, and adds the result to word vectors.
             self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
@@ -590,7 +597,12 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
     def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
-        """Add the maps of ``--decoder-neighbours`` to the positions (N, T or 1, D) of words ``inputs[0]`` (N, T)."""
+        """Add the neighbour inputs of ``--decoder-neighbours`` to position vectors.
+
+        Args:
+            inputs: a tuple that starts with the ids of the previous words (N, T).
+            positions: position vectors (N, T, D), or (N, 1, D) for the last word only.
+        """
         assert self.neighbours is not None
         steps = positions.size(1)
         tokens = inputs[0][:, -(steps + self.neighbours.reach) :]
@@ -598,22 +610,22 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return positions + self.embed_scale * added[:, -steps:]
 
     def begin_output_bias(self, probabilities: Tensor) -> None:
-        """Initialise the bias of the output layer to the logarithms of word probabilities (V,)."""
+        """Initialise the bias of the output layer with the logarithms of the word probabilities (V,)."""
         with torch.no_grad():
             self.output_projection.bias.copy_(probabilities.log())
 
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
-        """Build the output layer over the known words of summaries.
+        """Build the output layer, which computes logits for the known words of summaries.
 
-        This is fairseq's W_o s or, with ``--output-bias``, W_o s + b_o (ETADS, equation 4).
+        The logits are W_o s as in fairseq or, with ``--output-bias``, W_o s + b_o (ETADS, equation 4).
         """
         super().build_output_projection(cfg, dictionary, embed)
         table: Any = embed.weight
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
-            # Initialise the bias to zero, so that the initial model equals the model without a bias. W_o may be the
-            # table of word vectors.
+            # The bias is initially zero, so that the initial model is the same as without a bias. The weight W_o may be
+            # the table of word vectors.
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def forward(
@@ -625,16 +637,17 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         request: Optional[WordRequest] = None,
         **kwargs: Any,
     ) -> NetOutput:
-        """Compute logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. Other arguments are fairseq's.
+        """Compute logits (N, T, V) and a dictionary; see :class:`DecoderOutput`.
 
         Args:
-            prev_output_tokens: ids of the previous words in the dictionary (N, T).
+            prev_output_tokens: dictionary ids of the previous words (N, T).
             encoder_out: output of the encoder.
-            features_only: whether to return the input of the output layer in place of logits.
-            request: words that a loss needs, instead of logits for all words.
+            features_only: whether to return the input of the output layer instead of logits.
+            request: the words that a loss needs, if it does not need logits for all words.
+            args, kwargs: other arguments of fairseq's decoder.
         """
-        # With this flag, fairseq always uses the padding mask. Without the flag, fairseq waits for the GPU to check
-        # whether there is padding.
+        # If this attribute is True, fairseq always uses the padding mask. If it is False, fairseq first checks whether
+        # there is padding, and therefore waits for the GPU.
         self.cross_self_attention = prev_output_tokens.is_cuda
         states, extra = super().forward(prev_output_tokens, encoder_out, *args, features_only=True, **kwargs)
         output = DecoderOutput(states, extra["attn"][0], inner_states=extra["inner_states"])
@@ -645,7 +658,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade weights like fairseq, and drop the output layer if --adaptive-softmax-cutoff replaces it."""
+        """Upgrade old weights. Drop the weight of the output layer if --adaptive-softmax-cutoff replaces this layer."""
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
         if self.output_projection is None:
             upgraded.pop(f"{name}.output_projection.weight", None)
@@ -653,7 +666,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
 
 class SummarizationTransformer(PositionedModel, TransformerModelBase):
-    """A Transformer encoder-decoder with the mechanisms of the papers as options.
+    """A Transformer encoder-decoder model. The mechanisms from the papers are options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`SummarizationTransformerConfig` for the options.
     """
@@ -661,7 +674,8 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     def __init__(self, cfg: SummarizationTransformerConfig, encoder: Any, decoder: Any):
         super().__init__(cfg, encoder, decoder)
         if cfg.share_encoder_decoder_layers:
-            for number in range(cfg.encoder.layers):  # by index, because iterating over fairseq's list drops layers
+            # Use indices, because iterating over fairseq's list can drop layers.
+            for number in range(cfg.encoder.layers):
                 share_sublayers(encoder.layers[number], decoder.layers[number])
         output = decoder.output_projection
         for embedding in (encoder.embed_tokens, decoder.embed_tokens):
@@ -681,7 +695,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         factors: Optional[Tensor] = None,
         **of_decoder: Any,
     ) -> NetOutput:
-        """Run fairseq's model, with source ``factors`` for the encoder and a ``request`` for the decoder."""
+        """Run the encoder and the decoder. The encoder reads ``factors``, and the decoder receives ``request``."""
         encoder_out = self.encoder(
             src_tokens, src_lengths=src_lengths, return_all_hiddens=return_all_hiddens, factors=factors
         )
@@ -700,10 +714,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         """Build the model from flat options.
 
         Raises:
-            ValueError: an option conflicts with other options, the dictionaries or the task's lengths.
+            ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
         """
         config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
-        if task.is_loading:  # a checkpoint already contains word vectors
+        if task.is_loading:  # a checkpoint already contains the word vectors
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):
@@ -718,7 +732,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         return model
 
     def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
-        """Initialise word vectors and the bias of the output layer from the training text, if options request this."""
+        """Initialise word vectors and the bias of the output layer from the training text, if options request it."""
         if config.embed_from_text:
             begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
@@ -726,14 +740,14 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @property
     def factors(self) -> Tuple[str, ...]:
-        """Return the names of the source factors that the model reads, in the order of its input."""
+        """Return the names of the source factors that the model reads, in the order of the encoder's input."""
         return tuple(self.encoder.factors)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load weights.
 
         Raises:
-            ValueError: the weights were trained with other dictionaries, lengths or source factors.
+            ValueError: the weights were trained with different dictionaries, truncation lengths or source factors.
         """
         check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, *args, **kwargs)
@@ -753,7 +767,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
         words = known_words(tgt_dict)
-        if words < embed_tokens.num_embeddings:  # the table is shared, and documents have more words
+        if words < embed_tokens.num_embeddings:  # the table is shared with documents, which have more words
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 

@@ -1,7 +1,7 @@
-"""Options of the Transformer family, checks of invalid values and combinations, and presets.
+"""Options of the Transformer family, checks for invalid values and combinations, and presets.
 
-The options consist of fairseq's ``TransformerConfig``, flattened into one dataclass, and this project's mechanisms.
-Each mechanism is a field. Named architectures are presets that change defaults.
+One flat dataclass contains the options of fairseq's ``TransformerConfig`` and the options of this project's mechanisms.
+A named architecture is a preset, which changes some of the defaults.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -28,7 +28,7 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Options with the prefix ``encoder_``, which fairseq stores in a nested config."""
+    """Encoder options, which fairseq stores in a nested config. Their flat names start with ``encoder_``."""
 
     gate: bool = field(
         default=False, metadata={"help": "gate each encoder state, based on this state and the document's last state"}
@@ -46,7 +46,7 @@ class EncoderConfig(EncDecBaseConfig):
 
 @dataclass
 class DecoderConfig(FairseqDecoderConfig):
-    """Options with the prefix ``decoder_``, which fairseq stores in a nested config."""
+    """Decoder options, which fairseq stores in a nested config. Their flat names start with ``decoder_``."""
 
     neighbours: int = field(
         default=0,
@@ -60,7 +60,7 @@ class DecoderConfig(FairseqDecoderConfig):
 
 @dataclass
 class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
-    """Options of fairseq's TransformerConfig and this project's mechanisms."""
+    """Options of fairseq's TransformerConfig and of this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -160,7 +160,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
 
 
-# Options of TransformerConfig that these models do not support: other attention mechanisms, pruning and export.
+# Options of TransformerConfig that these models do not support, such as other attention mechanisms and pruning.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -195,9 +195,9 @@ _ONLY_NEW = (
     "quant_noise_pq_block_size",
     "no_decoder_final_norm",
 )
-"""Options that loading a checkpoint does not check, because earlier versions did not check them."""
+"""Options that are not checked when a checkpoint is loaded, because earlier versions did not check them in training."""
 
-# Forms of the mechanisms in the layers of --focus-layers and --saliency-layers. The defaults are the paper's forms.
+# Options for the form of focus-attention and of the saliency gate. The defaults are the forms in the paper.
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -205,7 +205,8 @@ _FORMS = {
     "saliency_gate": "sigmoid",
 }
 
-# ETADS, section 4.1. "Dropout rate 0.8" is a keep probability; the dictionary is shared by source, target and output.
+# ETADS, section 4.1. The paper's "dropout rate 0.8" is the probability of keeping a value. The source side, the target
+# side and the output layer share one dictionary.
 _PAPER: Dict[str, Any] = {
     "encoder_layers": 4,
     "decoder_layers": 4,
@@ -217,7 +218,7 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # By default, the decoder is as wide as the encoder, and position tables are as long as truncated texts.
+    # By default, the decoder is as wide as the encoder, and there is one position for each token of a truncated text.
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -232,7 +233,7 @@ _HELP = {
 
 _PLAIN: Dict[str, Any] = {"focus_layers": "none", "saliency_layers": "none"}
 _SINUSOIDAL: Dict[str, Any] = {"encoder_learned_pos": False, "decoder_learned_pos": False}
-# ES-Trans, section 4.3; documents and summaries have separate vocabularies
+# ES-Trans, section 4.3. Documents and summaries have separate vocabularies.
 _ES_TRANS: Dict[str, Any] = {
     **_PLAIN,
     **_SINUSOIDAL,
@@ -246,8 +247,9 @@ _ES_TRANS: Dict[str, Any] = {
     "dropout": 0.1,
     "share_encoder_decoder_layers": True,
 }
-# fairseq's bart_large and bart_base (models/bart/model.py), for --init-from with their weights. The mechanisms of ETADS
-# have the forms that start as plain attention, so that the initial model is BART (docs/bart.md).
+# The options of fairseq's bart_large and bart_base (models/bart/model.py), so that --init-from can load their weights.
+# The mechanisms of ETADS use forms that are initially equal to plain attention, so that training starts from an
+# unchanged BART (docs/bart.md).
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
     "saliency_gate": "open",
@@ -295,11 +297,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_bart_base": _BART_BASE,
     "etads_bart_large": _BART_LARGE,
 }
-"""Named architectures and their changes to the defaults, which are ETADS."""
+"""Changes that each named architecture makes to the defaults, which describe ETADS."""
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Parse a list of layers, counted from 1, into layer indices from 0.
+    """Parse a list of layer numbers, which start at 1, and return layer indices, which start at 0.
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
@@ -327,7 +329,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Iterate over the name, type and field of all options, where encoder.layers is flattened to encoder_layers."""
+    """Yield the name, type and field of each option. Nested names are flattened: encoder.layers is encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
@@ -337,9 +339,9 @@ def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a flat dataclass of all options, with the paper's defaults changed by ``changes``.
+    """Create a flat dataclass with all options. ``changes`` overrides the paper's defaults.
 
-    Both fairseq's command line and Hydra can read flat dataclasses (--encoder-layers, model.encoder_layers).
+    fairseq's command line (--encoder-layers) and Hydra (model.encoder_layers) can both read flat dataclasses.
     """
     options = []
     for option, kind, source in _flat_fields():
@@ -359,7 +361,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     """Check that the options are compatible with each other and with the task's data.
 
     Raises:
-        ValueError: options are incompatible. The message contains their names, their values and the choices.
+        ValueError: options are incompatible. The message lists their names, their values and the valid choices.
     """
     values = _Flat(config)
     check_values(values, _DECLARED)
@@ -375,7 +377,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
 
 
 class _Flat:
-    """Access to the options in a nested config by their flat names on the command line."""
+    """A view of a nested config. Its attributes are the flat option names of the command line."""
 
     def __init__(self, config: Any):
         for name, _, _ in _flat_fields():
@@ -383,9 +385,10 @@ class _Flat:
 
 
 def _check_attention(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError for forms of focus-attention or the gate in a model without them, and for invalid scopes.
+    """Raise ValueError if a form of focus-attention or of the gate has no effect, or if a scope is invalid.
 
-    The form of a preset is the default of the option, so users who remove the layers do not need to change the form.
+    A form has no effect in a model without the corresponding layers. The form that the preset selects is accepted even
+    then, so that users can remove the layers without changing the form.
     """
     parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})
@@ -414,7 +417,7 @@ def _check_kernel(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_aggregation(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if --aggregation-layers exceeds the number of earlier layers."""
+    """Raise ValueError if --aggregation-layers exceeds the number of encoder layers before the last layer."""
     count, layers = config.aggregation_layers, config.encoder.layers
     if str(config.aggregation) != "none" and not 1 <= count < layers:
         choices = f"1 to {layers - 1}" if layers > 1 else "an encoder with more layers"
@@ -425,7 +428,7 @@ def _check_aggregation(config: SummarizationTransformerConfig) -> None:
 
 
 def _check_sharing(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if encoder and decoder cannot share layers, because their shapes differ."""
+    """Raise ValueError if the encoder and the decoder cannot share layers because their shapes differ."""
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
         encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
         if encoder != decoder:
@@ -440,12 +443,12 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     """Check fairseq's own options.
 
     Args:
-        config: options, a TransformerConfig.
-        is_new: whether the model is built for training. Models from checkpoints are loaded even if options in their
-            training had no effect.
+        config: the options, a TransformerConfig.
+        is_new: whether the model is built for training. If it is loaded from a checkpoint instead, options without an
+            effect are accepted.
 
     Raises:
-        ValueError: an option has an invalid value, is incompatible with another, or has no effect.
+        ValueError: an option has an invalid value, is incompatible with another option, or has no effect.
     """
     for side in ("encoder", "decoder"):
         part = getattr(config, side)
@@ -478,7 +481,7 @@ def _check_inherited(config: Any, is_new: bool) -> None:
 
 
 def _check_output_width(config: Any) -> None:
-    """Raise ValueError if an embedding would be used as an output layer of another width."""
+    """Raise ValueError if the embeddings are shared with an output layer of a different width."""
     width, wanted = config.decoder_embed_dim, config.decoder_output_dim
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if width != wanted and getattr(config, option):

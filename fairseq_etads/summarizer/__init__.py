@@ -1,7 +1,7 @@
-"""Summarise raw text with a model folder: the main Python interface of the project. Start with :class:`Summarizer`.
+"""Summarise raw text with a model folder. This is the main Python interface of the project.
 
-Importing this package imports neither torch nor fairseq. :class:`Summarizer` and the classes of its results import them
-on first use. Explanations (:class:`Explanation`) consist of data and a page, and need neither torch nor fairseq.
+Start with :class:`Summarizer`. Importing this package does not import torch or fairseq. :class:`Summarizer` and its
+results import them on first use. :class:`Explanation` never imports them.
 """
 
 import logging
@@ -35,12 +35,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import :class:`Summarizer` and its results on first use."""
+    """Import :class:`Summarizer` and the classes of its results on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # once fairseq is imported, all modules show INFO messages
+        logger.setLevel(logging.WARNING)  # importing fairseq makes all loggers show INFO messages
     from . import partial, summarizer, summary
 
     found = {

@@ -1,4 +1,4 @@
-"""Create a summary from the sentences that a content model has chosen from hypotheses and the document."""
+"""Create a summary from sentences that a content model chooses from the document and from hypotheses."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -9,16 +9,16 @@ from .extraction import DocumentSentence
 from .picked import ChosenSentence
 
 GROUPS, STRENGTH = 4, 0.5
-"""Number of groups in diverse beam search, and strength of the diversity penalty."""
+"""Maximum number of groups in diverse beam search, and strength of its diversity penalty."""
 
 
 class Spelled(NamedTuple):
-    """A hypothesis as text.
+    """A hypothesis, converted to text.
 
     Attributes:
         text: text of the hypothesis.
         tokens: tokens of the hypothesis, without start and end symbols.
-        origins: for each token, index of the document token from which it was copied; -1 for a generated token.
+        origins: for each token, the index of the document token from which it was copied, or -1 for a generated token.
     """
 
     text: str
@@ -32,8 +32,9 @@ class Sentence(NamedTuple):
     Attributes:
         chosen: the sentence.
         tokens: tokens of the sentence.
-        origins: for each token, index in ``spans`` of the token from which it was copied; -1 for a generated token.
-        spans: characters in the raw document; None: the characters of the tokens that the model read.
+        origins: for each token, the index in ``spans`` of the token from which it was copied, or -1 for a generated
+            token.
+        spans: positions of tokens in the raw document. None means the tokens that the model read.
     """
 
     chosen: ChosenSentence
@@ -43,7 +44,7 @@ class Sentence(NamedTuple):
 
 
 def groups_of(beam: int) -> int:
-    """Return the number of groups in diverse beam search: the largest divisor of the beam size up to :data:`GROUPS`."""
+    """Return the number of groups in diverse beam search: the largest divisor of ``beam`` up to :data:`GROUPS`."""
     return next(groups for groups in range(GROUPS, 0, -1) if beam % groups == 0)
 
 
@@ -53,11 +54,14 @@ def choose(
     """Choose the sentences of a summary.
 
     Args:
-        hypotheses: results of the search, best first.
-        most_words: maximum number of words; None: derived from the training summaries.
+        texts: text processing of the model folder.
+        document: the document.
+        hypotheses: the hypotheses from the search, best first.
+        most_words: maximum number of words in the summary. By default, it depends on the training summaries.
 
     Returns:
-        the sentences and their expected ROUGE; no sentences if neither document nor hypotheses contain words.
+        The sentences and their expected ROUGE score. There are no sentences if neither the document nor the hypotheses
+        contain words.
     """
     assert texts.picker is not None
     choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
@@ -73,7 +77,7 @@ def choose(
 
 
 def _of_document(texts: TextProcessing, document: Document, number: int) -> Sentence:
-    """Return a sentence of the document, spelled as the model would write it."""
+    """Return a sentence of the document in the form in which the model would generate it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)
@@ -89,7 +93,10 @@ def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlie
     """Return a sentence of a hypothesis.
 
     Args:
-        earlier: preceding sentences of the hypothesis.
+        texts: text processing of the model folder.
+        hypothesis: the hypothesis.
+        text: text of the sentence.
+        earlier: the preceding sentences of the hypothesis.
     """
     whole = " ".join(hypothesis.text.split())
     first = 0

@@ -1,8 +1,8 @@
-"""Convert raw documents to parts, batches and ids, and ids of summaries to words, without a growing copy tail.
+"""Convert raw documents to batches of ids, and convert the ids of summaries to text.
 
-In a batch, words that are not in the dictionary receive ids above its last id, in order of occurrence. The model only
-needs to distinguish these words. Their ids are discarded after the batch, so memory does not grow with the number of
-documents.
+Words that are not in the dictionary receive temporary ids in each batch, in the order in which they occur. These ids
+are larger than the last id of the dictionary. The model only needs to distinguish these words from each other, so the
+ids are discarded after the batch. Memory use therefore does not grow with the number of documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -22,7 +22,7 @@ from .picked import Selection
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
-"""Approximate number of characters in a part; beyond this number, no further documents are read ahead."""
+"""Approximate maximum number of characters to read ahead."""
 
 
 class Document(NamedTuple):
@@ -30,13 +30,14 @@ class Document(NamedTuple):
 
     Attributes:
         number: position of the document in the input.
-        text: raw text.
-        tokens: tokens that the model reads.
-        left_out: number of further tokens.
-        picked: sentences of the tokens, if an extractor has selected them; None if there is no extractor.
-        places: index of each token's sentence, -1 for a mark; only with ``picked``.
-        levels: level of each picked sentence.
-        every: all sentences of the document; empty without a content model.
+        text: raw text of the document.
+        tokens: the tokens that the model reads.
+        left_out: number of tokens that the model does not read.
+        picked: the sentences that an extractor selected, or None without an extractor.
+        places: for each token, the index of its sentence in ``picked``, or -1 for a sentence mark. Empty without an
+            extractor.
+        levels: salience level of each selected sentence.
+        every: all sentences of the document. Empty without a content model.
     """
 
     number: int
@@ -50,12 +51,13 @@ class Document(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """Documents and the model input created from them.
+    """A batch of documents and the corresponding model input.
 
     Attributes:
-        sample: batch on the CPU, in the format of a fairseq dataset.
-        new_words: words for the ids above the last id of the source dictionary.
-        padding: number of positions before the first token in each document's row.
+        documents: the documents.
+        sample: the batch on the CPU, in the format of a fairseq dataset.
+        new_words: the words with ids above the last id of the source dictionary.
+        padding: number of padding positions before the first token of each document.
     """
 
     documents: List[Document]
@@ -65,14 +67,15 @@ class Batch(NamedTuple):
 
 
 class TextProcessing:
-    """Conversion of raw text to model inputs, and of model outputs to text.
+    """A class that converts raw text to model inputs, and model outputs to text.
 
     Args:
         loaded: the loaded model folder.
 
     Attributes:
-        picker: extractor of the folder, which selects the sentences to read; None: the first tokens are read.
-        mark: mark between sentences if the model can write it; otherwise empty.
+        picker: the object that selects the sentences to read with the folder's extractor. If it is None, the model
+            reads the first tokens of each document.
+        mark: a list with the sentence mark if the model can generate it. Otherwise, an empty list.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -95,18 +98,21 @@ class TextProcessing:
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
-        """Tokenise a raw text, and keep the tokens that the model reads."""
+        """Tokenise a raw text and truncate it to the tokens that the model reads."""
         if self.picker is not None:
             return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
-        """Compare a document's surprisal with the training documents; None if it is short or they are unknown."""
+        """Compare the surprisal of a document with the training documents.
+
+        Returns None if the document is too short, or if the surprisals of the training documents are unknown.
+        """
         return None if self._surprisals is None else self._surprisals.of(document.tokens)
 
     def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
-        """Return the document reduced to its selected sentences, with marks between them if training used marks."""
+        """Reduce a document to its selected sentences. Sentence marks are inserted if they were used in training."""
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
@@ -121,10 +127,10 @@ class TextProcessing:
         return Document(number, text, *kept, pick.levels, pick.every)
 
     def sentence_tokens(self, sentence: str, is_first: bool = True) -> List[str]:
-        """Return the tokens of a sentence in a document."""
+        """Tokenise one sentence of a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # GPT-2 pieces begin with the space before their word.
+            # A GPT-2 token includes the space before its word.
             line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind == "gpt2" else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
@@ -137,19 +143,19 @@ class TextProcessing:
         return tokens
 
     def summary_tokens(self, text: str) -> List[str]:
-        """Return the tokens of a given summary; sentence marks are kept if the model can write them."""
+        """Tokenise a given summary. Sentence marks are kept if the model can generate them."""
         sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
         return self.with_marks(sentences)
 
     def with_marks(self, sentences: Iterable[List[str]]) -> List[str]:
-        """Join the tokens of sentences, with marks between them if the model can write marks."""
+        """Join the tokens of several sentences. Sentence marks are inserted if the model can generate them."""
         found: List[str] = []
         for tokens in filter(None, sentences):
             found += [*(self.mark if found else []), *tokens]
         return found
 
     def batch(self, documents: List[Document]) -> Batch:
-        """Collate documents, padded to the longest."""
+        """Create a batch in which all documents are padded to the length of the longest document."""
         new: Dict[str, int] = {}
         known, first_new = self.source.indices, len(self.source)
         rows = []
@@ -173,7 +179,10 @@ class TextProcessing:
         return Batch(documents, sample, list(new), padding)
 
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
-        """Return the level of each token's sentence (B, S, 1) as an id in the dictionary of the factor."""
+        """Return the salience level of each token (B, S, 1), as an id in the factor's dictionary.
+
+        The level of a token is the level of its sentence.
+        """
         words = self._levels
         assert words is not None, "the summariser has rejected other factors"
         values = torch.full_like(tokens, words.pad())
@@ -184,19 +193,23 @@ class TextProcessing:
         return values[:, :, None]
 
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """Spell the tokens of a summary without start and end symbols, and return their positions in ``ids`` (T,)."""
+        """Convert the ids of a summary (T,) to tokens without special symbols.
+
+        Returns:
+            The positions of the tokens in ``ids``, and the tokens.
+        """
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
         spelled = self.spell_all(ids, batch)
         return places, [spelled[place] for place in places]
 
     def spell_all(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
-        """Spell all tokens of a summary (T,), including its start and end symbols."""
+        """Convert the ids of a summary (T,) to tokens, including special symbols."""
         first_new = len(self.source)
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Join tokens into text."""
+        """Convert tokens to text."""
         line = " ".join(tokens)
         if self.subwords is not None:
             line = self.subwords.decode(line)
@@ -204,7 +217,7 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Return the characters of each token in the raw document; None where they cannot be determined."""
+        """Return the start and end of each token in the raw document, or None if they cannot be determined."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
             return align(document.text, spelled)
@@ -219,7 +232,7 @@ class TextProcessing:
         return found
 
     def spelling(self, token: str) -> str:
-        """Return the approximate spelling of a token in raw text."""
+        """Return how a token is approximately spelled in raw text."""
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
@@ -227,7 +240,7 @@ class TextProcessing:
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
-        """Return whether two neighbouring tokens belong to the same word."""
+        """Return whether two adjacent tokens belong to the same word."""
         if self.subword_kind == "subword_nmt":
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
@@ -236,17 +249,17 @@ class TextProcessing:
 
     def word_of(self, tokens: Sequence[str]) -> str:
         """Join the tokens of one word."""
-        return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # a single "▁" contains no letters
+        return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
     def shown(self, token: str) -> str:
-        """Spell a token without subword marks; empty for the end symbol."""
+        """Return a token without subword marks, or an empty text for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """Yield numbered texts in parts of at most ``read_ahead`` texts, or fewer if the texts are long.
+    """Yield lists of at most ``read_ahead`` numbered texts. Lists are shorter if the texts are long.
 
-    If reading a text raises an error, the preceding texts are yielded first.
+    If an error occurs while a text is read, the preceding texts are yielded before the error is raised.
     """
     part: List[Tuple[int, Any]] = []
     characters = 0
@@ -272,7 +285,10 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
 
 
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
-    """Group documents by length into batches of at most ``max_tokens`` with padding; a longer document is alone."""
+    """Group documents of similar length into batches of at most ``max_tokens`` tokens, including padding.
+
+    A document that is longer than ``max_tokens`` forms its own batch.
+    """
     batch: List[Document] = []
     for document in sorted(documents, key=lambda document: len(document.tokens)):
         if batch and (len(batch) + 1) * (len(document.tokens) + 1) > max_tokens:

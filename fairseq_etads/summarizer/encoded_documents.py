@@ -1,4 +1,4 @@
-"""Read and encode documents only once, and summarise them many times with different decoding options."""
+"""Read and encode documents once, and summarise them repeatedly with different decoding options."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -8,11 +8,11 @@ from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
 STATE_BYTES = 1 << 30
-"""Default memory limit in bytes for encoder states."""
+"""Default maximum memory for encoder states, in bytes."""
 
 
 class _EncodedDocuments(NamedTuple):
-    """A batch of documents, and the cached outputs of the model; None if they are not cached."""
+    """A batch of documents and the cached encoder output, or None if the output is not cached."""
 
     batch: Batch
     encoded: Optional[EncodedBatch]
@@ -24,7 +24,7 @@ class Hypothesis(NamedTuple):
     Attributes:
         text: text of the summary.
         score: score of the hypothesis.
-        features: counts of all features in the term except the first, divided by the length penalty.
+        features: counts of all features except the first, divided by the length penalty.
     """
 
     text: str
@@ -33,22 +33,23 @@ class Hypothesis(NamedTuple):
 
 
 class EncodedDocuments:
-    """Documents to summarise repeatedly, in the same batches as :meth:`Summarizer.summarize`.
+    """Documents that are summarised repeatedly. Batches are the same as in :meth:`Summarizer.summarize`.
 
-    The output of the encoder, and the keys and values that the decoder projects from it, are kept on the CPU up to the
-    memory limit. Further documents are encoded again in each call. The summaries are the same in both cases. Only one
-    thread may use an instance.
+    The encoder's output, and the keys and values that the decoder computes from it, are cached on the CPU up to the
+    memory limit. All other documents are encoded again in each call. The summaries do not depend on the cache. Only one
+    thread at a time may use an instance.
 
     Args:
-        texts: raw texts.
-        max_tokens: source tokens per batch, padding included.
-        state_bytes: memory limit of the cache; 0: no cache.
+        summarizer: the summariser.
+        texts: raw texts of the documents.
+        max_tokens: maximum number of source tokens per batch, including padding.
+        state_bytes: maximum memory for the cache in bytes, or 0 for no cache.
 
     Attributes:
-        documents: number of documents with words, which the model reads.
-        encoded_once: number of cached documents, known after the first call.
-        state_bytes: memory of the cache.
-        max_tokens: source tokens per batch.
+        documents: number of documents that contain words.
+        encoded_once: number of cached documents. It is known after the first call.
+        state_bytes: memory that the cache uses, in bytes.
+        max_tokens: maximum number of source tokens per batch, including padding.
     """
 
     def __init__(
@@ -77,14 +78,17 @@ class EncodedDocuments:
         self._summarizer._search(decoding, origins=False)
 
     def summarize(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[Summary]:
-        """Return summaries in the order of the documents, without the places of copied words.
+        """Summarise the documents. Copied words are not determined.
 
         Args:
-            on_batch: function called after each batch with its number of documents.
-            decoding: decoding options; the folder contains the defaults.
+            on_batch: function that is called after each batch with the number of its documents.
+            decoding: decoding options. The default values are stored in the folder.
+
+        Returns:
+            The summaries in the order of the documents.
 
         Raises:
-            InputError: an option does not exist or has an impossible value.
+            InputError: an option does not exist or has an invalid value.
         """
         search = self._summarizer._search(decoding, origins=False)
         found = self._of_all(lambda part: self._summarizer._decode(part.batch, search, part.encoded), on_batch)
@@ -92,12 +96,15 @@ class EncodedDocuments:
         return [results[number] for number in range(len(results))]
 
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
-        """Return all hypotheses of the search, in the order of the documents; none for a document without words.
+        """Return all hypotheses that the search finds for each document.
 
-        A content model does not choose sentences from the hypotheses.
+        The order is the same as for the documents. There are no hypotheses for a document without words. Content models
+        are not used.
 
         Args:
-            on_batch, decoding: as in :meth:`summarize`; ``decoding`` includes the option for a term with features.
+            on_batch: the same as in :meth:`summarize`.
+            decoding: the same as in :meth:`summarize`. It must include an option that adds a scoring term with
+                features.
         """
         summarizer = self._summarizer
         search = summarizer._search({**decoding, "choose": "none"}, origins=False)
@@ -119,7 +126,7 @@ class EncodedDocuments:
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
     def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
-        """Return the results of ``decode`` for each document with words, by document number."""
+        """Call ``decode`` for each batch. Returns the result for each document with words, by the document's number."""
         results: Dict[int, Any] = {}
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
@@ -131,7 +138,7 @@ class EncodedDocuments:
         return results
 
     def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
-        """Add the cache of a batch to the memory in use, or remove the cache if the limit is reached."""
+        """Keep the cache of a batch if it fits into the memory limit. Otherwise, remove it."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:
             return part._replace(encoded=None)

@@ -1,4 +1,4 @@
-"""Explain summaries with another pass over document and summary, which records what the attention modules compute."""
+"""Explain summaries with an additional forward pass that records the results of the attention modules."""
 
 import re
 import threading
@@ -21,11 +21,11 @@ _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
 class Written(NamedTuple):
-    """Output of the model.
+    """The tokens that a model generated.
 
     Attributes:
-        tokens: spelled tokens, special symbols included; the last token is the end symbol.
-        replaced: index of a token -> the word that replaces it, and the index of the document token.
+        tokens: the tokens as text, including special symbols. The last token is the end symbol.
+        replaced: for the index of each replaced token, the word that replaces it and the index of the document token.
     """
 
     tokens: Tuple[str, ...]
@@ -33,16 +33,16 @@ class Written(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """Results of a pass over one document and T tokens of its summary.
+    """Results of a forward pass over one document and the T tokens of its summary.
 
     Attributes:
         log_probs: log-probabilities of the tokens (T,).
-        attention: attention to the document (T, S), or None.
-        is_unknown: bool (T,), True for the unknown word.
-        pointer: output of the pointer; None without a pointer.
-        shares: share of each probability that is due to copying (T,).
-        copied_from: index of the document token (T,); -1 for a generated token.
-        records: name of each attention module -> its record.
+        attention: attention weights (T, S), or None if the model does not return them.
+        is_unknown: mask (T,), bool, True for the unknown word.
+        pointer: output of the pointer, or None without a pointer.
+        shares: share of each token's probability that comes from copying (T,), or None without a pointer.
+        copied_from: index of the copied document token (T,), or -1 for a generated token. None without a pointer.
+        records: the record of each attention module, by the name of the module.
     """
 
     log_probs: Tensor
@@ -55,26 +55,26 @@ class _Pass(NamedTuple):
 
 
 class Explainer:
-    """Explainer for the summaries of a model. Threads may share an instance; their calls run one by one.
+    """A class that explains the summaries of a model. Threads can share an instance, but calls do not run in parallel.
 
     Args:
-        model: a model in evaluation mode, which is not changed.
+        model: a model in evaluation mode. It is not changed.
         texts: text processing of the model folder.
         architecture: name of the model's architecture.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
-        # Copy the modules, because their attention is observed while other threads may use the model.
+        # Copy the modules, because other threads may use the model while its attention modules are being observed.
         self._model: Any = structural_copy(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
 
     def given(self, summary: str) -> Written:
-        """Parse a given summary as the model would write it.
+        """Tokenise a given summary in the same form in which the model would generate it.
 
         Raises:
-            InputError: the summary contains no words, or more words than the model has positions.
+            InputError: the summary contains no words, or more tokens than the model can generate.
         """
         texts = self._texts
         tokens = texts.summary_tokens(summary)
@@ -89,11 +89,13 @@ class Explainer:
         return Written((*tokens, texts.target.eos_word), {})
 
     def explain(self, text: str, written: Written, summary: str, score: Optional[float]) -> Explanation:
-        """Explain the model's summary of a raw text.
+        """Explain a summary of a raw text.
 
         Args:
+            text: raw text of the document.
+            written: tokens of the summary.
             summary: text of the summary.
-            score: score of the search; None if the summary was given.
+            score: score of the summary in the search, or None if the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:
@@ -127,7 +129,7 @@ class Explainer:
         )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Return the ids (1, T) of spelled tokens; words found in neither dictionary nor document become unknown."""
+        """Convert tokens to ids (1, T). Words outside the dictionary and the document become unknown."""
         target, first_new = self._texts.target, len(self._texts.source)
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
@@ -194,9 +196,9 @@ class Explainer:
 
 
 def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
-    """Return log P (1, T, words) by extended id, as in the search.
+    """Compute log-probabilities (1, T, words), indexed by extended id, as in the search.
 
-    If a switch has decided against a word, the mixture provides its log-probability.
+    If the switch of a pointer assigns probability 0 to a word, use the mixture of generating and copying instead.
     """
     log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
@@ -206,7 +208,7 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
 
 
 def _layer(name: str) -> int:
-    """Return the number of the layer that a module belongs to, from 1."""
+    """Return the number of the layer that contains a module, starting at 1."""
     match = _LAYER.match(name)
     assert match is not None, f"{name} does not belong to a layer"
     return int(match.group(1)) + 1

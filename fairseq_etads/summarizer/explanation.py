@@ -1,7 +1,7 @@
-"""Explanation of a summary as plain data.
+"""The explanation of a summary as plain data.
 
-In shapes, T is the number of tokens in the summary, S in the document, and H the number of heads. The end symbol is a
-token of both texts. Matrices are tuples of rows.
+In shapes, T is the number of tokens in the summary, S is the number of tokens in the document, and H is the number of
+heads. Both texts include the end symbol as a token. Matrices are tuples of rows.
 """
 
 import json
@@ -19,7 +19,7 @@ Matrix = Tuple[Row, ...]
 SCHEMA = 1
 """Version of the format of :meth:`Explanation.to_dict`."""
 LEAST = 0.001
-"""Attention and copy probabilities below this value are left out of :meth:`Explanation.to_dict`."""
+"""Attention and copy probabilities below this value are omitted from :meth:`Explanation.to_dict`."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class SourceToken:
     """A token of the document as the model reads it.
 
     Attributes:
-        text: spelling of the token, with subword marks.
-        start, end: characters text[start:end] of the raw document; None for the end symbol, and if tokenisation has
-            changed the text too much to find the characters.
-        known: whether the model can write the token without copying.
+        text: the token, including subword marks.
+        start, end: position text[start:end] of the token in the raw document. None for the end symbol, or if
+            tokenisation changed the text too much to determine the position.
+        known: whether the model can generate the token without copying it.
     """
 
     text: str
@@ -44,15 +44,16 @@ class SummaryToken:
     """A token of the summary.
 
     Attributes:
-        text: spelling of the token, with subword marks.
-        shown: spelling without these marks.
-        starts_word: False for the second and later subwords of a word.
-        log_probability: log P of the token given the previous tokens; -inf if the model cannot write it here.
-        p_gen: probability of generating the token instead of copying it; None without a pointer.
-        copied_share: share of the token's probability that is due to copying; None without a pointer.
-        copied_from: index of the document token from which it was copied; None if it was generated.
-        replaces_unknown: whether the model wrote the unknown word here. The text is then the most attended word of the
-            document (``--replace-unknown``), or a word of a given summary that the model cannot write.
+        text: the token, including subword marks.
+        shown: the token without subword marks.
+        starts_word: whether the token is the first subword of a word.
+        log_probability: log-probability of the token given the previous tokens, or -inf if the model cannot generate
+            it.
+        p_gen: probability of generating the token instead of copying it, or None without a pointer.
+        copied_share: share of the token's probability that comes from copying, or None without a pointer.
+        copied_from: index of the document token that was copied, or None if the token was generated.
+        replaces_unknown: whether the model generated the unknown word here. ``text`` is then the document word with the
+            highest attention (``--replace-unknown``), or a word of a given summary that the model cannot generate.
     """
 
     text: str
@@ -71,11 +72,11 @@ class SummaryToken:
 
 @dataclass(frozen=True)
 class SaliencyLayer:
-    """Saliency gates of a decoder layer.
+    """The saliency gate of a decoder layer.
 
     Attributes:
-        layer: number of the layer, from 1.
-        gate: mean of g_ij over heads and summary tokens, for each document token (S,).
+        layer: number of the layer, starting at 1.
+        gate: the gate g_ij of each document token (S,), averaged over heads and summary tokens.
     """
 
     layer: int
@@ -84,13 +85,13 @@ class SaliencyLayer:
 
 @dataclass(frozen=True)
 class FocusLayer:
-    """Centres and scopes of focus-attention in an encoder layer.
+    """The centres and scopes of focus-attention in an encoder layer.
 
     Attributes:
-        layer: number of the layer, from 1.
-        centers: mu (H, S), in tokens from 0.
-        scopes: sigma (H, S), in tokens.
-        strengths: factors of the bias (H,), if the model learns them.
+        layer: number of the layer, starting at 1.
+        centers: the centres mu (H, S), as positions of tokens that start at 0.
+        scopes: the scopes sigma (H, S), in tokens.
+        strengths: the factor of the bias in each head (H,), or None if the model does not learn these factors.
     """
 
     layer: int
@@ -101,35 +102,36 @@ class FocusLayer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A model's probabilities, attention and mechanisms for a summary, computed in one pass over document and summary.
+    """The probabilities and attention weights with which a model generates a summary.
 
-    The pass uses float32 and no decoding options such as temperature and penalties, so the probabilities are the
-    model's own.
+    They are computed in one forward pass over the document and the summary. The pass uses float32, and no decoding
+    options such as temperature or penalties.
 
     Attributes:
-        document: raw text.
-        source: tokens of the document that the model read, the end symbol last; empty if there was nothing to read.
-        left_out: number of further tokens in the document.
+        document: raw text of the document.
+        source: the tokens of the document that the model read. The last one is the end symbol. Empty if the document
+            contains no words.
+        left_out: number of tokens in the document that the model did not read.
         summary: text of the summary.
-        tokens: tokens of the summary as the model wrote them, the end symbol last.
-        score: score of the search; None if the summary was given or chosen.
+        tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
+        score: score of the summary in the search, or None if the summary was given or chosen.
         architecture: name of the model's architecture.
-        pointer: "none", "soft" or "switch".
-        saliency_gate: form of the gate; None without saliency-selection.
-        attention: attention to the document (T, S); rows sum to 1. In Transformers, it is the attention in the last
-            decoder layer, averaged over heads, before any gate is applied.
-        copying: copy distribution (T, S); rows sum to 1. None without a pointer.
-        saliency: gate g_ij (T, S), averaged over layers and heads: between 0 and 1 if ``saliency_gate`` is "sigmoid",
-            otherwise between 0 and 2, where 1 leaves attention unchanged. None without saliency-selection.
-        selected: gated attention, g_ij a_ij (T, S), averaged over layers and heads: the weights with which the decoder
-            reads the document. None without saliency-selection.
-        saliency_layers, focus_layers: layers with the mechanism.
-        picked: sentences that an extractor selected from the whole document; the model read only these sentences. None
-            without an extractor.
-        surprisal: surprisal of the document compared with the training documents; None if it is not known.
-        chosen: sentences of the summary, if a content model has chosen them from all hypotheses and the document. The
-            figures are then the model's figures for this text, which may differ from all hypotheses of the model.
-            Otherwise None.
+        pointer: kind of pointer, which is "none", "soft" or "switch".
+        saliency_gate: form of the saliency gate, or None without saliency-selection.
+        attention: attention weights (T, S), where each row sums to 1. For Transformers, these are the weights in the
+            last decoder layer before any gate is applied, averaged over heads.
+        copying: copy distributions (T, S), where each row sums to 1. None without a pointer.
+        saliency: the gate g_ij (T, S), averaged over layers and heads. Values are between 0 and 1 if ``saliency_gate``
+            is "sigmoid". Otherwise, they are between 0 and 2, and 1 leaves attention unchanged. None without
+            saliency-selection.
+        selected: the gated attention weights g_ij a_ij (T, S), averaged over layers and heads. The decoder reads the
+            document with these weights. None without saliency-selection.
+        saliency_layers, focus_layers: layers that have the mechanism.
+        picked: the sentences that an extractor selected from the whole document, or None without an extractor. The
+            model read only these sentences.
+        surprisal: surprisal of the document compared with the training documents, or None if it is unknown.
+        chosen: the sentences of the summary if a content model chose them from the document and all hypotheses.
+            Otherwise None. All other values then describe this text, which may not be a hypothesis of the model.
     """
 
     document: str
@@ -153,17 +155,20 @@ class Explanation:
 
     @property
     def log_probability(self) -> float:
-        """log P of the summary, including its end symbol; 0 without tokens."""
+        """Return the log-probability of the summary with its end symbol, or 0 if there are no tokens."""
         return math.fsum(token.log_probability for token in self.tokens)
 
     @property
     def coverage(self) -> Optional[Row]:
-        """Attention to each document token (S,), summed over the summary tokens."""
+        """Return the attention weight of each document token (S,), summed over the summary tokens."""
         return None if self.attention is None else _sum_of_rows(self.attention)
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """Amount copied from each document token (S,): the sum of (1 - p_gen) a_j over the summary tokens."""
+        """Return the sum of (1 - p_gen) a_j over the summary tokens, for each document token (S,).
+
+        This is the amount that was copied from each document token.
+        """
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
@@ -171,17 +176,19 @@ class Explanation:
 
     @property
     def saliency_of_source(self) -> Optional[Row]:
-        """Saliency of each document token (S,): the mean of g_ij over summary tokens, layers and heads."""
+        """Return the gate g_ij of each document token (S,), averaged over summary tokens, layers and heads."""
         if not self.saliency:
             return None
         return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
 
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
-        """Return the explanation as JSON types, rounded to three or four digits.
+        """Convert the explanation to a dictionary of JSON types. Numbers are rounded to three or four digits.
+
+        The rows of "attention", "copying" and "selected" are lists of pairs [j, weight].
 
         Args:
-            least: minimum weight in the rows of attention, copying and selected, which are lists of pairs [j, weight];
-                smaller weights are left out. The sums ("coverage") include all weights.
+            least: weights below this value are omitted from these rows. The sums, such as "coverage", include all
+                weights.
         """
         return {
             "schema": SCHEMA,
@@ -219,11 +226,11 @@ class Explanation:
         }
 
     def to_json(self, least: float = LEAST) -> str:
-        """Return the result of :meth:`to_dict` as a line of JSON in ASCII."""
+        """Convert the explanation to one line of JSON that contains only ASCII characters."""
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
-        """Return the explanation as a page that needs no other file and no network; see docs/explain.md.
+        """Convert the explanation to a self-contained HTML page, which works offline; see docs/explain.md.
 
         Args:
             title: title of the page, such as the name of the document.
@@ -231,7 +238,7 @@ class Explanation:
         return page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
-        """Return the page in a frame, for a notebook."""
+        """Return the page inside a frame, so that notebooks can display it."""
         return frame(self.to_dict())
 
 
@@ -240,7 +247,7 @@ def _sum_of_rows(rows: Matrix) -> Row:
 
 
 def _rounded(value: Optional[float], digits: int = 4) -> Optional[float]:
-    """Round a value; return None for None and for values that JSON cannot represent."""
+    """Round a value. Returns None if the value is None or cannot be represented in JSON."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
@@ -261,7 +268,7 @@ def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[in
 
 
 def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
-    """Return pairs of index and rounded weight, without 0 and values below ``least``."""
+    """Return pairs of an index and a rounded weight. Weights that are 0 or below ``least`` are omitted."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 

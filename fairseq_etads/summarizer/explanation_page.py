@@ -1,9 +1,9 @@
-"""Write an explanation as a self-contained HTML page, which needs no other file and no network.
+"""Create a self-contained HTML page for an explanation, which needs no other files and no network.
 
-:func:`page` receives the data of :meth:`Explanation.to_dict`. Text from documents is escaped in the page, and numbers
-are stored in a block of JSON. ``page/explanation.js`` shades words and draws plots. Without the script, the words and
-the table of figures remain readable. The Content-Security-Policy of the page allows only this style and this script,
-and no other files.
+:func:`page` receives the result of :meth:`Explanation.to_dict`. The page contains the numbers as JSON, and all text
+from documents is escaped. ``page/explanation.js`` shades words and draws plots. The words and the table of numbers are
+also readable without JavaScript. The page's Content-Security-Policy only allows the style and the script of the page
+itself.
 """
 
 import base64
@@ -20,7 +20,7 @@ from .surprisal import UNUSUAL
 
 PAGE = Path(__file__).with_name("page")
 _LEVELS = 9
-"""Number of shades for the document in the HTML itself, before the script refines them."""
+"""Number of shades for words in the HTML. The script replaces them with finer shades."""
 _KINDS = {
     "saliency": "saliency",
     "attention": "attention",
@@ -29,10 +29,10 @@ _KINDS = {
 
 
 def page(data: Dict[str, Any], title: str = "") -> str:
-    """Create the page of an explanation.
+    """Create the HTML page for an explanation.
 
     Args:
-        data: explanation, as returned by :meth:`Explanation.to_dict`.
+        data: the result of :meth:`Explanation.to_dict`.
         title: title of the page, such as the name of the document.
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
@@ -54,7 +54,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
 
 def frame(data: Dict[str, Any], height: int = 720) -> str:
-    """Put the page into a frame for a notebook, to keep its styles and scripts separate from the notebook's."""
+    """Put the page into a frame, so that its styles and scripts do not affect the notebook that displays it."""
     return (
         f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
@@ -62,7 +62,7 @@ def frame(data: Dict[str, Any], height: int = 720) -> str:
 
 
 def index(pages: Sequence[Tuple[str, str, str]]) -> str:
-    """Create a page with links to other pages, each given as file, name of the document and summary."""
+    """Create an index page with links. ``pages`` contains the file, document name and summary of each page."""
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
     rows = "".join(
         f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escaped(name)}</bdi></a></td>'
@@ -80,13 +80,13 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Format JSON for <script> in ASCII, without characters that would end the element in HTML."""
+    """Format a value as ASCII JSON for a <script> element. Characters that could end the element are escaped."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def escaped(text: str) -> str:
-    """Escape text for HTML. Invisible characters that change the display are shown as their code points."""
+    """Escape text for HTML. Invisible characters that would affect the display are replaced with their code points."""
     return "".join(_character(c) for c in text)
 
 
@@ -134,7 +134,7 @@ def _about(data: Dict[str, Any], title: str) -> str:
 
 
 def _unusual(surprisal: Dict[str, Any]) -> str:
-    """Describe how unusual the document is for the model."""
+    """Describe how unusual the document is compared with the training documents."""
     than = f"{_percent(surprisal['percentile'])} % of the training documents"
     text = f"{surprisal['bits']:.1f} bits per token, more than {than}"
     if surprisal["percentile"] > UNUSUAL:
@@ -143,7 +143,7 @@ def _unusual(surprisal: Dict[str, Any]) -> str:
 
 
 def _percent(value: float) -> str:
-    """Format a percentage, which is shown as 0 or 100 only if it is exactly 0 or 100."""
+    """Format a percentage. Only exact values of 0 and 100 are shown as 0 and 100."""
     return f"{min(max(value, 1), 99):.0f}" if 0 < value < 100 else f"{value:.0f}"
 
 
@@ -175,7 +175,7 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _picked(data: Dict[str, Any]) -> Iterator[str]:
-    """Format a table of the sentences that an extractor selected, if the model has an extractor."""
+    """Format a table of the sentences that the extractor selected, if there is an extractor."""
     picked = data.get("picked")
     if picked is None:
         return
@@ -194,7 +194,7 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _chosen(data: Dict[str, Any]) -> Iterator[str]:
-    """List the origin of each sentence, if a content model has chosen the sentences."""
+    """Format a list with the origin of each sentence, if a content model chose the sentences."""
     if not data.get("chosen"):
         return
     yield '<p class="note">A content model chose these sentences from the document and from all hypotheses of the '
@@ -207,7 +207,7 @@ def _chosen(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
-    """Return the initial shading of the document, and its values."""
+    """Return the kind of shading that the document shows at first, and its values."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
@@ -264,7 +264,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """Draw a bar as long as the token's probability; the share that is due to copying has another colour."""
+    """Draw a bar for the probability of a token. The share that comes from copying has another colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
@@ -275,7 +275,10 @@ def _bar(token: Dict[str, Any]) -> str:
 
 
 def _document(data: Dict[str, Any]) -> Iterator[str]:
-    """Format the raw text with a span around each token; those with an unknown place are shown where they were read."""
+    """Format the raw text with a span around each token.
+
+    If the position of a token is unknown, the token is inserted after the preceding token.
+    """
     text, place = data["document"], 0
     _, values = _overview(data)
     low, high = (min(values), max(values)) if data["saliency_of_source"] else (0.0, max(values, default=0.0))
@@ -304,14 +307,14 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _between(text: str, data: Dict[str, Any]) -> str:
-    """Format text between two tokens; if it contains words and the model reads picked sentences, it was not read."""
+    """Format the text between two tokens. It is marked as unread if an extractor left out the words in it."""
     if data.get("picked") and any(character.isalnum() for character in text):
         return f'<span class="unread">{escaped(text)}</span>'
     return escaped(text)
 
 
 def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
-    """Find the place of a token that immediately follows in the text, such as a single invisible character."""
+    """Find a token directly after the given position in the text, such as a single invisible character."""
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
     return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
@@ -358,11 +361,11 @@ _TEACHES = {
     "probability": "The bar under a word shows its probability given the previous words; the coloured part is due to "
     "copying.",
 }
-"""Name of each term -> an explanatory sentence in HTML."""
+"""Explanations of terms in HTML, by the name of the term."""
 
 
 def _legend(data: Dict[str, Any]) -> Iterator[str]:
-    """Explain the terms that apply to the model, and list the mechanisms that it lacks."""
+    """Format explanations of the terms that apply to the model, and a list of mechanisms that the model lacks."""
     forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
     gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
     has_gate, has_pointer = data["saliency_gate"] is not None, data["pointer"] != "none"
@@ -426,7 +429,10 @@ def _source_word(data: Dict[str, Any], number: int) -> str:
 
 
 def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
-    """Return numbers for the script: weights as [place, ten-thousandths, place, …], focus in tenths of a token."""
+    """Return the numbers for the script.
+
+    Weights have the form [position, ten-thousandths, position, …]. Centres and scopes are in tenths of a token.
+    """
     tokens = data["tokens"]
     rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None
     return {

@@ -1,4 +1,4 @@
-"""Score all sentences of a raw document with a model folder's extractor, and select sentences to summarise."""
+"""Score the sentences of a raw document with a model folder's extractor, and select the sentences to summarise."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -17,10 +17,10 @@ class DocumentSentence(NamedTuple):
     """A sentence of a raw document.
 
     Attributes:
-        text: text of the sentence, with clean white space and without invisible characters.
-        words: words of the sentence, as in the training text of the extractor.
-        probability: the extractor's probability that a summary uses the sentence.
-        start, end: characters text[start:end] of the raw document; None where they cannot be determined.
+        text: text of the sentence, with normalised white space and without invisible characters.
+        words: words of the sentence, tokenised like the extractor's training text.
+        probability: the probability, according to the extractor, that a summary uses the sentence.
+        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
     """
 
     text: str
@@ -35,8 +35,8 @@ class Pick(NamedTuple):
 
     Attributes:
         selection: the selected sentences.
-        levels: level of each selected sentence, a value of the factor salience.
-        every: all sentences of the document, for a content model; empty without one.
+        levels: salience level of each selected sentence, which is a value of the source factor.
+        every: all sentences of the document, for a content model. Empty without a content model.
     """
 
     selection: Selection
@@ -45,12 +45,12 @@ class Pick(NamedTuple):
 
 
 class SentencePicker:
-    """Picker that selects sentences in raw documents. Threads may share an instance.
+    """A class that selects sentences from raw documents. Threads can share an instance.
 
     Args:
-        loaded: loaded folder of the extractor.
-        picking: settings of the selection.
-        content: content model that chooses the sentences of a summary, or None.
+        loaded: the loaded folder of the extractor.
+        picking: settings for the selection.
+        content: the content model that chooses the sentences of a summary, or None.
     """
 
     def __init__(self, loaded: LoadedFolder, picking: Picking, content: Optional[ContentModel] = None):
@@ -60,11 +60,11 @@ class SentencePicker:
         self.picking, self.content = picking, content
 
     def pick(self, text: str, line: str) -> Pick:
-        """Select sentences of a document.
+        """Select sentences from a document.
 
         Args:
-            text: raw text.
-            line: cleaned text in one line, with or without sentence marks.
+            text: raw text of the document.
+            line: the cleaned text in one line. It can contain sentence marks.
         """
         sentences, tokens = self._sentences(line)
         probabilities = self._probabilities(tokens)
@@ -87,7 +87,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _words(self, sentence: str, tokens: List[str]) -> List[str]:
-        """Return the words of a sentence, with their subwords joined."""
+        """Return the words of a sentence, without splitting them into subwords."""
         if self._subwords is None:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
@@ -99,11 +99,11 @@ class SentencePicker:
 
         Args:
             every: all sentences of the document.
-            written: hypotheses as text.
-            most_words: maximum number of words; None: derived from the training summaries.
+            written: texts of the hypotheses.
+            most_words: maximum number of words in the summary. By default, it depends on the training summaries.
 
         Returns:
-            the choice, and each written sentence with the index of its hypothesis.
+            The choice, and all sentences of the hypotheses, each with the index of its hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
         parts: List[Tuple[int, str]] = []
@@ -120,7 +120,7 @@ class SentencePicker:
         ), parts
 
     def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
-        """Return the sentences of a line that contain tokens, as text and as tokens."""
+        """Split a line into sentences. Returns their texts and their tokens. Sentences without tokens are omitted."""
         texts: List[str] = []
         tokens: List[List[str]] = []
         for sentence in self._tokenizer.sentences(line):
@@ -134,7 +134,7 @@ class SentencePicker:
 
     @torch.no_grad()
     def _probabilities(self, sentences: List[List[str]]) -> List[float]:
-        """Compute the probability of each sentence; sentences beyond the length that the extractor reads receive 0."""
+        """Predict the probability of each sentence. Sentences beyond the extractor's maximum length receive 0."""
         known: Dict[str, int] = self._dictionary.indices
         new: Dict[str, int] = {}
         ids: List[int] = []

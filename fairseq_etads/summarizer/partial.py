@@ -1,4 +1,4 @@
-"""A summary while it is being written."""
+"""Partial summaries, which are reported while the search is running."""
 
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
@@ -10,18 +10,21 @@ from .documents import Batch, TextProcessing
 
 @dataclass(frozen=True)
 class PartialSummary:
-    """The best summary that the search has found so far for a document. Later summaries may begin with other words.
+    """The best summary that the search has found so far for a document. Later summaries may start with other words.
 
     Attributes:
         number: position of the document in the input.
         text, tokens: text and tokens of the summary, as in :class:`Summary`.
-        score: score of the search, as in :class:`Summary`; for an unfinished summary, its score if it ended here.
-        has_ended: whether the model has ended the summary. The search continues while a better summary is possible.
-        spans: characters text[start:end] of each token that was read; None where they cannot be determined.
-        attention: attention to the document when the last token of the summary was written, as a weight for each token
-            that was read. Together with the weight of the document's end symbol, these weights add up to 1. None if the
-            summary has ended, or if the model has no attention.
-        copying: copy distribution at that step, in the same form; also None for a model without a pointer.
+        score: score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score it would have
+            if it ended here.
+        has_ended: whether the model has ended the summary. The search continues as long as a better summary is
+            possible.
+        spans: positions text[start:end] of each token that the model read, or None if they cannot be determined.
+        attention: attention weights of the tokens that the model read, in the step that generated the last token of the
+            summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
+            ended, or if the model returns no attention weights.
+        copying: copy distribution over the same tokens in this step. None if the summary has ended, or if the model has
+            no pointer.
     """
 
     number: int
@@ -38,9 +41,9 @@ OnPartialSummary = Callable[[PartialSummary], None]
 
 
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
-    """Return the ``on_step`` of a search over a batch, which passes text instead of ids to the given ``on_step``."""
+    """Create the ``on_step`` function for a search. It converts ids to text and passes it to the given ``on_step``."""
 
-    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # keys are rows in the batch
+    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are rows of the batch
 
     def partial_summary(best: BestSoFar) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]

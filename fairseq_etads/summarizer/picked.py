@@ -1,4 +1,4 @@
-"""Plain data about sentences selected by an extractor for the summariser, and sentences chosen by a content model."""
+"""Plain data classes for sentences that an extractor selected and for sentences that a content model chose."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Tuple
@@ -6,13 +6,13 @@ from typing import Any, Dict, Optional, Tuple
 
 @dataclass(frozen=True)
 class PickedSentence:
-    """A selected sentence.
+    """A sentence that an extractor selected for the summariser.
 
     Attributes:
-        text: text of the sentence, with clean white space and without invisible characters.
-        start, end: characters text[start:end] of the raw document; None where they cannot be determined.
-        number: index of the sentence in the document, from 0.
-        probability: the extractor's probability that a summary uses the sentence.
+        text: text of the sentence, with normalised white space and without invisible characters.
+        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
+        number: index of the sentence in the document, starting at 0.
+        probability: the probability, according to the extractor, that a summary uses the sentence.
     """
 
     text: str
@@ -24,12 +24,12 @@ class PickedSentence:
 
 @dataclass(frozen=True)
 class Selection:
-    """Sentences selected after scoring all sentences of a document.
+    """The sentences that an extractor selected from a document.
 
     Attributes:
-        sentences: selected sentences, in the order of the document.
+        sentences: the selected sentences, in the order of the document.
         total: number of sentences in the document.
-        words: number of words in the document, separated by white space.
+        words: number of words in the document. Words are separated by white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -37,21 +37,21 @@ class Selection:
     words: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the selection as JSON types."""
+        """Convert the selection to a dictionary of JSON types."""
         sentences = [{**asdict(each), "probability": round(each.probability, 4)} for each in self.sentences]
         return {"sentences": sentences, "total": self.total, "words": self.words}
 
 
 @dataclass(frozen=True)
 class ChosenSentence:
-    """A sentence of a summary that a content model has chosen.
+    """A sentence that a content model chose for a summary.
 
     Attributes:
         text: text of the sentence in the summary.
-        source: "document" for a sentence of the document, "model" for a sentence that the model wrote.
-        number: index of the sentence in the document, from 0; None for a sentence that the model wrote.
-        start, end: characters text[start:end] of the raw document; None for a sentence that the model wrote, and where
-            they cannot be determined.
+        source: "document" for a sentence from the document, or "model" for a sentence that the model generated.
+        number: index of the sentence in the document, starting at 0. None for a sentence that the model generated.
+        start, end: position text[start:end] of the sentence in the raw document. None for a sentence that the model
+            generated, or if the position cannot be determined.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Summarise batches of records inside an engine that distributes data, such as Ray Data or Spark."""
+"""Summarise batches of records in a distributed data engine, such as Ray Data or Spark."""
 
 from typing import Any, Dict, Mapping, Optional
 
@@ -8,16 +8,16 @@ from .summarizer import Summarizer
 
 
 class RecordSummarizer:
-    """Summariser for batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
+    """A callable class that summarises batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
 
-    The engine creates an instance in each worker, which loads the model once. The engine also distributes the records,
-    restarts workers that have stopped, and passes their batches to other workers.
+    The engine creates one instance in each worker, so that each worker loads the model only once. The engine also
+    distributes the records, restarts workers that have stopped, and gives their batches to other workers.
 
     Args:
-        folder: model folder that every worker can read, or name of a model that comes with the package.
-        column: name of the column with the texts.
-        device: name of a device such as "cuda"; None: a GPU if one is visible to the worker.
-        options: options of :meth:`Summarizer.stream`: decoding options and ``max_tokens``.
+        folder: a model folder that all workers can read, or the name of a model that comes with the package.
+        column: name of the column that contains the texts.
+        device: name of a device such as "cuda". By default, a GPU is used if the worker can see one.
+        options: decoding options and ``max_tokens``, as in :meth:`Summarizer.stream`.
 
     Raises:
         InputError: the folder or an option is invalid.
@@ -26,20 +26,20 @@ class RecordSummarizer:
     def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
         self.column, self.options = column, options
         self.summarizer = Summarizer.load(folder, device)
-        self.summarizer.stream([], **options)  # raise the error for an invalid option before the first batch
+        self.summarizer.stream([], **options)  # raise the error about an invalid option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
         """Add three columns to a batch.
 
         Args:
-            batch: columns of the same length, as a dictionary from names to arrays or as a data frame of pandas.
+            batch: columns of the same length, as a dictionary of arrays or as a pandas data frame.
 
         Returns:
-            ``batch`` with the columns "summary", "score" and "problem". The last explains why there is no summary;
-            otherwise it is empty. A text that cannot be summarised does not affect other texts.
+            ``batch`` with the additional columns "summary", "score" and "problem". If a text cannot be summarised,
+            "problem" contains the reason. Otherwise, it is empty. A problem with one text does not affect other texts.
 
         Raises:
-            KeyError: there is no such column.
+            KeyError: the batch has no column with the texts.
         """
         if self.column not in batch:
             raise KeyError(f"no column {self.column!r} with texts; choose from: {', '.join(map(repr, batch))}")

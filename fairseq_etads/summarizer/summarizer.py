@@ -1,4 +1,4 @@
-"""Summarise raw text with the model of a folder."""
+"""The class :class:`Summarizer`, which summarises raw text with a model folder."""
 
 import os
 import threading
@@ -30,25 +30,27 @@ from .partial import OnPartialSummary, reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
-"""Default number of source tokens per batch, with padding."""
+"""Default maximum number of source tokens per batch, including padding."""
 READ_AHEAD = 256
-"""Number of documents to read before the first is summarised, so that batches contain documents of similar lengths."""
+"""Default number of documents to read ahead, so that batches can contain documents of similar length."""
 _MOST_SEARCHES = 16
-"""Number of option sets for which the generator is cached."""
+"""Maximum number of generators that are cached. There is one generator per set of options."""
 
 
 _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator, and settings of the steps before and after it.
+    """A generator, and settings for processing its hypotheses.
 
     Attributes:
+        generator: the generator.
         replaces_unknown: whether to replace unknown words.
-        chooses: whether the content model chooses sentences.
-        most_words: maximum number of words in the chosen sentences; None: derived from the training summaries.
-        reranker: model that chooses the hypothesis; None: the hypothesis with the best score is used.
-        on_step: function called with partial summaries.
+        chooses: whether a content model chooses the sentences of the summary.
+        most_words: maximum number of words in the chosen sentences. If it is None, it depends on the training
+            summaries.
+        reranker: the object that chooses a hypothesis. If it is None, the hypothesis with the best score is used.
+        on_step: function that is called with partial summaries, or None.
     """
 
     generator: SummaryGenerator
@@ -60,15 +62,15 @@ class _Search(NamedTuple):
 
 
 class Summarizer:
-    """Summariser of raw text. Create an instance with :meth:`load`.
+    """A summariser for raw text. Use :meth:`load` to create an instance.
 
-    Several threads may share an instance, and it can be pickled. The first call packs the weights for the processor,
-    and later calls reuse them.
+    Several threads can share an instance, and instances can be pickled. The first call packs the weights into a layout
+    that is fast on the processor. Later calls reuse the packed weights.
 
     Attributes:
-        folder: folder from which the model was loaded.
-        config: contents of config.json in the folder.
-        device: device of the model.
+        folder: the folder from which the model was loaded.
+        config: contents of the folder's config.json.
+        device: the device on which the model runs.
     """
 
     def __init__(self, folder: Path, device: Optional[str] = None):
@@ -90,14 +92,14 @@ class Summarizer:
 
     @classmethod
     def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
-        """Load a model folder from ``etads-export`` without running any code from it.
+        """Load a model folder that ``etads-export`` created. No code from the folder is run.
 
         Args:
-            folder: model folder, or name of a model that comes with the package, such as "debian".
-            device: name of a device such as "cpu" or "cuda:0"; None: the GPU if there is one.
+            folder: a model folder, or the name of a model that comes with the package, such as "debian".
+            device: name of a device such as "cpu" or "cuda:0". By default, the GPU is used if there is one.
 
         Raises:
-            InputError: the folder is not a model folder, is damaged, or was made by a later version; the message
+            InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
                 explains what to do.
         """
         return cls(find_folder(folder), device)
@@ -105,12 +107,12 @@ class Summarizer:
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        # one per format, because the other options do not matter
+        # one copy per dtype, because other options do not change the weights
         self._copies: Dict[Optional[str], InferenceModel] = {}
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Leave generators and packed weights out of the pickle; they are created again on demand."""
+        """Return the state to pickle, without generators and packed weights. They are created again when needed."""
         return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -138,17 +140,21 @@ class Summarizer:
         """Summarise one or several texts.
 
         Args:
-            texts: one or several raw texts, with paragraphs as lines. For one text, the result is a summary; for
-                several texts, a list of summaries in the same order.
-            max_tokens: source tokens per batch, padding included; smaller batches need less memory.
-            on_step: function called with a :class:`PartialSummary` of each document after each step of its search, in
-                the thread of this call. The function can stop the call by raising an exception. With
-                ``choose="content"``, the sentences of the summary are chosen after the search.
-            decoding: options such as ``beam``, ``min_len``, ``max_len``, ``lenpen``, ``no_repeat_ngram_size``: all of
-                :data:`~fairseq_etads.search.call_options.OPTIONS`. The folder contains the defaults.
+            texts: one raw text or several raw texts. Each line of a text is a paragraph.
+            max_tokens: maximum number of source tokens per batch, including padding. Smaller batches need less memory.
+            on_step: a function that is called after each step of the search, with a :class:`PartialSummary` of each
+                document. It is called in the same thread, and can stop the search by raising an exception. With
+                ``choose="content"``, the sentences of the summary are chosen only after the search.
+            decoding: decoding options such as ``beam``, ``min_len``, ``max_len``, ``lenpen`` and
+                ``no_repeat_ngram_size``. :data:`~fairseq_etads.search.call_options.OPTIONS` contains all options. The
+                default values are stored in the folder.
+
+        Returns:
+            A summary if ``texts`` is a single text. Otherwise, a list of summaries in the order of the texts.
 
         Raises:
-            InputError: an option does not exist or has an impossible value; the message names both and the choices.
+            InputError: an option does not exist or has an invalid value. The message names the option, the value and
+                the valid choices.
             TypeError: a text is not a str.
         """
         if isinstance(texts, str):
@@ -166,18 +172,19 @@ class Summarizer:
         errors: str = "raise",
         **decoding: Any,
     ) -> Iterator[Summary]:
-        """Summarise texts one by one, in constant memory; summaries come in the order of the texts.
+        """Summarise a stream of texts in constant memory. Summaries are yielded in the order of the texts.
 
         Args:
-            texts: raw texts, possibly an endless stream; at most ``read_ahead`` texts are read before their summaries
-                are returned.
-            read_ahead: number of texts to read ahead. With 1, each text is summarised immediately; larger numbers are
-                faster, because the documents of a batch are then similar in length.
-            errors: "raise", or "keep" to continue and report problems in :attr:`Summary.problem`.
-            max_tokens, decoding: as in :meth:`summarize`.
+            texts: an iterable of raw texts, which may be endless. At most ``read_ahead`` texts are read before their
+                summaries are yielded.
+            read_ahead: number of texts to read ahead. With 1, each text is summarised immediately. Larger numbers are
+                faster, because batches then contain documents of similar length.
+            errors: "raise" to raise errors, or "keep" to continue and report the error in :attr:`Summary.problem`.
+            max_tokens, decoding: the same as in :meth:`summarize`.
 
         Raises:
-            InputError: see :meth:`summarize`. It is raised immediately rather than when the first summary is requested.
+            InputError: see :meth:`summarize`. The error is raised immediately, and not only when the first summary is
+                requested.
         """
         _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
@@ -185,22 +192,23 @@ class Summarizer:
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
-        """Explain the model's summary of a text, or a given summary.
+        """Explain the summary that the model generates for a text, or a given summary.
 
-        The model reads the summary again together with the text, in float32 and without decoding options. The
-        explanation is therefore exact for the written summary, and takes about as long as a training step.
+        The explanation is computed in an additional forward pass over the text and the summary, in float32 and without
+        decoding options. It takes about as long as a training step.
 
         Args:
-            summary: summary to explain, such as a reference; None: the summary that the search finds.
-            decoding: options of the search, as in :meth:`summarize`.
+            text: raw text of the document.
+            summary: the summary to explain, such as a reference summary. By default, the model generates one.
+            decoding: decoding options for generating the summary, as in :meth:`summarize`.
 
         Returns:
-            probabilities, attention, saliency, focus and copying as data. A notebook shows the explanation as a page,
-            and ``to_html()`` returns this page.
+            An object with the probabilities, attention weights, saliency, focus and copying. Notebooks display it as an
+            HTML page, which ``to_html()`` also returns.
 
         Raises:
-            InputError: as in :meth:`summarize`, the given summary contains no or too many words, or options are given
-                that have no effect on a given summary.
+            InputError: see :meth:`summarize`. Also raised if the given summary contains no words or too many words, or
+                if decoding options are combined with a given summary.
             TypeError: the text or the summary is not a str.
         """
         for name, value in (("text", text), ("summary", summary)):
@@ -223,31 +231,35 @@ class Summarizer:
 
     @property
     def picks_sentences(self) -> bool:
-        """Whether the folder has an extractor, which selects sentences from the whole document for the model."""
+        """Return whether the folder contains an extractor, which selects the sentences that the model reads."""
         return self._texts.picker is not None
 
     @property
     def has_content_model(self) -> bool:
-        """Whether the folder has a content model, which can choose sentences or hypotheses (option ``choose``)."""
+        """Return whether the folder contains a content model for the decoding option ``choose``."""
         return len(self._choices) > 1
 
     @property
     def _choices(self) -> List[str]:
-        """Possible values of the option ``choose``."""
+        """Return the values of the option ``choose`` that this folder supports."""
         of_extractor = None if self._texts.picker is None else self._texts.picker.content
         found = {"content": of_extractor, "hypothesis": self._content}
         return [*(choose for choose, model in found.items() if model is not None), "none"]
 
     def token_count(self, text: str) -> int:
-        """Count the tokens of a text as this model tokenises it, including tokens that the model would not read."""
+        """Count the tokens in a text with the tokeniser of this model.
+
+        Tokens beyond the maximum length that the model reads are also counted.
+        """
         document = self._texts.read(0, text)
         return len(document.tokens) + document.left_out
 
     def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
-        """Return the generator for the options of a call, which is created once for each set of options.
+        """Return the generator for the given decoding options. It is created if it is not in the cache.
 
         Args:
-            origins: whether to determine the copied words, which requires another pass over each document.
+            decoding: the decoding options.
+            origins: whether to determine which words were copied. This requires another pass over each document.
         """
         settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
@@ -275,7 +287,7 @@ class Summarizer:
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # build it now, so that the error about an unsupported dtype names the option
+                copies.current()  # create the copy now, so that an error about an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             if chooses:
                 groups = groups_of(settings["beam_size"])
@@ -318,7 +330,11 @@ class Summarizer:
                 yield results.pop(number)
 
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
-        """Tokenise a text; None if the result is known without a search."""
+        """Tokenise a text.
+
+        If no search is needed, because the text has no words or an error occurred, the summary is stored in
+        ``results``, and None is returned.
+        """
         try:
             if not isinstance(text, str):
                 raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
@@ -334,7 +350,7 @@ class Summarizer:
         return None
 
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
-        """Summarise a batch or, if it fails and ``keep`` is true, each document separately."""
+        """Summarise a batch. If this fails and ``keep`` is True, summarise each document separately."""
         try:
             return self._decode(self._texts.batch(documents), search)
         except Exception as error:
@@ -351,7 +367,7 @@ class Summarizer:
         return [make(row, result, batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
-        """Run the search, and return the hypotheses of each document, best first."""
+        """Run the search. Returns the hypotheses for each document, best first."""
         on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
         sample = _moved(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
@@ -364,7 +380,7 @@ class Summarizer:
         return self._summary(row, best, batch, search)
 
     def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
-        """Spell a hypothesis for readers and for an explanation."""
+        """Convert a hypothesis to text for the summary and to tokens for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
@@ -398,7 +414,10 @@ class Summarizer:
         return self._explainable(summary, document.text, written)
 
     def _chosen_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
-        """Return the sentences that the content model chooses, or the best hypothesis if there are none to choose."""
+        """Create a summary from the sentences that the content model chooses.
+
+        If there are no sentences to choose from, return the best hypothesis.
+        """
         document, texts = batch.documents[row], self._texts
         spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
         sentences, score = choose(texts, document, spelled, search.most_words)
@@ -431,7 +450,7 @@ class Summarizer:
         return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """Return a summary that keeps its text, so that it can be explained."""
+        """Store the function that explains a summary on the summary, and return the summary."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)
@@ -446,11 +465,13 @@ class Summarizer:
         origins: List[int],
         spans: Optional[List[Optional[Span]]] = None,
     ) -> Tuple[CopiedWord, ...]:
-        """Return the copied words. The subwords of a word are joined if they are adjacent in the document.
+        """Find the copied words. Subwords of the same word are joined if they are also adjacent in the document.
 
         Args:
-            origins: index in ``spans`` of the token from which each token was copied, or -1.
-            spans: characters in the raw document; None: the characters of the tokens that the model read.
+            document: the document.
+            tokens: tokens of the summary.
+            origins: for each token, the index in ``spans`` of the token from which it was copied, or -1.
+            spans: positions of tokens in the raw document. By default, these are the tokens that the model read.
         """
         if not any(origin >= 0 for origin in origins):
             return ()
@@ -474,7 +495,7 @@ class Summarizer:
 
 
 def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
-    """Raise TypeError if ``texts`` is not a sequence of texts, and InputError if a number is below 1."""
+    """Raise TypeError if ``texts`` is a single text, and InputError if a number is below 1."""
     if isinstance(texts, (str, bytes)):
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
@@ -485,7 +506,7 @@ def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> N
 def _replace_unknown(
     tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
 ) -> None:
-    """Replace each unknown word in place with the most attended word of the document."""
+    """Replace each unknown word, in place, with the document word that has the highest attention weight."""
     for place, token in enumerate(tokens):
         origin = attended[place]
         if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
@@ -498,7 +519,11 @@ def _failed(error: Exception, truncation: Truncation) -> Summary:
 
 
 def device_of(name: Optional[str]) -> torch.device:
-    """Return the device with this name, by default the GPU if there is one; raises InputError if it does not exist."""
+    """Return the device with the given name. By default, return the GPU if there is one.
+
+    Raises:
+        InputError: the device does not exist.
+    """
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(1, device=device)

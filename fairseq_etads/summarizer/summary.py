@@ -1,4 +1,4 @@
-"""Results of a summariser."""
+"""Data classes for the results of a summariser."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -12,17 +12,17 @@ from .surprisal import Surprisal
 
 @dataclass(frozen=True)
 class CopiedWord:
-    """A word of a summary that the model copied from its document.
+    """A word in a summary that the model copied from the document.
 
-    A word is regarded as copied if it is outside the known vocabulary, or if copying contributed more to its
-    probability than generating. If the word occurs several times in the document, the place with the most copy
-    attention is used.
+    A word counts as copied if it is not in the model's vocabulary, or if copying contributed more to its probability
+    than generating. If the word occurs several times in the document, the position is the occurrence with the highest
+    copy attention.
 
     Attributes:
-        word: word as spelled in the tokens of the summary, with subwords joined.
-        first, last: indices of its first and last token in :attr:`Summary.tokens`.
-        start, end: characters text[start:end] of the raw document from which it was copied; None if tokenisation has
-            changed the text too much to find them.
+        word: the word, with its subwords joined.
+        first, last: indices of its first and last tokens in :attr:`Summary.tokens`.
+        start, end: position text[start:end] of the word in the raw document. None if tokenisation changed the text too
+            much to determine the position.
     """
 
     word: str
@@ -34,11 +34,11 @@ class CopiedWord:
 
 @dataclass(frozen=True)
 class Truncation:
-    """Number of tokens in a document that the model has read, and number of further tokens.
+    """The numbers of tokens in a document that the model read and did not read.
 
     Attributes:
-        read: number of tokens that were read.
-        left_out: number of further tokens.
+        read: number of tokens that the model read.
+        left_out: number of tokens that the model did not read.
     """
 
     read: int
@@ -50,22 +50,22 @@ class Summary:
     """A summary of a document.
 
     Attributes:
-        text: text of the summary, with "<q>" between sentences if the model has learned to write it; see
+        text: text of the summary. If the model was trained to mark sentences, there is "<q>" between sentences; see
             :attr:`sentences`.
-        score: score of the search: normalised log-probability minus the penalties. The score of a chosen summary is its
-            expected ROUGE-1 plus twice its expected ROUGE-2, as proportions. Compare only scores of the same kind for
-            the same document.
-        tokens: tokens of the summary as the model wrote them.
-        copied: copied words in the order of the summary, including all words of sentences chosen from the document;
-            otherwise empty for a model without a pointer.
-        truncation: number of tokens that were read and number of tokens that were left out.
-        problem: reason why there is no summary, if the call continues after problems; otherwise empty.
-        picked: sentences that the folder's extractor selected from the whole document for the model, each with its
-            probability; None without an extractor.
-        surprisal: surprisal of the document compared with the training documents; None for a short document, and if
-            the folder does not contain their surprisals.
-        chosen: sentences of the summary, if a content model has chosen them from all hypotheses and the document
-            (``choose="content"``); None if the summary is the best hypothesis.
+        score: normalised log-probability of the summary minus penalties. If a content model chose the sentences, the
+            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Compare only scores of the
+            same kind for the same document.
+        tokens: the tokens of the summary as the model generated them.
+        copied: the copied words, in the order of the summary. All words in sentences that were chosen from the document
+            are included. Other words are included only if the model has a pointer.
+        truncation: numbers of tokens that the model read and did not read.
+        problem: the reason why the document could not be summarised, or an empty text.
+        picked: the sentences, with their probabilities, that the folder's extractor selected from the document. None
+            without an extractor.
+        surprisal: surprisal of the document compared with the training documents. None if the document is short, or if
+            the folder does not contain the surprisals of the training documents.
+        chosen: the sentences of the summary if a content model chose them from the document and all hypotheses
+            (``choose="content"``). None if the summary is a hypothesis of the model.
     """
 
     text: str
@@ -78,17 +78,18 @@ class Summary:
     surprisal: Optional[Surprisal] = None
     chosen: Optional[Tuple[ChosenSentence, ...]] = None
 
-    # The summariser sets this attribute on the instance. It is not a field, because copies and pickles of a summary
+    # The summariser sets this attribute on each instance. It is not a field, so that copies and pickles of a summary
     # contain only data.
     _make_explanation: ClassVar[Any] = None
 
     def explain(self) -> Explanation:
-        """Explain this summary, see :meth:`Summarizer.explain`; a notebook shows the explanation as a page.
+        """Explain this summary; see :meth:`Summarizer.explain`. Notebooks display the explanation as an HTML page.
 
-        A summary keeps its document and its summariser for this purpose. Copies and pickles of a summary do not.
+        For this purpose, a summary keeps references to its document and to the summariser. Copies and pickles do not
+        contain these references, and cannot be explained.
 
         Raises:
-            ValueError: this is a copy or a pickle, or there is no summary (:attr:`problem`).
+            ValueError: this summary is a copy or a pickle, or the document could not be summarised (:attr:`problem`).
         """
         if self.problem:
             raise ValueError(f"there is no summary to explain: {self.problem}")
@@ -105,14 +106,14 @@ class Summary:
 
     @property
     def sentences(self) -> Tuple[str, ...]:
-        """Sentences of the text if the model marks them; otherwise the whole text as one sentence."""
+        """Return the sentences of the text. If the model does not mark sentences, the whole text is one sentence."""
         if self.chosen is not None:
             return tuple(sentence.text for sentence in self.chosen)
         parts = (part.strip() for part in self.text.split(SENTENCE_MARK))
         return tuple(part for part in parts if part)
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the contents of the summary for JSON lines."""
+        """Convert the summary to a dictionary of JSON types."""
         return {
             "summary": self.text,
             "score": self.score if math.isfinite(self.score) else None,

@@ -1,7 +1,7 @@
-"""Measure the surprisal of a document for a model, and compare it with the training documents.
+"""Measure how surprising a document is for a model, compared with the training documents.
 
-The dictionary of a model folder contains the frequencies of the training words, and config.json contains percentiles of
-the training documents' surprisals. This module imports neither torch nor fairseq.
+The dictionary in a model folder contains the frequencies of words in the training text. config.json contains
+percentiles of the training documents' surprisals. This module does not import torch or fairseq.
 """
 
 import math
@@ -12,23 +12,24 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from ..text.words import SENTENCE_MARK
 
 PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
-"""Percentiles stored in config.json."""
+"""The percentiles that config.json contains."""
 UNUSUAL = 99
-"""Percentile of the training documents' surprisals above which a document is unusual."""
+"""A document is unusual if its surprisal is above this percentile of the training documents' surprisals."""
 FEWEST = 10
-"""Minimum number of tokens; the mean over fewer tokens is unreliable."""
+"""Minimum number of tokens in a document. The mean over fewer tokens would be unreliable."""
 SAMPLE = 2000
-"""Number of training documents from which percentiles are computed."""
+"""Approximate number of training documents from which the percentiles are computed."""
 
 
 @dataclass(frozen=True)
 class Surprisal:
-    """Surprisal of the part of a document that the model reads.
+    """The surprisal of the part of a document that the model reads.
 
     Attributes:
-        bits: mean over tokens of -log2 of the token's relative frequency in the training text.
-        unknown: share of the tokens that the model does not know.
-        percentile: percentage of the training documents with a smaller surprisal.
+        bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
+            training text.
+        unknown: share of tokens that are not in the model's vocabulary.
+        percentile: percentage of training documents with a smaller surprisal.
     """
 
     bits: float
@@ -37,19 +38,19 @@ class Surprisal:
 
     @property
     def is_unusual(self) -> bool:
-        """Whether the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
+        """Return whether the document is more surprising than :data:`UNUSUAL` per cent of the training documents."""
         return self.percentile > UNUSUAL
 
     def to_dict(self) -> Dict[str, float]:
-        """Return the rounded figures as JSON types."""
+        """Convert the surprisal to a dictionary of rounded numbers."""
         return {name: round(value, 4) for name, value in asdict(self).items()}
 
 
 class WordFrequencies:
-    """Relative word frequencies in the training text, with one added to each count.
+    """Relative frequencies of words in the training text, with add-one smoothing.
 
     Args:
-        counts: count of each known word; the count of all unknown words together is 0.
+        counts: count of each known word. All unknown words together are treated as one word with a count of 0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -58,7 +59,10 @@ class WordFrequencies:
         self._bits_of_unknown = math.log2(total)
 
     def measure(self, tokens: Iterable[str]) -> Optional[Tuple[float, float]]:
-        """Compute the mean surprisal in bits and the share of unknown tokens; None below :data:`FEWEST` tokens."""
+        """Compute the mean surprisal in bits and the share of unknown tokens.
+
+        Returns None if there are fewer than :data:`FEWEST` tokens.
+        """
         bits, unknown, number = 0.0, 0, 0
         for token in tokens:
             if token == SENTENCE_MARK:
@@ -70,14 +74,15 @@ class WordFrequencies:
 
 
 def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
-    """Compute percentiles of document surprisals from an evenly spaced sample.
+    """Compute percentiles of the surprisals in an evenly spaced sample of documents.
 
     Args:
-        path: file of tokens, one document per line.
+        path: a file that contains the tokens of one document per line.
+        frequencies: frequencies of words in the training text.
         longest: maximum number of tokens that the model reads from a document.
 
     Returns:
-        percentiles :data:`PERCENTS` as JSON types; None if no document contains enough tokens.
+        The surprisal for each percentile in :data:`PERCENTS`, or None if no document contains enough tokens.
     """
     with open(path, "rb") as file:
         every = max(sum(1 for _ in file) // SAMPLE, 1)
@@ -94,7 +99,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the form that :func:`percentiles_of` returns."""
+    """Return whether a value has the same format as the result of :func:`percentiles_of`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
         return False
     bits: Sequence[Any] = list(value.values())
@@ -102,11 +107,11 @@ def are_percentiles(value: Any) -> bool:
 
 
 class TrainingSurprisals:
-    """Surprisals of the training documents, for comparison with new documents.
+    """The surprisals of the training documents, with which new documents are compared.
 
     Args:
         frequencies: frequencies of words in the training documents.
-        percentiles: entry "document_surprisal" in config.json of a folder.
+        percentiles: the entry "document_surprisal" in a folder's config.json.
     """
 
     def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):
@@ -114,12 +119,12 @@ class TrainingSurprisals:
         self._bits = [percentiles[str(percent)] for percent in PERCENTS]
 
     def of(self, tokens: Iterable[str]) -> Optional[Surprisal]:
-        """Measure the surprisal of a document; None if the document is too short."""
+        """Compute the surprisal of a document. Returns None if the document is too short."""
         measured = self._frequencies.measure(tokens)
         return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
 
     def _percentile(self, bits: float) -> float:
-        """Interpolate between the stored percentiles."""
+        """Return the percentile of a surprisal. Interpolates between the stored percentiles."""
         if bits <= self._bits[0]:
             return 0.0
         for number, upper in enumerate(self._bits[1:], 1):

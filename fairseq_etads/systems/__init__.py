@@ -1,6 +1,7 @@
-"""Systems with which the papers compare, one folder each. The rest of the package never imports them.
+"""Systems to which the papers compare their models. Each system has its own folder.
 
-The ``__init__`` of each folder imports the system's fairseq classes, and lists the other parts of the system.
+The rest of the package never imports these folders. The ``__init__`` module of each folder imports the classes that the
+system registers with fairseq, and its docstring lists the other parts of the system.
 """
 
 import importlib
@@ -12,7 +13,7 @@ from ..platform.systems import BROUGHT, belongs_to, is_there
 
 
 def present() -> List[ModuleType]:
-    """Import all systems that have a folder, in alphabetical order; errors of a broken system are raised."""
+    """Import all installed systems in alphabetical order. Errors while importing a system are raised."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
@@ -20,7 +21,8 @@ def present() -> List[ModuleType]:
 def register() -> None:
     """Register all systems with fairseq.
 
-    For architectures and criterions of a missing system, register placeholders with errors that name the system.
+    If a system is missing, placeholders are registered for its architectures and criterions. When such a placeholder is
+    used, it raises an error that names the missing system.
     """
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
@@ -35,7 +37,7 @@ def register() -> None:
 
 
 def _missing(sentence: str) -> Type[Any]:
-    """Create a placeholder for a model or criterion of a missing system, which raises ValueError when it is used."""
+    """Create a placeholder for a model or criterion of a missing system. It raises ValueError when it is used."""
 
     class Missing:
         @classmethod

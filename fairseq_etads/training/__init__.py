@@ -1,1 +1,1 @@
-"""The task, its options and checks, losses, optimisers and validation."""
+"""The fairseq task with its options and checks, the losses, the optimisers and the validation."""

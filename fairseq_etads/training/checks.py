@@ -1,4 +1,4 @@
-"""Reject options that would have no effect."""
+"""Checks that reject options without an effect and incompatible options."""
 
 import logging
 from dataclasses import fields
@@ -28,10 +28,10 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
     """Check the options of the task and the criterion before training starts.
 
     Args:
-        cfg: the options of the criterion.
-        task_cfg: the options of the task.
-        capabilities: the capabilities of the model.
-        trained_by: the criterion of a model that selects words or sentences; None for other models.
+        cfg: options of the criterion.
+        task_cfg: options of the task.
+        capabilities: capabilities of the model.
+        trained_by: the criterion that a model for selecting words or sentences needs, or None for other models.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -56,7 +56,10 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
 def check_compatible(
     cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy], trains: bool
 ) -> None:
-    """Raise ValueError if a criterion is incompatible with a model; see :func:`check_training`."""
+    """Raise ValueError if the criterion is incompatible with the model. See :func:`check_training` for the arguments.
+
+    ``trains`` is False if the model is only evaluated.
+    """
     name = criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
     check_criterion(name, pointer_kind(capabilities), has_trick, has_clusters)
@@ -69,18 +72,18 @@ def criterion_name(cfg: Any) -> str:
 
 
 def criterion_class(cfg: Any) -> Any:
-    """Return the class of the criterion that fairseq will build from these options; None if it is not registered."""
+    """Return the class of the criterion that fairseq will build from these options, or None if there is none."""
     return CRITERION_REGISTRY.get(criterion_name(cfg))
 
 
 def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task_cfg: Any) -> None:
-    """Raise ValueError if a criterion is incompatible with a content selector, or an option has no effect on it.
+    """Raise ValueError if a content selector has an incompatible criterion, or if an option has no effect.
 
     Args:
-        cfg: the options of the criterion.
-        trained_by: the criterion of a model that selects words or sentences; None for other models.
+        cfg: options of the criterion.
+        trained_by: the criterion that a model for selecting words or sentences needs, or None for other models.
         trains: whether the model will be trained.
-        task_cfg: the options of the task.
+        task_cfg: options of the task.
     """
     criterion, kind = criterion_name(cfg), criterion_class(cfg)
     needed, model = trained_by or ("summarization_nll", "one that writes summaries")
@@ -102,11 +105,12 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
 
 
 def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) -> None:
-    """Raise ValueError if a model cannot write summaries, or cannot use the words in ``selection``.
+    """Raise ValueError if a model cannot generate summaries or does not support --selection.
 
     Args:
         selection: value of --selection, or None.
-        args: fairseq's options of generation.
+        args: fairseq's generation options.
+        models: the models.
     """
     for model in models:
         if getattr(model, "label_unit", None) is not None:
@@ -120,9 +124,9 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 
 
 def check_task_options(task_cfg: Any) -> None:
-    """Check the options of the task before training starts, and raise ValueError if one has no effect.
+    """Check the options of the task before training starts. Raises ValueError if an option has no effect.
 
-    Decoding options only cause a warning, because later commands may use them.
+    A decoding option without an effect only causes a warning, because later commands may use it.
     """
     check_needs(task_cfg, SummarizationConfig, skip=_DECODING)
     given = given_options(task_cfg, SummarizationConfig)
@@ -138,8 +142,8 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
     """Check ``--model-overrides`` before a checkpoint is loaded into a task.
 
     Raises:
-        ValueError: an override is an option of the task. Such options come from the command line, not from the
-            checkpoint.
+        ValueError: an override is an option of the task. These options are read from the command line rather than from
+            the checkpoint.
     """
     own = {name for name, _ in defaults_of(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
     found = sorted(own & overrides.keys())
@@ -151,11 +155,12 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
 
 
 def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
-    """Raise ValueError if a decoding option has no effect on a generator, or if the models cannot write summaries.
+    """Raise ValueError if a decoding option has no effect, or if the models cannot generate summaries.
 
     Args:
-        task_cfg: the options of the task.
-        args: fairseq's options of generation.
+        task_cfg: options of the task.
+        args: fairseq's generation options.
+        models: the models.
     """
     check_selection(task_cfg.selection, args, models)
     for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
@@ -168,9 +173,9 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the decoding options.
 
     Args:
-        task_cfg: the options of the task.
-        args: fairseq's options of generation, including task options for a single call, which override the task's.
-        has_pointer: whether a model can copy.
+        task_cfg: options of the task.
+        args: fairseq's generation options. If ``args`` also contains options of the task, they override ``task_cfg``.
+        has_pointer: whether a model has a pointer.
 
     Raises:
         ValueError: an option has no effect.

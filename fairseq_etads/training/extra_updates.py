@@ -1,6 +1,7 @@
 """Extra updates (``--auxiliary-task``): train the model on a second task between summarisation updates.
 
-A system of this package, or a user's package, registers a class; docs/extending.md has a complete example.
+A system of this package or a user's own package registers the class of the second task. docs/extending.md contains a
+complete example.
 """
 
 import logging
@@ -21,16 +22,18 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. A step of the first would also move weights without a gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. The first would also change weights that have no gradient."""
 
 
 class AuxiliaryTask:
-    """A second task of the model, registered with :func:`register_extra_updates` and selected by ``--auxiliary-task``.
+    """Base class of auxiliary tasks, on which a model is trained in addition to summarisation.
+
+    Register subclasses with :func:`register_extra_updates`, and select one with ``--auxiliary-task``.
 
     Args:
-        task: the summarisation task; its ``cfg`` contains the options --auxiliary-*.
-        model: the untrained model. The constructor can add weights that only this task needs, as an attribute
-            ``auxiliary``; models loaded for generation leave them out.
+        task: the summarisation task. Its ``cfg`` contains the options that start with ``--auxiliary-``.
+        model: the untrained model. If the auxiliary task needs additional weights, the constructor can add a module to
+            the model as the attribute ``auxiliary``. These weights are ignored when a model is loaded for generation.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -38,18 +41,24 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Return modules to add to a recurrent model with the options ``cfg`` before its weights are initialised."""
+        """Return modules, by name, to add to a recurrent model before its weights are initialised.
+
+        Args:
+            cfg: options of the model.
+        """
         return {}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """Compute the loss of one update.
+        """Compute the loss of one auxiliary update.
 
         Args:
-            number: number of the update, from 0. If the batch depends only on this number, a resumed run uses
-                the same batches.
+            model: the model.
+            number: number of the auxiliary update, counted from 0. If the batch depends only on this number, a resumed
+                run uses the same batches as an uninterrupted run.
 
         Returns:
-            The mean loss over examples, the number of examples, and further figures to log, summed over the examples.
+            The mean loss over the examples, the number of examples, and other values to log, by name. The values must
+            be summed over the examples.
         """
         raise NotImplementedError
 
@@ -58,17 +67,17 @@ _REGISTERED: Dict[str, Type[AuxiliaryTask]] = {}
 
 
 def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> None:
-    """Register this class, so that ``--auxiliary-task NAME`` uses it.
+    """Register a class under a name, so that ``--auxiliary-task NAME`` selects it.
 
     Raises:
-        ValueError: another class is registered under this name.
+        ValueError: another class is already registered under this name.
     """
     if _REGISTERED.setdefault(name, auxiliary_task) is not auxiliary_task:
         raise ValueError(f"the auxiliary task {name} is registered already: {_REGISTERED[name].__qualname__}")
 
 
 def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
-    """Return the class that ``--auxiliary-task`` names; ValueError if no such class is registered."""
+    """Return the class for a value of ``--auxiliary-task``. Raises ValueError if no class has this name."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
@@ -81,14 +90,14 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """Schedule of ``times`` auxiliary updates after every ``every`` summarisation updates."""
+    """A schedule that runs ``times`` auxiliary updates after each ``every`` summarisation updates."""
 
     every: int
     times: int
 
     @classmethod
     def parse(cls, text: str) -> "Schedule":
-        """Parse --auxiliary-every, such as "100:10"; raises ValueError."""
+        """Parse the value of --auxiliary-every, such as "100:10". Raises ValueError if it is malformed."""
         parts = text.split(":")
         if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
             raise ValueError(
@@ -98,7 +107,7 @@ class Schedule(NamedTuple):
         return cls(*map(int, parts))
 
     def turns(self, updates: int) -> range:
-        """Return the numbers, from 0, of the auxiliary updates that follow summarisation update number ``updates``."""
+        """Return the numbers (from 0) of the auxiliary updates to run after ``updates`` summarisation updates."""
         if updates % self.every:
             return range(0)
         done = (updates // self.every - 1) * self.times
@@ -106,17 +115,18 @@ class Schedule(NamedTuple):
 
 
 class ExtraUpdates:
-    """Runs the updates of an auxiliary task after summarisation updates.
+    """A class that runs the updates of an auxiliary task after summarisation updates.
 
-    Auxiliary updates use the same optimiser and learning rate, but other batches. fairseq does not count them:
-    --max-update, learning rates and validation depend on summarisation updates only. Auxiliary updates depend only on
-    the number of the preceding update, so a resumed run continues as if it had not been interrupted.
+    Auxiliary updates use the same optimiser and the same learning rate as summarisation updates, but their own batches.
+    fairseq does not count them, so --max-update, learning rates and validation depend only on summarisation updates.
+    Auxiliary updates depend only on the number of the preceding summarisation update, so a resumed run gives the same
+    results as an uninterrupted run.
 
     Args:
         task, model: the arguments of :class:`AuxiliaryTask`.
 
     Raises:
-        ValueError: an option has an impossible value.
+        ValueError: an option has an invalid value.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -126,14 +136,14 @@ class ExtraUpdates:
         self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
-        """Raise ValueError if the trainer does not support auxiliary updates."""
+        """Raise ValueError if auxiliary updates do not support the optimiser or the number of processes."""
         if get_data_parallel_world_size() > 1:
             raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")
         if isinstance(optimizer, _NARROW):
             raise ValueError(f"{self.flag} trains in float32: leave out --fp16, --bf16 and --amp")
 
     def follow(self, optimizer: Any, model: Any, updates: int) -> None:
-        """Run the auxiliary updates that follow summarisation update number ``updates``, and log their figures."""
+        """Run the auxiliary updates that are due after ``updates`` summarisation updates, and log their mean values."""
         sums: Dict[str, float] = {}
         total = 0
         for number in self.schedule.turns(updates):
@@ -147,7 +157,11 @@ class ExtraUpdates:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """Run one update. Return the number of examples, and the loss and other figures, summed over the examples."""
+        """Run one update.
+
+        Returns:
+            The number of examples, and the loss and other values, summed over the examples.
+        """
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
         if not bool(loss.isfinite()):
@@ -160,7 +174,15 @@ class ExtraUpdates:
 
 
 def data_folder(cfg: Any, needed: str) -> Path:
-    """Return the folder of --auxiliary-data; without one, raise a ValueError that names the ``needed`` data."""
+    """Return the folder that --auxiliary-data names.
+
+    Args:
+        cfg: options of the summarisation task.
+        needed: description of the data, for the error message.
+
+    Raises:
+        ValueError: --auxiliary-data is missing.
+    """
     if not cfg.auxiliary_data:
         raise ValueError(f"--auxiliary-task {cfg.auxiliary_task} needs {needed}: --auxiliary-data DIR")
     return Path(cfg.auxiliary_data)

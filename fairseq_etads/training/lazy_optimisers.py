@@ -1,9 +1,10 @@
-"""Lazy optimisers: the duration of a step depends on the words in the batch, not on the size of the dictionary.
+"""Lazy optimisers, which only update the word vectors of the words in a batch.
 
-In a table of word vectors, only the rows for the words in a batch have a gradient. Nevertheless, fairseq's Adam,
-Adadelta and Adagrad process the whole table: its gradient, the gradient's norm, moments and weights. ``lazy_adam``,
-``lazy_adadelta`` and ``lazy_adagrad`` apply the same optimisers only to rows with a gradient other than 0. The moments
-of other rows stay unchanged until their words occur again, and these rows are not decayed until then.
+In a table of word vectors, only the rows for the words in the batch have a nonzero gradient. However, fairseq's Adam,
+Adadelta and Adagrad process the whole table in every step, including its gradient, the norm of the gradient, and the
+moments. ``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same optimisers only to rows with a nonzero
+gradient. The time for a step therefore depends on the words in the batch, and not on the size of the dictionary. The
+weights and moments of all other rows do not change, and weight decay is not applied to them.
 """
 
 import contextlib
@@ -31,11 +32,12 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Inside the block, replace each table with a smaller one that contains only the rows with a nonzero gradient.
+    """Temporarily replace tables in the optimiser with smaller tables of the rows that have a nonzero gradient.
 
-    Tables with a sparse gradient are replaced, and so are ``tables``, which may have dense gradients. Afterwards, the
-    rows and their states (every tensor of a state with the table's length) are written back. This works for every
-    optimiser that treats rows independently.
+    All tables with a sparse gradient are replaced. The tables in ``tables`` are replaced even if their gradient is
+    dense. At the end of the block, the rows and their optimiser states are written back. A tensor in the state is
+    divided into rows if it has the same length as the table. This works for every optimiser that processes rows
+    independently.
     """
     dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
@@ -60,9 +62,10 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 
 
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
-    """Find the rows of a table that have a nonzero gradient. Return their indices and gradients.
+    """Return the indices and the gradients of the rows with a nonzero gradient.
 
-    Rows that were looked up but have a gradient of 0 are left out, because several processes could not identify them.
+    Rows that were looked up but have a zero gradient are left out, because they cannot be recognised in the dense
+    gradients that several processes use.
     """
     if not gradient.is_sparse:
         rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
@@ -74,7 +77,7 @@ def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """Apply ``function`` to the tensors with ``length`` rows in a parameter's state."""
+    """Apply ``function`` to all tensors in an optimiser state that have ``length`` rows."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -82,7 +85,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the states of some rows into the table's state, which starts at zero in all optimisers here."""
+    """Write the optimiser states of some rows to the table's state, which all these optimisers initialise to zero."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -94,11 +97,11 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 
 
 class LazyRows(FairseqOptimizer):
-    """Mixin for a lazy version of a fairseq optimiser, which it must precede among the base classes.
+    """A mixin that makes a fairseq optimiser lazy. It must precede fairseq's class in the list of base classes.
 
-    With several processes, gradients are dense, because fairseq sums dense gradients over the processes. The same rows
-    are updated, but no time is saved. In half precision, torch cannot add sparse gradients on every device, so the
-    optimiser behaves like fairseq's.
+    With several processes, gradients are dense, because fairseq can only sum dense gradients over processes. The same
+    rows are updated, but no time is saved. In half precision, the optimiser behaves like fairseq's, because torch
+    cannot add sparse half-precision gradients on every device.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -123,25 +126,25 @@ class LazyRows(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False if a table must not be merged with other parameters."""
+        """Return False if there are lazily updated tables, which must not be merged with other parameters."""
         return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add all options of the dataclass. fairseq's Adadelta and Adagrad would omit some of them."""
+        """Add all options of the dataclass to the parser. fairseq's own Adadelta and Adagrad omit some of them."""
         gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:
-        """Multiply all gradients by ``c``; fairseq's method skips sparse gradients."""
+        """Multiply all gradients by ``c``. Unlike fairseq's method, this includes sparse gradients."""
         for parameter in self.params:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                # Coalescing adds up the gradients of a word that occurs more than once.
+                # Coalesce the gradient, which sums the gradients of words that occur more than once.
                 parameter.grad = parameter.grad.coalesce() * c
             elif parameter.grad is not None:
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip gradients like fairseq, using the norm over the rows that have a gradient; return the norm."""
+        """Clip gradients, but read only the rows that have a gradient. Returns the norm of the gradients."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -157,19 +160,19 @@ class LazyRows(FairseqOptimizer):
         return norm
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
-        """Update the rows that have a gradient."""
+        """Update the rows of tables that have a nonzero gradient, and all other parameters."""
         with touched_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
 
 @register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
 class LazyAdam(LazyRows, FairseqAdam):
-    """fairseq's Adam for the rows that have a gradient. Bias correction uses the number of steps of the whole table."""
+    """fairseq's Adam, applied only to rows with a gradient. Bias correction counts the steps of the whole table."""
 
 
 @dataclass
 class _LazyConfig(FairseqDataclass):
-    """Options that fairseq adds only to its parser, which ``fairseq-hydra-train`` does not use."""
+    """Options that fairseq adds only to its argument parser. ``fairseq-hydra-train`` needs them in a dataclass."""
 
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
@@ -177,7 +180,7 @@ class _LazyConfig(FairseqDataclass):
 
 @dataclass
 class LazyAdadeltaConfig(_LazyConfig):
-    """Options of ``--optimizer lazy_adadelta``, identical to the options of fairseq's Adadelta."""
+    """Options of ``--optimizer lazy_adadelta``, which are the same as the options of fairseq's Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
     adadelta_eps: float = field(
@@ -197,12 +200,15 @@ class LazyAdagradConfig(_LazyConfig):
 
 @register_optimizer("lazy_adadelta", dataclass=LazyAdadeltaConfig)
 class LazyAdadelta(LazyRows, Adadelta):
-    """fairseq's Adadelta for the rows that have a gradient."""
+    """fairseq's Adadelta, applied only to rows with a gradient."""
 
 
 @register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad for the rows that have a gradient. Results are equal, because Adagrad changes no other rows."""
+    """fairseq's Adagrad, applied only to rows with a gradient.
+
+    The results are the same as with fairseq's Adagrad, which does not change other rows either.
+    """
 
     @property
     def optimizer_config(self) -> Dict[str, Any]:

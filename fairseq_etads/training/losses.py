@@ -1,8 +1,9 @@
-"""The losses as functions of a model's outputs, and the criterion ``summarization_nll``, which adds them up.
+"""Loss functions, and the criterion ``summarization_nll``, which computes a weighted sum of losses.
 
-The functions compute the losses for coverage, for word and sentence labels, for selections, and for a closed-book
-decoder. The criterion adds negative log-likelihood, label smoothing and a supervised switch. :class:`LossChecks`
-refuses losses that are not finite, and :func:`as_numbers` fetches the figures for the log.
+The functions compute losses from the outputs of a model: for coverage, for labels of words and sentences, for the
+selection of sentences, and for a closed-book decoder. The criterion combines them with the negative log-likelihood,
+label smoothing and the loss of a supervised switch. :class:`LossChecks` rejects losses that are not finite, and
+:func:`as_numbers` converts logged tensors to numbers.
 """
 
 import logging
@@ -32,24 +33,26 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
-"""Loss above which a word is assumed to have no column, and therefore no probability."""
+"""Loss above which a target word is assumed to be missing in the model's output, and to have a probability of 0."""
 
 logger = logging.getLogger(__name__)
 
 
 class NonFiniteLossError(RuntimeError):
-    """The loss of a pair is infinite or not a number."""
+    """An error that is raised if the loss of a pair is infinite or not a number."""
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
-    """Compute the sum over j of min(a_tj, c_tj), with c_t the sum of earlier attention (See et al. 2017, eq. 12).
+    """Compute the coverage loss Σ_j min(a_tj, c_tj) of See et al. 2017, equation 12.
+
+    c_t is the sum of the attention weights a of all previous words.
 
     Args:
-        attention: attention (B, T, S); each row sums to 1.
-        real: (B, T) bool, False at padding, on either side.
+        attention: attention weights (B, T, S). Each row sums to 1.
+        real: mask (B, T), bool, False at padding, which can be on either side.
 
     Returns:
-        (B, T), at least float32; 0 at padding and at the first word of a summary.
+        The losses (B, T), at least float32. They are 0 at padding and at the first word of each summary.
     """
     attention = at_least_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
@@ -57,9 +60,12 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Compute -log P (B, U) of labels, 0 or 1, from logits (B, U), in at least float32.
+    """Compute the negative log-likelihood of labels, which are 0 or 1. Returns (B, U), at least float32.
 
-    The result is 0 where ``real`` (B, U) is False.
+    Args:
+        logits: logits of label 1 (B, U).
+        labels: the labels (B, U).
+        real: mask (B, U), bool. The loss is 0 where it is False.
     """
     logits = at_least_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
@@ -67,25 +73,27 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
 
 
 def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Compute the mean (B,) of :func:`selection_losses` over each document's sentences (Hsu et al. 2018)."""
+    """Average :func:`selection_losses` over the sentences of each document (Hsu et al. 2018). Returns (B,)."""
     return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
 def selection_loss(
     selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
 ) -> Optional[Tensor]:
-    """Compute the distance (N,) between a model's selections and the targets; see :meth:`SentenceSelection.divergence`.
+    """Compute the divergence between a model's sentence selections and their targets.
 
     Args:
-        selection: the selection of a forward pass.
-        sample: the batch, with "sentence_targets" (N, n, m).
+        selection: the selections from a forward pass, or None if the model does not select sentences.
+        sample: the batch, which contains "sentence_targets" (N, n, m).
         no_words: ids in summaries that are not words: the sentence mark, the end symbol and padding.
+        training: whether the model is being trained.
 
     Returns:
-        None if the model selects no sentences or, outside training, the batch has no targets.
+        The divergences (N,); see :meth:`SentenceSelection.divergence`. None if the model does not select sentences, or
+        if the batch contains no targets outside training.
 
     Raises:
-        ValueError: the model is trained, and the batch has no targets.
+        ValueError: the batch contains no targets in training.
     """
     if selection is None:
         return None
@@ -100,22 +108,32 @@ def selection_loss(
 
 
 def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
-    """Compute the negative log-likelihood of each word (N, T), at least float32; 0 at padding.
+    """Compute the negative log-likelihood of each target word. Returns (N, T), at least float32, with 0 at padding.
 
     Args:
         logits: logits (N, T, V) of the V known words.
-        target: ids (N, T) of the words; unknown words are replaced by ``unk``.
+        target: ids of the target words (N, T). Ids that are not known words are replaced with ``unk``.
+        pad, unk: ids of the padding symbol and of the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
 
 
 def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
-    """Raise an error if a loss (N, T) is not finite or exceeds LARGEST_LOSS (the target has no column).
+    """Check that all losses (N, T) are finite and below LARGEST_LOSS.
 
-    With ``skip_overflow``, losses that are not finite only cause a warning, and the function returns True. The
-    optimiser must then skip the update. It also lowers the scale of the loss. If all updates overflow, the scale soon
-    reaches fairseq's --min-loss-scale, and training stops.
+    Args:
+        loss: the losses (N, T).
+        sample: the batch, for the error message.
+        skip_overflow: if True, losses that are not finite cause only a warning. The optimiser must then skip the update
+            and reduce the loss scale. If all updates overflow, the scale soon reaches fairseq's --min-loss-scale, and
+            training stops.
+
+    Returns:
+        Whether the update must be skipped.
+
+    Raises:
+        NonFiniteLossError: a loss is not finite or too large.
     """
     loss = loss.detach()
     if loss.sum().abs() < LARGEST_LOSS:  # False for NaN
@@ -137,30 +155,32 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
 
 
 def _looks_for_nan(model: nn.Module) -> bool:
-    """Return whether fairseq repeats an update with a non-finite gradient to find the cause."""
+    """Return whether fairseq is repeating an update to find the cause of a non-finite gradient."""
     return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
 
 
 class LossChecks:
-    """Applies :func:`check_finite` to the losses of each update, without waiting for a GPU.
+    """A class that applies :func:`check_finite` to the losses of each update without waiting for a GPU.
 
-    On a CPU, losses are checked immediately. On a GPU, the check would have to wait for the loss between the forward
-    and the backward pass. On a GPU, an invalid loss is therefore set to NaN, so that the gradient is also NaN. fairseq,
-    which waits for the gradient anyway, skips the update, and then the error is raised.
+    On a CPU, losses are checked immediately. On a GPU, this check would have to wait for the loss between the forward
+    and the backward pass. Therefore, an invalid loss is replaced with NaN on a GPU, so that the gradient also becomes
+    NaN. fairseq has to wait for the gradient anyway, and skips the update. Then, the error is raised.
     """
 
     def __init__(self) -> None:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """Return the factor for the total loss of a batch: 1, or NaN if a loss (N, T) is not finite.
+        """Return a factor for the total loss of a batch, which is 1 or, if a loss is not finite, NaN.
 
         Args:
-            model: the trained or evaluated model, unwrapped.
+            loss: the losses (N, T).
+            sample: the batch.
+            model: the model without wrappers.
             skip_overflow: whether updates with losses that are not finite are skipped; see :func:`check_finite`.
 
         Raises:
-            NonFiniteLossError: the loss is invalid. On a GPU, a later call may raise the error.
+            NonFiniteLossError: a loss is not finite or too large. On a GPU, a later call may raise the error.
         """
         loss = loss.detach()
         if not (loss.is_cuda and model.training) or _looks_for_nan(model):
@@ -169,25 +189,25 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Record, before the optimiser's step, that the update is applied.
+        """Record that the optimiser will apply the update. Call this method before the optimiser's step.
 
-        If the gradient is finite, all losses are finite, too.
+        If the gradient is finite, all losses are also finite and are not checked.
         """
         if gradient_is_finite:
             self._unchecked.clear()
         self.check(skip_overflow)
 
     def check(self, skip_overflow: bool) -> None:
-        """Check the losses of a skipped update. After any other update, no losses are left to check."""
+        """Check the losses of the last update if it was skipped. If it was applied, there is nothing left to check."""
         unchecked, self._unchecked = self._unchecked, []
         for loss, sample in unchecked:
             check_finite(loss, sample, skip_overflow)
 
 
 def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Convert a criterion's output tensors on a GPU to numbers, waiting for the GPU only once.
+    """Convert logged tensors on a GPU to numbers. This waits for the GPU only once.
 
-    fairseq would wait for each figure separately.
+    fairseq would wait for each tensor separately.
     """
     outputs = [dict(output) for output in logging_outputs]
     found = [
@@ -302,11 +322,11 @@ class SummarizationNLLConfig(FairseqDataclass):
 
 
 def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
-    """Raise ValueError if a loss requires attention that the model does not always compute.
+    """Raise ValueError if a loss requires attention weights that the model does not always compute.
 
     Args:
-        cfg: the criterion's options.
-        capabilities: the capabilities of the model.
+        cfg: options of the criterion.
+        capabilities: capabilities of the model.
     """
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
@@ -320,11 +340,11 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
     Args:
         name: name of the criterion.
-        pointer: the model's --pointer.
-        large_vocabulary_trick: whether the model's softmax runs over candidates.
-        adaptive_softmax: whether the model's words are in clusters (--adaptive-softmax-cutoff).
+        pointer: value of --pointer for the model.
+        large_vocabulary_trick: whether the softmax of the model covers only candidates.
+        adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
     """
-    # Criterions with these options can compute the likelihood of copied words and candidate words.
+    # Criterions that inherit these options can compute the likelihood of copied words and of candidates.
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
@@ -350,20 +370,21 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the values in ``cfg`` of all options of the dataclass ``config``, for a criterion's constructor.
+    """Return the arguments for a criterion's constructor: the values in ``cfg`` of all options in ``config``.
 
-    fairseq's ``build_criterion`` passes only the arguments that the constructor itself declares, not inherited ones.
+    fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It leaves
+    out the arguments of inherited constructors.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
 
 @register_criterion("summarization_nll", dataclass=SummarizationNLLConfig)
 class SummarizationNLL(FairseqCriterion):
-    """Negative log-likelihood of the summaries, for models with and without a pointer.
+    """Negative log-likelihood of the target summaries, for models with or without a pointer.
 
     Raises:
-        ValueError: an option has an impossible value.
-        NonFiniteLossError: the loss of a batch is not finite, and the optimiser does not skip such updates.
+        ValueError: an option has an invalid value.
+        NonFiniteLossError: a loss is not finite, and the optimiser does not skip such updates.
     """
 
     def __init__(
@@ -398,7 +419,7 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
-        # A dictionary without sentence marks returns the index of the unknown word, which is treated as a word.
+        # If the dictionary has no sentence mark, it returns the id of the unknown word, which counts as a word.
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
@@ -406,48 +427,57 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Check the options for training a model with these capabilities; see :func:`check_loss_options`."""
+        """Raise ValueError if the options are incompatible with a model; see :func:`check_loss_options`."""
         check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
-        """Record the number of the next update; called by the task before every step.
+        """Set the number of the next update. The task calls this method before each training step.
 
         Args:
-            overflows_are_skipped: whether the optimiser scales the loss, and skips updates with overflowing gradients.
+            updates: number of the update.
+            overflows_are_skipped: whether the optimiser scales the loss and skips updates in which gradients overflow.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
 
     def train(self, mode: bool = True) -> "SummarizationNLL":
-        """Check the losses of a skipped update; fairseq calls this method before each update and each validation."""
+        """Set the mode, and check the losses of a skipped update.
+
+        fairseq calls this method before each update and each validation.
+        """
         self._loss_checks.check(self._overflows_are_skipped)
         found: SummarizationNLL = super().train(mode)
         return found
 
     def update_is_taken(self, gradient_is_finite: bool) -> None:
-        """Record that the update is applied; called by the task before the optimiser's step.
+        """Record that the update will be applied. The task calls this method before the optimiser's step.
 
         Args:
-            gradient_is_finite: whether fairseq has checked the gradient; with --amp, it leaves the check to torch.
+            gradient_is_finite: whether fairseq has checked that the gradient is finite. With --amp, torch checks it.
         """
         self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
 
     def coverage_weight_now(self) -> float:
-        """Return the weight of the coverage loss at this update."""
+        """Return the weight of the coverage loss in the current update."""
         if self.coverage_weight == 0 or self._updates < self.coverage_start:
             return 0.0
         done = self._updates - self.coverage_start
         return self.coverage_weight * min(1.0, (done + 1) / (self.coverage_ramp + 1))
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch, the number of words or summaries to divide it by, and the values to log.
+        """Compute the loss of a batch.
 
-        The losses for coverage, extraction, inconsistency, selection and a closed-book decoder are added in training
-        only. Validation losses are thus comparable before and after the start of coverage, and between models with and
-        without the other losses.
+        The losses for coverage, extraction, inconsistency, selection and a closed-book decoder are added only in
+        training. Therefore, validation losses can be compared before and after the start of the coverage loss, and
+        between models with and without the other losses.
 
         Args:
-            sample: a batch. Its optional "weights" (N,) are the weights of its rows in the loss and the log; the N rows
-                then represent "nsentences" pairs and "ntokens" words.
+            model: the model.
+            sample: the batch. It can contain "weights" (N,), the weight of each row in the loss and in the logged
+                values. The N rows then represent "nsentences" pairs and "ntokens" words.
+            reduce: ignored.
+
+        Returns:
+            The summed loss, the number of words or summaries by which to divide it, and the values to log.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             output = self.forward_pass(model, sample["net_input"], sample["target"])
@@ -460,7 +490,7 @@ class SummarizationNLL(FairseqCriterion):
             loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
-        # If the loss is not finite, the factor is NaN, so that the gradient is not finite either.
+        # If a loss is not finite, the factor is NaN, so that the gradient is not finite either.
         total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
         for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values
@@ -486,20 +516,26 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """Run a model, requesting only the words that are needed for the loss of the target (N, T)."""
+        """Run the model. If it supports requests, ask only for the log-probabilities that the loss needs.
+
+        Args:
+            model: the model.
+            net_input: input of the model.
+            target: dictionary ids of the target words (N, T).
+        """
         request: Dict[str, Any] = {}
         if decoder_capabilities(unwrapped(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
         return DecoderOutput.of(model(**net_input, **request))
 
     def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
-        """Compute the losses of target words (N, T), ids of the dictionary.
+        """Compute the losses of the target words, which are dictionary ids (N, T).
 
         Returns:
-            Negative log-likelihood and smoothed loss, each (N, T); a mask (N, T), False at padding; figures to log,
-            each (N, T).
+            The negative log-likelihood (N, T), the smoothed loss (N, T), a mask (N, T) that is False at padding, and
+            other values to log, each (N, T).
         """
-        # Models from outside this project return logits with a column for every known word.
+        # Models from outside this project return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
@@ -508,19 +544,22 @@ class SummarizationNLL(FairseqCriterion):
     def _further_losses(
         self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
     ) -> Dict[str, Tuple[float, Tensor]]:
-        """Compute the losses of coverage, extraction and inconsistency.
+        """Compute the losses for coverage, extraction and inconsistency.
 
         The extraction loss of a document is assigned to each word of its summary, so that --length-normalised affects
-        it in the same way as the other losses. If there are no labels, validation omits this loss.
+        it in the same way as the other losses. This loss is omitted in validation if the batch contains no labels.
 
         Args:
-            real: (N, T) bool, False at padding, where values are 0.
+            model: the model.
+            sample: the batch.
+            output: output of the decoder.
+            real: mask (N, T), bool, False at padding.
 
         Returns:
-            The weight and the values (N, T) of each loss, by its name in the log.
+            The weight and the values (N, T) of each loss, by its name in the log. Values at padding are 0.
 
         Raises:
-            ValueError: the labels for training are missing, or the model returns no attention.
+            ValueError: the batch contains no labels in training, or the model returns no attention weights.
         """
         found: Dict[str, Tuple[float, Tensor]] = {}
         if self.coverage_weight:
@@ -543,9 +582,9 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Compute the weighted sum of values (N, T), which are 0 at padding, with one weight (N,) per row.
+        """Compute the sum of values (N, T), which must be 0 at padding. Rows are multiplied by ``weights`` (N,).
 
-        With --length-normalised, the values of each summary are averaged over its words before they are added up.
+        With --length-normalised, the values are averaged over the words of each summary before they are summed.
         """
         if self.length_normalised:
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
@@ -557,12 +596,14 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the likelihood of each target word.
 
         Args:
-            log_vocab: log P_vocab of all or of the requested words.
-            target: columns (N, T) of the target words.
-            candidates: the words of the softmax, if not all V.
+            log_vocab: log P_vocab, for all words or for the requested words.
+            pointer: output of the pointer, or None for a model without a pointer.
+            target: columns of the target words (N, T).
+            candidates: the words that the softmax covers, or None if it covers all V words.
 
         Returns:
-            Negative log-likelihood (N, T); the smoothed loss to minimise (N, T); figures to log, each (N, T).
+            The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and other values to log, each
+            (N, T).
         """
         total, count = self._producible(log_vocab, candidates)
         if pointer is None:
@@ -574,7 +615,7 @@ class SummarizationNLL(FairseqCriterion):
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
             word, decision, point = pointer.supervised_log_probs(log_vocab, target)
-            smooth = torch.where(point, -word, -total / count)  # only generated words are smoothed
+            smooth = torch.where(point, -word, -total / count)  # label smoothing applies only to generated words
             loss = self._smoothed(-word, smooth) - self.switch_weight * decision
             return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
         log_prob, copied = pointer.target_log_probs(log_vocab, target)
@@ -585,11 +626,11 @@ class SummarizationNLL(FairseqCriterion):
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
-        """Return the sum and the number of the log-probabilities that label smoothing averages.
+        """Sum the log-probabilities over which label smoothing averages.
 
         Returns:
-            The sum (N, T) over the words that the softmax can produce, or 0 without label smoothing; and the number of
-            these words, an int or (N, 1).
+            The sum (N, T) over all words that the softmax can produce, or 0 without label smoothing, and the number of
+            these words, which is an int or a tensor (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)
@@ -607,7 +648,7 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures from all batches and workers, and log them per word or per summary; losses are in bits."""
+        """Aggregate values over batches and workers, and log means over words or summaries. Losses are in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,18 +1,19 @@
-"""``--optimizer muon``: orthogonal steps for linear layers, Adam for everything else.
+"""``--optimizer muon``: orthogonalised steps for linear layers, and Adam for all other parameters.
 
-Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) moves a weight matrix along the orthogonal matrix
-that is nearest to its momentum, so that all directions, including rare ones, are learned at the same rate. Let W (m, n)
-be the weight, G its gradient, M its momentum, and U S V^T the singular value decomposition of G + mu M:
+Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) updates a weight matrix in the direction of the
+orthogonal matrix that is closest to its momentum. As a result, all directions are learned at the same rate, even if
+they rarely occur in gradients. Let W (m, n) be the weight, G its gradient, M its momentum, and U S V^T the singular
+value decomposition of G + mu M:
 
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
-U V^T is approximated by five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) (Liu et al. 2025, "Muon is
-Scalable for LLM Training", section 2.2) scales the steps to the usual size of Adam's steps, so that both optimisers can
-share a learning rate lr and a weight decay lambda. Word vectors, output layers, biases and everything else except the
-matrices of linear layers use Adam.
+U V^T is approximated with five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) gives the steps the usual size
+of Adam's steps, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu et al. 2025,
+"Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices of linear
+layers, such as word vectors, output layers and biases.
 
-torch has included Muon since version 2.9, but only for matrices, which it processes one by one. Here, matrices of the
-same shape are processed in one batched product.
+torch includes Muon since version 2.9, but its optimiser accepts only matrices and processes them one at a time. In this
+module, matrices of the same shape are processed together with batched matrix products.
 """
 
 import math
@@ -30,14 +31,17 @@ from ..kernels.cpu import has_fast_bfloat16
 from ..kernels.linear import is_matrix
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of Jordan et al.'s polynomial, which moves singular values from 0 to 1 close to 1 in a few steps."""
+"""Coefficients of Jordan et al.'s polynomial. A few iterations bring singular values between 0 and 1 close to 1."""
 ITERATIONS = 5
 ADAM_LIKE = 0.2
-"""Usual size of an element of Adam's steps, divided by the learning rate."""
+"""Usual absolute value of an element in Adam's steps, divided by the learning rate."""
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Approximate U V^T for each matrix U S V^T of (K, m, n), with most singular values between 0.7 and 1.2."""
+    """Approximate U V^T for each of K matrices U S V^T. ``matrices`` and the result have shape (K, m, n).
+
+    Most singular values of the result are between 0.7 and 1.2.
+    """
     first, second, third = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.transpose(1, 2)
     x = wide / wide.norm(dim=(1, 2), keepdim=True).clamp(min=1e-7)
@@ -50,13 +54,13 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class MuonWithAdam(torch.optim.AdamW):
-    """torch's AdamW, with Muon for one group of parameters.
+    """torch's AdamW, except that Muon updates one group of parameters.
 
     Args:
-        matrices: two-dimensional parameters, for Muon.
-        others: all other parameters, for AdamW.
+        matrices: two-dimensional parameters, which Muon updates.
+        others: all other parameters, which AdamW updates.
         momentum: μ, the momentum of Muon.
-        options: options of AdamW; Muon also uses lr and weight_decay.
+        options: options of AdamW. Muon also uses its ``lr`` and ``weight_decay``.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):
@@ -86,7 +90,7 @@ class MuonWithAdam(torch.optim.AdamW):
             if weight.grad is None:
                 continue
             state = self.state[weight]
-            if not state:  # AdamW expects "step" in every state that it loads
+            if not state:  # when AdamW loads states, it expects "step" in each of them
                 state.update(step=torch.zeros(()), momentum=torch.zeros_like(weight))
             state["step"] += 1
             state["momentum"].mul_(group["momentum"]).add_(weight.grad)
@@ -112,14 +116,16 @@ class MuonConfig(FairseqDataclass):
 
 @register_optimizer("muon", dataclass=MuonConfig)
 class Muon(FairseqAdam):
-    """Muon for the weight matrices of linear layers, and Adam for other parameters; see the module's docstring.
+    """Muon for the weight matrices of linear layers, and Adam for all other parameters.
+
+    See the docstring of the module for the equations.
 
     Raises:
-        ValueError: no parameter is such a matrix, or the momentum is not in [0, 1).
+        ValueError: no parameter is the weight matrix of a linear layer, or the momentum is not in [0, 1).
     """
 
     def __init__(self, cfg: Any, params: Iterable[Tensor]):
-        FairseqOptimizer.__init__(self, cfg)  # FairseqAdam's constructor would create an Adam
+        FairseqOptimizer.__init__(self, cfg)  # the constructor of FairseqAdam would create an Adam optimiser
         if not 0 <= cfg.muon_momentum < 1:
             raise ValueError(f"--muon-momentum {cfg.muon_momentum}: choose a number from 0 to below 1")
         params = list(params)
@@ -134,5 +140,5 @@ class Muon(FairseqAdam):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False, because matrices must not be merged with other parameters."""
+        """Return False, because weight matrices must not be merged with other parameters."""
         return False

@@ -19,13 +19,13 @@ from .validation import POST_PROCESS
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
-"""ETADS, section 4.1: documents of at most 400 tokens, summaries of at most 100."""
+"""Default maximum lengths in tokens: 400 for documents and 100 for summaries (ETADS, section 4.1)."""
 
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 def _with_choices(config: Type[Any]) -> Type[Any]:
-    """Set the type of inherited options with choices, so that fairseq's parser lists the choices."""
+    """Give inherited options with choices an enumeration type, so that fairseq's parser lists the choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
         if choices:
@@ -38,7 +38,7 @@ def _with_choices(config: Type[Any]) -> Type[Any]:
 @dataclass
 @_with_choices
 class SummarizationConfig(DecodingOptions, FairseqDataclass):
-    """Options of ``--task summarization``; the decoding options are in :class:`DecodingOptions`."""
+    """Options of ``--task summarization``. The decoding options are inherited from :class:`DecodingOptions`."""
 
     data: Optional[str] = field(
         default=None,
@@ -244,7 +244,7 @@ _PASSED_BY_FAIRSEQ = (
     "lm_weight",
     "no_repeat_ngram_size",
 )
-"""fairseq's decoding options that its tasks pass to the generator themselves."""
+"""Decoding options that fairseq's tasks already pass to the generator."""
 _PASSED_SETTINGS = {*map(setting_of, _PASSED_BY_FAIRSEQ), "normalize_scores"}
 _OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
@@ -254,21 +254,22 @@ _SEARCHES = (
 
 
 def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
-    """Collect the arguments that SummaryGenerator requires but fairseq does not pass.
+    """Collect the arguments of SummaryGenerator that fairseq does not pass.
 
     Args:
-        cfg: the task's options.
-        args: fairseq's options of generation. Its options of :class:`SearchSettings` override the task's.
+        cfg: options of the task.
+        args: fairseq's generation options. If ``args`` also contains options of :class:`SearchSettings`, they override
+            the options of the task.
 
     Raises:
-        ValueError: ``args`` is fairseq's configuration and contains an option unknown to fairseq and this project.
+        ValueError: ``args`` is a configuration object with an option that neither fairseq nor this project defines.
     """
     _refuse_unknown(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
-    options["keep_attention"] = False  # fairseq's commands use attention only for alignments
+    options["keep_attention"] = False  # fairseq's commands need attention weights only for alignments
     options["max_len_per_document"] = True
     options.update({name: getattr(args, name) for name in _OWN_NAMES if hasattr(args, name)})
-    for name, value in options.items():  # fairseq's enumerations of choices are not strings
+    for name, value in options.items():  # fairseq represents choices as enumerations instead of strings
         options[name] = str(value) if isinstance(value, Enum) else value
     # fairseq's hub configuration converts True and False to strings.
     given = {True: "", "True": "", False: None, "False": None}.get(
@@ -278,13 +279,16 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # With a replacement dictionary (--replace-unk FILE), fairseq replaces words according to our alignment.
+        # With a replacement dictionary (--replace-unk FILE), fairseq replaces words itself, based on our alignment.
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 
 
 def _refuse_unknown(args: Any) -> None:
-    """Raise ValueError for an option that does not exist, if ``args`` contains only options of generation."""
+    """Raise ValueError if a configuration object contains a generation option that does not exist.
+
+    Namespaces are not checked, because they also contain options that are not for generation.
+    """
     if not isinstance(args, DictConfig):
         return
     ours = {*_OWN_NAMES, "replace_unknown", "shortlist", "content_model", "content_weight"}

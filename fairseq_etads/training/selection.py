@@ -1,10 +1,10 @@
-"""The criterions ``selection_nll`` and ``extractor_nll``: the likelihood of the labels for a content selector.
+"""The criterions ``selection_nll`` and ``extractor_nll``, which train content selectors by maximum likelihood.
 
-The first criterion is for labels of words or sentences, the second for sentences in the order of a summary.
+``selection_nll`` is for labels that mark words or sentences. ``extractor_nll`` is for labels that list sentences in the
+order of the summary.
 
-A criterion for models that select words or sentences sets ``trains_selectors = True``. It sets ``reads_labels = True``
-if it learns from the labels that etads-labels creates, and ``reads_labels = False`` if it does not use labels, whatever
-kind of labels the model expects.
+A criterion for models that select words or sentences must set ``trains_selectors = True``. It must set ``reads_labels =
+True`` if it learns from the labels that etads-labels creates, and ``reads_labels = False`` if it does not use labels.
 """
 
 import math
@@ -30,17 +30,23 @@ class SelectionNLLConfig(FairseqDataclass):
 
 @register_criterion("selection_nll", dataclass=SelectionNLLConfig)
 class SelectionNLL(FairseqCriterion):
-    """Negative log-likelihood of labels: the mean over words, or the mean over each document's sentences.
+    """Negative log-likelihood of labels.
 
-    The criterion logs the loss in bits. It also logs figures over all units: "auc", the area under the ROC curve; "f1",
-    the F1 at the best threshold; "f1_threshold", that threshold; and "positive", the share of units with label 1.
+    The loss is averaged over words or, for sentences, first over the sentences of each document and then over
+    documents. The criterion logs the loss in bits. It also logs four values that are computed over all words or
+    sentences: the area under the ROC curve ("auc"), the F1 at the best threshold ("f1"), this threshold
+    ("f1_threshold"), and the share of words or sentences with label 1 ("positive").
     """
 
     trains_selectors = True
     reads_labels = True
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch, the number to divide it by, and the values to log."""
+        """Compute the loss of a batch.
+
+        Returns:
+            The summed loss, the number of words or documents by which to divide it, and the values to log.
+        """
         if "labels" not in sample:
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
@@ -65,7 +71,7 @@ class SelectionNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers; the loss is in bits."""
+        """Aggregate the logged values over batches and workers. The loss is logged in bits."""
         size = max(sum(output["sample_size"] for output in logging_outputs), 1)
         loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
         metrics.log_scalar("loss", loss, size, round=4)
@@ -78,7 +84,7 @@ class SelectionNLL(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Return False, because one of the figures is a table."""
+        """Return False, because one of the logged values is a histogram."""
         return False
 
 
@@ -87,13 +93,16 @@ def _positive(counts: Any) -> float:
 
 
 def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Count the units with label 0 and with label 1 in each bin of logits between EDGES.
+    """Count the words or sentences in each bin of logits, separately for label 0 and label 1.
 
     Args:
-        logits, labels, real: logits, labels and mask of the units, (B, U) each.
+        logits: logits of the words or sentences (B, U).
+        labels: their labels (B, U).
+        real: mask (B, U), bool, False for elements to ignore.
 
     Returns:
-        (2, bins), float64, on the CPU, so that it can be stored in a checkpoint.
+        The counts (2, bins), float64, on the CPU, so that they can be stored in a checkpoint. ``EDGES`` are the limits
+        of the bins.
     """
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
@@ -107,18 +116,21 @@ class ExtractorNLLConfig(FairseqDataclass):
 
 @register_criterion("extractor_nll", dataclass=ExtractorNLLConfig)
 class ExtractorNLL(FairseqCriterion):
-    """Mean negative log-likelihood of the sentences that match the summary's sentences, in order.
+    """Mean negative log-likelihood of the document sentences that match the summary's sentences, in this order.
 
-    The criterion does not model where the selection ends, and a sentence that was already selected can become probable
-    again. It logs the loss in bits, and "accuracy", the share of steps at which the right sentence is the most probable
-    one.
+    The criterion does not train the model to stop or to select each sentence only once. It logs the loss in bits, and
+    the share of steps at which the correct sentence is the most probable one ("accuracy").
     """
 
     trains_selectors = True
     reads_labels = True
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch, the number of its steps, and the values to log."""
+        """Compute the loss of a batch.
+
+        Returns:
+            The summed loss, the number of steps, and the values to log.
+        """
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
         labels = only_first_sentences(sample["labels"], unwrapped(model).max_sentences)  # (B, T)
@@ -140,7 +152,7 @@ class ExtractorNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Add up the figures of all batches and workers; the loss is in bits."""
+        """Aggregate the logged values over batches and workers. The loss is logged in bits."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
@@ -155,7 +167,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Drop sentence numbers (B, T) that are ``most`` or larger, and fill the row up with -1 on the right."""
+    """Remove sentence numbers (B, T) that are ``most`` or larger. Rows are padded on the right with -1."""
     kept = (labels >= 0) & (labels < most)
-    order = (~kept).int().argsort(dim=1, stable=True)  # puts the remaining sentences first, in order
+    order = (~kept).int().argsort(dim=1, stable=True)  # the remaining sentences come first, in the same order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -1,4 +1,4 @@
-"""The task ``summarization``: dictionaries and data, models, criterion and generator, state in checkpoints."""
+"""The task ``summarization``, which loads the data and builds models, criterions and generators."""
 
 import contextlib
 import filecmp
@@ -55,24 +55,24 @@ logger = logging.getLogger(__name__)
 
 @register_task("summarization", dataclass=SummarizationConfig)
 class SummarizationTask(FairseqTask):
-    """fairseq task for summarising documents.
+    """The fairseq task for summarising documents.
 
-    The task's state in a checkpoint contains the truncation lengths and the fingerprints of the dictionaries.
-    Generation therefore truncates documents as in training, and rejects any other dictionary.
+    Checkpoints contain the truncation lengths and the fingerprints of the dictionaries as the state of the task. As a
+    result, documents are truncated in generation as they were in training, and different dictionaries are rejected.
 
     Attributes:
-        factors: the source factors of the data, and the factors that the models read.
-        labels: the labels and probabilities in batches.
-        data_checks: the object that compares the data with their checksums.
-        capabilities: the mechanisms of the models that were built.
-        trained_by: the criterion of a model that selects words or sentences; None for other models.
-        summary_lengths: length percentiles of the truncated training summaries; None if unknown.
-        extra_updates: the updates for --auxiliary-task between summarisation updates; None without this option.
+        factors: the source factors in the data, and the factors that the models read.
+        labels: an object that loads labels and selection probabilities for batches.
+        data_checks: an object that compares the data files with their checksums.
+        capabilities: the mechanisms of all models that were built.
+        trained_by: the criterion that a model for selecting words or sentences needs, or None for other models.
+        summary_lengths: percentiles of the lengths of truncated training summaries, or None if they are unknown.
+        extra_updates: an object that runs the updates of --auxiliary-task, or None without this option.
 
     Raises:
-        ValueError: an option has an impossible value.
+        ValueError: an option has an invalid value.
         FileNotFoundError: the data folder, a dictionary or a split is missing.
-        InputError: a file of the data does not match SHA256SUMS.
+        InputError: a data file does not match SHA256SUMS.
     """
 
     def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
@@ -93,15 +93,15 @@ class SummarizationTask(FairseqTask):
         self.capabilities: Capabilities = frozenset()
         self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
-        self._hides_rare_words = False  # whether a model is not from this project
-        self._trained: Optional[Dict[str, Any]] = None  # this task's state in the checkpoint that is being loaded
+        self._hides_rare_words = False  # whether a model comes from outside this project
+        self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to be loaded
         self._training_batches: Any = None
         self._criterion: Any = None  # the training generator
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
-        """Find the data folder and load its dictionaries."""
+        """Create the task with the dictionaries in the data folder."""
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory = utils.split_paths(cfg.data)[0]
@@ -124,10 +124,11 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # new words are added, so that words that occur in no file can also be copied
+        src_dict.grows = True  # words that are in no file are added later, so that they can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            # Source and target then share a dictionary, but differ in the number of known words.
+            # If the words are the same, both sides share one dictionary, but they may have different numbers of known
+            # words.
             if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
@@ -147,14 +148,15 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
-        """Read ``dict.*.txt``: known words, then the copy tail with counts of 0."""
+        """Load a dictionary from ``dict.*.txt``. Words with a count of 0 at the end of the file form the copy tail."""
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and store its properties for batches and checks.
+        """Build the model, and store its properties for loading data and for checks.
 
         Raises:
-            ValueError: the model cannot be built from these options and data, or an option is incompatible with it.
+            ValueError: the model cannot be built with these options and this data, or an option is incompatible with
+                it.
         """
         check_evaluated(cfg)
         if is_external(cfg):
@@ -175,7 +177,7 @@ class SummarizationTask(FairseqTask):
         return model
 
     def _load_initial_weights(self, model: Any) -> None:
-        """Load the weights of --init-from and --extractor, unless training resumes."""
+        """Load the weights that --init-from and --extractor name, unless training resumes from a checkpoint."""
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
@@ -185,15 +187,15 @@ class SummarizationTask(FairseqTask):
 
     @property
     def trains_auxiliary_task(self) -> bool:
-        """Return whether the model will also be trained with --auxiliary-task."""
+        """Return whether the model will also be trained on the task that --auxiliary-task names."""
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
-        """Return the modules that --auxiliary-task adds to a recurrent model with the options ``cfg``, by name."""
+        """Return the modules, by name, that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
         return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the criterion, and add its labels to batches.
+        """Build the criterion, and add the labels that it needs to batches.
 
         Raises:
             ValueError: the criterion is incompatible with the model, or an option has no effect.
@@ -202,36 +204,36 @@ class SummarizationTask(FairseqTask):
             check_compatible(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.trained_by)
-            # The generator's options are checked now rather than in the first validation.
+            # Check the generation options now rather than in the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
         self.labels.read_for_criterion(cfg, criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
-        """Build fairseq's subword encoder after comparing its file with the folder's SHA256SUMS."""
+        """Compare the subword model with SHA256SUMS in its folder, and then build fairseq's subword encoder."""
         check_subword_model(args)
         return super().build_bpe(args)
 
     @staticmethod
     def check_model_overrides(overrides: Dict[str, Any]) -> None:
-        """Check ``--model-overrides``; called before fairseq loads a checkpoint."""
+        """Check the value of ``--model-overrides`` before fairseq loads a checkpoint."""
         check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state without data iterators, which cannot be pickled and are rebuilt on demand."""
+        """Return the state to pickle, without data iterators. They cannot be pickled and are recreated when needed."""
         return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
     @property
     def is_loading(self) -> bool:
-        """Return whether a checkpoint is being loaded, rather than a new model trained."""
+        """Return whether the task is loading a checkpoint rather than training a new model."""
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's batches, which are the same in a resumed run as in an uninterrupted one.
+        """Return fairseq's batch iterator. A resumed run uses the same batches as an uninterrupted run.
 
-        fairseq 0.12.3 draws the batches of all epochs at once. The seed is --seed plus the epoch in which the process
-        starts.
+        fairseq 0.12.3 creates the batches of all epochs at once. As the random seed, it uses the sum of --seed and the
+        number of the epoch in which the process starts. Therefore, the batches are always created as for epoch 1.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -246,9 +248,10 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Let the model scale down long word vectors before each epoch of training.
+        """Let models with ``scale_long_rows`` scale down long word vectors at the start of a training epoch.
 
-        fairseq also calls this method when training resumes in the middle of an epoch; the vectors then stay unchanged.
+        fairseq also calls this method when training resumes in the middle of an epoch. In this case, the vectors do not
+        change.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -258,7 +261,7 @@ class SummarizationTask(FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """Pass the number of the update to the criterion, and run the forward and backward passes of a batch."""
+        """Run the forward and backward passes of a batch. Before that, pass the update number to the criterion."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
@@ -268,7 +271,7 @@ class SummarizationTask(FairseqTask):
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
-        """Run the optimiser's step, and any extra updates that are scheduled after this update."""
+        """Run the optimiser's step, and then the auxiliary updates that are due after this update."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
         if hasattr(self._criterion, "update_is_taken"):
@@ -278,9 +281,9 @@ class SummarizationTask(FairseqTask):
             self.extra_updates.follow(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
-        """Compute the loss of a batch, log samples and, with ``--eval-rouge``, score generated summaries with ROUGE."""
+        """Compute the validation loss of a batch. Also log samples and, with ``--eval-rouge``, compute ROUGE scores."""
         self.data_checks.check_unchanged()
-        if not sample:  # fairseq-validate passes an empty batch to a worker that has no batches left
+        if not sample:  # fairseq-validate passes an empty batch to workers that have no batches left
             return torch.zeros(()), 0, {}
         loss, sample_size, logging_output = super().valid_step(self._producible(sample), model, criterion, **kwargs)
         if self._summaries is not None:
@@ -289,7 +292,7 @@ class SummarizationTask(FairseqTask):
 
     @contextlib.contextmanager
     def without_summaries(self) -> Iterator[Sequence[str]]:
-        """Inside the block, validate without generating summaries; yield the names of the omitted metrics."""
+        """Disable summaries in validation inside the ``with`` block. Yields the names of the omitted metrics."""
         summaries, self._summaries = self._summaries, None
         try:
             yield METRICS if self.cfg.eval_rouge else ()
@@ -297,25 +300,25 @@ class SummarizationTask(FairseqTask):
             self._summaries = summaries
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Restrict a batch to target words that a model from outside this project can produce."""
+        """If a model comes from outside this project, replace the target words that it cannot generate."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Reduce fairseq's metrics, and ROUGE if it was computed."""
+        """Aggregate fairseq's metrics, and ROUGE scores if they were computed."""
         logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         if self._summaries is not None:
             self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load one split and truncate its texts."""
+        """Load a split of the data and truncate its texts."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
-            paths = paths[:1]  # validation and test data are only in the first folder
+            paths = paths[:1]  # only the first folder contains validation and test data
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # all folders are checked now rather than in the epoch that reads them
+        for path in paths:  # check all folders now rather than in the epoch that reads them
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
@@ -374,10 +377,10 @@ class SummarizationTask(FairseqTask):
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> SummarizationDataset:
-        """Create a dataset of documents typed or piped into ``fairseq-interactive``, truncated as in training.
+        """Create a dataset from the documents that ``fairseq-interactive`` reads. They are truncated as in training.
 
         Raises:
-            ValueError: the model reads source factors, which typed words do not have.
+            ValueError: the model reads source factors, but the documents contain only words.
         """
         self.factors.refuse_plain_words()
         return SummarizationDataset(
@@ -399,14 +402,17 @@ class SummarizationTask(FairseqTask):
         extra_gen_cls_kwargs: Optional[Dict[str, Any]] = None,
         prefix_allowed_tokens_fn: Optional[Callable[[int, Tensor], List[int]]] = None,
     ) -> Any:
-        """Build a :class:`SummaryGenerator` with the task's options, unless fairseq's arguments select another class.
+        """Build a :class:`SummaryGenerator` with the task's options, unless the arguments select another class.
 
         Args:
-            args: fairseq's options of generation; ``--score-reference`` selects fairseq's SequenceScorer. Decoding
-                options in ``args`` override the task's own, as in ``hub.translate(…, exact_length=7)``.
+            models: the models of the ensemble.
+            args: fairseq's generation options. ``--score-reference`` selects fairseq's SequenceScorer. Decoding options
+                in ``args`` override the options of the task, as in ``hub.translate(…, exact_length=7)``.
+            seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn: the same as in fairseq.
 
         Raises:
-            ValueError: an option does not exist, has an impossible value or no effect, or is incompatible with another.
+            ValueError: an option does not exist, has an invalid value, has no effect, or is incompatible with another
+                option.
         """
         check_generation(self.cfg, args, models)
         options = dict(extra_gen_cls_kwargs or {})
@@ -453,8 +459,9 @@ class SummarizationTask(FairseqTask):
         prefix_tokens: Optional[Tensor] = None,
         constraints: Optional[Tensor] = None,
     ) -> List[List[Dict[str, Any]]]:
-        """Generate summaries. Documents without words have empty summaries, and a warning reports the number of such
-        documents.
+        """Generate summaries for a batch.
+
+        If a document contains no words, its summary is empty. A warning reports the number of such documents.
         """
         self.data_checks.check_unchanged()
         if isinstance(generator, SequenceScorer):
@@ -479,7 +486,7 @@ class SummarizationTask(FairseqTask):
         return hypotheses
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
-        """Create a hypothesis that consists of the end symbol only, with probability 1."""
+        """Create a hypothesis that consists only of the end symbol, with a probability of 1."""
         attention = hypothesis.get("attention")
         return {
             **hypothesis,
@@ -493,7 +500,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state for a checkpoint: truncation lengths, dictionary fingerprints and summary lengths."""
+        """Return the state to store in a checkpoint, such as truncation lengths and dictionary fingerprints."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,
@@ -506,14 +513,14 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_resumed(self, state: Dict[str, Any], path: str) -> None:
-        """Before training starts or resumes with a checkpoint's weights, check that the dictionaries match.
+        """Check that the dictionaries match a checkpoint before training starts or resumes with its weights.
 
         Args:
-            state: state of the task in the checkpoint; empty if another task wrote the checkpoint.
+            state: state of the task in the checkpoint, or an empty dictionary if another task wrote the checkpoint.
             path: path of the checkpoint.
 
         Raises:
-            ValueError: a dictionary differs; the message names it.
+            ValueError: a dictionary is different. The message names the dictionary.
         """
         try:
             check_trained_with(state, self.src_dict, self.tgt_dict)
@@ -522,10 +529,11 @@ class SummarizationTask(FairseqTask):
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Use the checkpoint's truncation lengths unless options set them, and reject any other dictionary.
+        """Set the truncation lengths from a checkpoint, unless options set them. Different dictionaries are rejected.
 
-        fairseq calls this method when it loads models to generate, validate or score. When training resumes, only the
-        dictionaries are compared (:meth:`check_resumed`), and the command's own options apply, as usual in fairseq.
+        fairseq calls this method when it loads models for generation, validation or scoring. When training resumes,
+        only the dictionaries are compared (see :meth:`check_resumed`). The truncation lengths are then read from the
+        options of the command, as usual in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
@@ -534,18 +542,18 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # An ensemble uses the shortest length, because a model cannot read more tokens than in training.
+            # In an ensemble, use the shortest length, because a model cannot read longer texts than in its training.
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
         self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:
-        """Return the maximum lengths of the source and the target after truncation, including the end symbol."""
+        """Return the maximum lengths of documents and of summaries after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
-        """Return ``max_positions`` of the checkpoint being loaded; None for both while training a new model."""
+        """Return ``max_positions`` from the checkpoint to be loaded, or a pair of None if there is no checkpoint."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None
         return self._trained["truncate_source"] + 1, self._trained["truncate_target"] + 1
@@ -560,7 +568,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def factor_dictionaries(self) -> Dict[str, Dictionary]:
-        """Return the dictionary of each source factor of the data, by name."""
+        """Return the dictionaries of the source factors in the data, by the name of the factor."""
         return self.factors.dictionaries
 
     @factor_dictionaries.setter

@@ -1,4 +1,4 @@
-"""Summaries in validation: their ROUGE scores (``--eval-rouge``), and samples to read (``--validation-samples``)."""
+"""Summaries during validation: ROUGE scores (``--eval-rouge``) and samples in the log (``--validation-samples``)."""
 
 import json
 import logging
@@ -23,16 +23,16 @@ from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_p
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logger of samples from every worker. fairseq silences the root logger of all workers but the first, and any worker
-may have a sample. (A worker without a last batch repeats its first batch, so a sample can be logged twice.)
+"""Logger for samples. fairseq silences the root logger of all workers except the first, but any worker may have to log
+a sample. If a worker has no last batch, it repeats its first batch, so a sample can be logged twice.
 """
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
-"""Values of ``--eval-rouge-post-process``: "auto", the values of fairseq's ``--post-process``, and "gpt2"."""
+"""Valid values of ``--eval-rouge-post-process``: "auto", "gpt2", and all values of fairseq's ``--post-process``."""
 
 SHOWN_DOCUMENT = 200
-"""Maximum number of characters of a sample's document in the log."""
+"""Maximum number of characters that are logged from the document of a sample."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -41,10 +41,12 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Reject a ``--best-checkpoint-metric`` that would fail hours later or select the worst checkpoint.
+    """Check that ``--best-checkpoint-metric`` is computed, and that higher ROUGE scores are treated as better.
+
+    Otherwise, training would fail at the first validation, or the worst checkpoint would be selected.
 
     Raises:
-        ValueError: the metric is a ROUGE score, but ROUGE is not computed or would be minimised.
+        ValueError: the metric is a ROUGE score, but ROUGE scores are not computed or would be minimised.
     """
     if metric not in METRICS:
         return
@@ -57,7 +59,7 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
 
 
 def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
-    """Parse the JSON object in the value of ``option``; ValueError if the value is not a JSON object."""
+    """Parse the value of an option, which must be a JSON object. Raises ValueError if it is not."""
     try:
         values = json.loads(text or "{}")
     except json.JSONDecodeError as error:
@@ -68,14 +70,14 @@ def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
 
 
 def generation_options(text: Optional[str], longest: int) -> Any:
-    """Read fairseq's options of generation from a JSON object.
+    """Parse fairseq's generation options from a JSON object.
 
     Args:
         text: the JSON object as text.
-        longest: the value of ``max_len_b`` if the JSON object does not set it.
+        longest: default value of ``max_len_b``.
 
     Raises:
-        ValueError: the text is not JSON, an option is unknown, or a value has the wrong type.
+        ValueError: the text is not a JSON object, an option does not exist, or a value has the wrong type.
     """
     option = "--eval-rouge-args"
     values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
@@ -93,21 +95,22 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
 
 class ValidationSummaries:
-    """Summaries of the first documents of a validation set, for ROUGE and for samples in the log.
+    """A class that summarises the first documents of a validation set, to compute ROUGE and to log samples.
 
-    Samples are logged as text. Without ``--eval-rouge-detok``, the kind of tokenisation is detected from the dictionary
-    (:func:`detect_words`), and ROUGE is computed on the words in the data.
+    Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected
+    from the dictionary (see :func:`detect_words`), and ROUGE is computed on the words in the data.
 
-    Workers log sums over documents and the number of documents, so that the means depend neither on batches nor on the
-    number of workers. The generator is built for the first batch of a validation and dropped before the next training
-    step. Otherwise, its copies of the model would become outdated and use memory during training.
+    Each worker logs sums over its documents and the number of these documents. The mean scores therefore do not depend
+    on the batches or on the number of workers. The generator is created for the first batch of a validation, and
+    deleted before the next training step. Otherwise, its copies of the model would become outdated, and would use
+    memory during training.
 
     Args:
         task: the summarisation task, which provides the generator and the dictionary.
-        cfg: the task's options.
+        cfg: options of the task.
 
     Raises:
-        ValueError: an option has an impossible value.
+        ValueError: an option has an invalid value.
     """
 
     def __init__(self, task: Any, cfg: Any):
@@ -147,55 +150,57 @@ class ValidationSummaries:
 
     @staticmethod
     def wanted(cfg: Any) -> bool:
-        """Return whether the options request summaries in validation."""
+        """Return whether the options request summaries during validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:
-        """Drop the generator with its copies of the model; called before every training step.
+        """Delete the generator with its copies of the model. The task calls this method before each training step.
 
-        A cached generator might not notice that the model has changed, because fairseq's own optimisers change
-        parameters through ``.data``, which does not increase their version counters.
+        The generator cannot reliably detect that the model has changed. fairseq's own optimisers update parameters
+        through ``.data``, which does not increase the parameters' version counters.
         """
         self._generator = None
 
     def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """Join the subwords of a text into words, and replace the Penn Treebank's bracket names with brackets.
+        """Join the subwords of a text into words, and replace the bracket names of the Penn Treebank with brackets.
 
         Args:
-            tokens: ids (T,) of the dictionary.
-            unknown: replacement of the unknown word.
+            tokens: dictionary ids of the text (T,).
+            dictionary: dictionary of the text.
+            unknown: text that replaces the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # the decoder recognises only this name of the unknown word
+        else:  # the decoder recognises the unknown word only by this name
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:
-        """Return the text of a summary in the form in which it is scored.
+        """Convert a summary to the text that ROUGE scores.
 
-        The unknown word is replaced by different words in hypotheses and references, so that it never matches. The
-        token ``-lrb-`` is replaced by a bracket, because ROUGE would treat it as the word "lrb".
+        The unknown word is replaced with different words in hypotheses and references, so that it never matches. Tokens
+        such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
 
         Args:
-            tokens: ids (T,) of the dictionary.
+            tokens: dictionary ids of the summary (T,).
             role: "hypothesis" or "reference".
         """
         text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)
 
     def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:
-        """Generate the summaries of a batch, score them, and log samples of them.
+        """Generate summaries for a batch, score them with ROUGE, and log samples.
 
         Args:
-            sample: a batch; "references" contains the ids (T,) of the whole summary for each document to summarise, and
-                None for other documents.
+            sample: the batch. "references" contains one element per document: the dictionary ids of the whole reference
+                summary (T,), or None if the document is not to be summarised.
+            model: the model.
 
         Returns:
-            "_rouge_documents", the number of scored documents, and "_rouge1", "_rouge2" and "_rougeL", the sums of
-            their scores (F1 in [0, 100]); nothing without ``--eval-rouge``.
+            The number of scored documents ("_rouge_documents"), and the sums of their F1 scores in [0, 100] ("_rouge1",
+            "_rouge2" and "_rougeL"). The dictionary is empty without ``--eval-rouge``.
         """
         rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
         sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}
@@ -215,7 +220,12 @@ class ValidationSummaries:
         return sums
 
     def _log_sample(self, number: int, document: Tensor, summary: Tensor, reference: Tensor) -> None:
-        """Log a document (S,), its summary (T,) and the reference (T',), all ids, as text."""
+        """Log the text of a document, its summary and its reference.
+
+        Args:
+            number: number of the document in the validation set.
+            document, summary, reference: dictionary ids (S,), (T,) and (T',).
+        """
         source, target = self.task.source_dictionary, self.task.target_dictionary
         for what, tokens, dictionary in (
             ("document: ", document, source), ("summary:  ", summary, target), ("reference:", reference, target),
@@ -226,7 +236,7 @@ class ValidationSummaries:
             sample_logger.info(f"validation sample {number} {what} {text}")
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
-        """Generate the best summary (ids, (T,)) of each document in ``rows`` of a batch."""
+        """Generate the best summary for the documents in the given rows of a batch. Returns dictionary ids (T,)."""
         model = unwrapped(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
@@ -238,14 +248,14 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # Sampling (--eval-rouge-args) draws random numbers, but must not change the random numbers that training draws.
+        # Sampling (--eval-rouge-args) uses random numbers. Validation must not change the random numbers in training.
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[Dict[str, Any]]) -> None:
-        """Log the sums over all workers. At the end of a validation, fairseq derives the means from these sums."""
+        """Log the sums over all workers. fairseq computes the means from these sums at the end of a validation."""
         if not any("_rouge_documents" in output for output in logging_outputs):
             return
         for name in ("_rouge_documents", *(f"_{name}" for name in METRICS)):

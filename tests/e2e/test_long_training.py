@@ -47,6 +47,9 @@ def test_two_commands_make_a_model_that_reads_long_documents_whole(trained):
     words = int(re.search(r"documents have (\d+) words \(median\)", said)[1])
     assert 235 <= words <= 250
     assert "up to 60 words (--words)" in said
+    # Before the first step, the output describes the model and how long training takes; it is not a terminal.
+    first = said.rindex("step 10 of 12")  # the extractor is trained before
+    assert 0 <= said.find("training will take about") < said.rfind("training plan: ") < first
     exported = run_command(["etads-export", "run", "model"], cwd=folder).stdout
     assert "including the extractor of this run, run/shortened/extractor" in exported
     assert "at most, and the first" in (folder / "model" / "README.md").read_text()

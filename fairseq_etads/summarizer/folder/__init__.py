@@ -1,6 +1,6 @@
-"""A model folder contains everything needed for summarising, in files that run no code when they are loaded.
+"""Model folders, which contain all files that are needed for summarising. Loading them does not run any code.
 
-config.json          architecture and options, lengths, text processing, decoding defaults; see ``config.py``
+config.json          architecture, options, lengths, text processing and decoding defaults; see ``config.py``
 model.safetensors    the weights; tied weights are stored once
 dict.source.txt, dict.target.txt   the words that the model knows, in the format of fairseq
 codes.bpe, sentencepiece.model …   the subword model, if there is one

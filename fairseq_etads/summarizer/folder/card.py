@@ -1,4 +1,7 @@
-"""Write the model card of a model folder in the format of the Hugging Face hub, without torch and fairseq."""
+"""Create the model card of a model folder in the format of the Hugging Face Hub.
+
+This module does not import torch or fairseq.
+"""
 
 import json
 import re
@@ -35,17 +38,18 @@ A summary can be wrong: words and numbers may be left out, mixed up or made up. 
 
 
 class CardInfo(NamedTuple):
-    """Contents of the model card in addition to config.json.
+    """Information for the model card that config.json does not contain.
 
     Attributes:
-        title: heading of the card.
-        license: SPDX name of the licence, or empty.
-        language: language code, or empty.
-        command: training command, or empty.
+        title: heading of the model card.
+        license: SPDX identifier of the licence, or an empty text.
+        language: language code, or an empty text.
+        command: training command, or an empty text.
         scores: contents of rouge.json, or None.
-        text_report, prepared_report: report.json of the text and of the prepared data; empty if there is none.
-        picked_words: maximum number of words that the extractor picks; 0 without an extractor.
-        has_content: whether the folder contains a content model, which can choose the sentences of summaries.
+        text_report, prepared_report: contents of report.json for the text and for the prepared data. Empty if the file
+            does not exist.
+        picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
+        has_content: whether the folder contains a content model that can choose the sentences of summaries.
     """
 
     title: str
@@ -60,17 +64,17 @@ class CardInfo(NamedTuple):
 
 
 def check_code(option: str, value: str) -> str:
-    """Check the name of a licence or a language for the YAML header; raises InputError if it is invalid."""
+    """Check that the name of a licence or language is valid in the YAML header. Raises InputError if it is not."""
     if value and not _CODE.fullmatch(value):
         raise InputError(f"{option} {value!r}: choose a short name, such as mit, cc-by-4.0 or en")
     return value
 
 
 def read_scores(path: Path) -> Any:
-    """Read the report of ``etads-rouge --json``.
+    """Read a report that ``etads-rouge --json`` wrote.
 
     Raises:
-        InputError: the file is not a report of ``etads-rouge --json``.
+        InputError: the file cannot be read or is not such a report.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -83,11 +87,13 @@ def read_scores(path: Path) -> Any:
 
 
 def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
-    """Write the text of README.md.
+    """Create the text of README.md.
 
     Args:
-        parameters: number of parameters of the model.
-        words: number of words known in documents ("source") and in summaries ("target").
+        config: configuration of the folder.
+        parameters: number of parameters in the model.
+        words: number of known words in documents ("source") and in summaries ("target").
+        info: further information for the card.
     """
     parts = [
         _front_matter(info),
@@ -187,14 +193,14 @@ def _scores(info: CardInfo) -> str:
 
 
 def defaults_section(config: FolderConfig, note: str = "") -> str:
-    """Write the section on the decoding defaults; ``note`` explains where they come from."""
+    """Create the section about decoding defaults. ``note`` explains how the defaults were chosen."""
     return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can override them.\n" + (
         f"\n{note}\n" if note else ""
     )
 
 
 def as_options(decoding: Dict[str, Any]) -> str:
-    """Format decoding options for a command line."""
+    """Format decoding options as command-line arguments."""
     given = (
         (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
         for name, value in decoding.items()

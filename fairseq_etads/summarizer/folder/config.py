@@ -1,4 +1,4 @@
-"""Read config.json of a model folder, and reject invalid files, without torch and fairseq."""
+"""Read and check config.json of a model folder. This module does not import torch or fairseq."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from .. import surprisal
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
-"""File written by etads-shortlist, in a folder that decodes with a shortlist."""
+"""File with the shortlist that etads-shortlist created. It is optional."""
 EXTRACTOR = "extractor"
-"""Folder of the extractor inside the folder of a model that reads whole long documents."""
+"""Subfolder with the extractor, in the folder of a model for long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""Name of each entry -> check of its value, and description of valid values."""
+"""For the name of each entry, a function that checks its value, and a description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
-"""Schema number, which increases when older versions of this package would misread new folders."""
+"""Version of the folder format. It is increased whenever older versions of this package could not read new folders."""
 
 ADVICE = "Download or copy it again, or create it again with etads-export"
 MARKS = ("drop", "keep", "insert")
@@ -34,12 +34,12 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
 }
-"""Value of fairseq's --bpe -> its options that name a file, and the name of this file in a model folder."""
+"""For each value of fairseq's --bpe, the options that name files, and the names of these files in a model folder."""
 
 _LARGEST_FILE = 1 << 22
-"""Maximum size of config.json in bytes; typical files contain a few thousand bytes."""
+"""Maximum size of config.json in bytes. Typical files have a few thousand bytes."""
 _LONGEST_TEXT = 1_000_000
-"""Maximum number of tokens; no model reads or writes more."""
+"""Maximum number of tokens in a document or summary. No model reads or generates more."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,15 @@ class FolderConfig:
     Attributes:
         architecture: name of a preset (``--arch``).
         model: options of the architecture.
-        task: truncation lengths, side of the padding and fingerprints of the dictionaries. Optional entries are
-            "summary_lengths", percentiles of the lengths of training summaries, and "document_surprisal", percentiles
-            of the surprisals of training documents.
-        text: settings of text processing: options of ``--tokenizer etads`` without "text\\_", and "subwords", a key of
-            :data:`SUBWORDS` or None.
-        decoding: decoding defaults by name in :data:`call_options.OPTIONS`.
-        weights: "dtype", one of :data:`DTYPES`, and "shared", name of a tied weight -> name under which it is stored.
-        made_by: versions of the exporting packages.
+        task: truncation lengths, side of the padding, and fingerprints of the dictionaries. There can also be
+            percentiles of the lengths of training summaries ("summary_lengths") and of the surprisals of training
+            documents ("document_surprisal").
+        text: settings for text processing. These are the options of ``--tokenizer etads`` without the prefix "text\\_",
+            and "subwords", which is a key of :data:`SUBWORDS` or None.
+        decoding: decoding defaults, by the names in :data:`call_options.OPTIONS`.
+        weights: "dtype" is one of :data:`DTYPES`. "shared" maps the name of each tied weight to the name under which it
+            is stored.
+        made_by: versions of the packages with which the folder was created.
     """
 
     architecture: str
@@ -68,23 +69,27 @@ class FolderConfig:
     made_by: Dict[str, Any]
 
     def to_json(self) -> str:
-        """Return the contents of config.json."""
+        """Format the contents of config.json."""
         content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(self)}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def subword_files(self) -> Dict[str, str]:
-        """Map fairseq options to the file names of the subword model; empty without subwords."""
+        """Return the file names of the subword model, by fairseq's option. Empty if the model does not use subwords."""
         return SUBWORDS.get(self.text["subwords"], {})
 
 
 def bundled_models() -> List[str]:
-    """List the names of the models that come with the package, in alphabetical order."""
+    """Return the names of the models that come with the package, in alphabetical order."""
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
 def add_folder(add: Callable[..., Any]) -> None:
-    """Add the argument FOLDER, resolved by :func:`find_folder`, to a parser."""
+    """Add the argument FOLDER to a parser. Its value is converted by :func:`find_folder`.
+
+    Args:
+        add: the method ``add_argument`` of the parser.
+    """
     add(
         "folder",
         metavar="FOLDER",
@@ -94,10 +99,10 @@ def add_folder(add: Callable[..., Any]) -> None:
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
-    """Find the folder with a given path, or the folder of a model that comes with the package.
+    """Return the folder with the given path, or the folder of the model with this name that comes with the package.
 
-    A model folder in the current directory takes precedence. Other folders with that name are ignored, because the
-    sources of Debian packages contain a folder "debian".
+    A model folder in the current directory takes precedence over a model that comes with the package. Other folders in
+    the current directory do not, because the source of a Debian package contains a folder "debian".
     """
     path = Path(name)
     is_name = path.name == os.fspath(name) and path.name in bundled_models()
@@ -108,8 +113,8 @@ def read_config(folder: Path) -> FolderConfig:
     """Read and check config.json.
 
     Raises:
-        InputError: the folder is not a model folder, has a later version or is damaged; the message explains what to
-            do.
+        InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
+            explains what to do.
     """
     path = folder / CONFIG
     if not folder.is_dir():
@@ -136,8 +141,8 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-class _Problem(Exception):  # noqa: N818  # becomes an InputError that names the file
-    """An error with advice on how to correct it."""
+class _Problem(Exception):  # noqa: N818  # converted to an InputError that names the file
+    """An error in config.json. The message includes advice on how to correct it."""
 
 
 def _checked(content: Any) -> FolderConfig:
@@ -216,7 +221,7 @@ _PERHAPS_OF_TASK: _Entries = {
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,
-    # sacremoses uses the language as part of a file name.
+    # sacremoses uses the language as part of a file name, so allow only letters.
     "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
     "sentence_marks": _one_of(*MARKS),
     "subwords": _one_of(None, *SUBWORDS),

@@ -1,4 +1,4 @@
-"""Change the decoding defaults of a model folder in config.json, the checksums and the model card."""
+"""Change the decoding defaults of a model folder. This changes config.json, the checksums and the model card."""
 
 import os
 import re
@@ -28,19 +28,19 @@ def check_writable(folder: Path) -> None:
 
 
 def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
-    """Store other decoding defaults in a model folder.
+    """Replace the decoding defaults of a model folder.
 
-    Even after an interruption, the folder can be loaded with the old or the new defaults: SHA256SUMS is removed before
-        config.json is replaced, and written again afterwards. If SHA256SUMS is missing, the folder is loaded without
-        comparing checksums.
-    Call this function again after an interruption.
+    If this function is interrupted, the folder can still be loaded, with either the old or the new defaults. To achieve
+    this, SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without
+    SHA256SUMS is loaded without comparing checksums. Call this function again after an interruption.
 
     Args:
+        folder: the model folder.
         decoding: all decoding defaults.
-        note: Markdown for the model card that explains where the defaults come from.
+        note: Markdown text for the model card, which explains how the defaults were chosen.
 
     Raises:
-        InputError: the folder is not a model folder or not writable, or the options are impossible.
+        InputError: the folder is not a model folder or is not writable, or an option is invalid.
     """
     call_options.search_settings(decoding)
     check_writable(folder)
@@ -61,14 +61,14 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
 
 
 def _checksums(folder: Path) -> Dict[str, str]:
-    """Read the checksums in SHA256SUMS; if it is missing after an interruption, compute them for all files."""
+    """Read the checksums in SHA256SUMS. If the file is missing after an interruption, compute all checksums."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
     return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
 
 
 def _prepare(path: Path, text: str) -> None:
-    """Write a temporary file next to the target, and flush it to disk."""
+    """Write a temporary file next to ``path``, and flush it to disk."""
     with open(f"{path}{_PARTIAL}", "wb") as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()

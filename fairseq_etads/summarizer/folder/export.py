@@ -1,4 +1,4 @@
-"""Write a model folder from a checkpoint and its training data, for the command ``etads-export``."""
+"""Create a model folder from a checkpoint and its training data, for the command ``etads-export``."""
 
 import contextlib
 import platform
@@ -40,16 +40,16 @@ PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "s
 
 
 class Source(NamedTuple):
-    """Inputs of a model folder.
+    """The files from which a model folder is created.
 
     Attributes:
-        checkpoint: path of a checkpoint of fairseq-train.
-        data: data folder used for training.
-        text_options: fairseq options for new text by name, without leading dashes: ``tokenizer``, ``bpe`` and
-            their options.
-        extra_files: name in the folder -> file to copy.
-        extractor: inputs of the folder of the extractor that selects sentences for the model.
-        documents: file with the tokens of the training documents, one document per line; None if not available.
+        checkpoint: path of a checkpoint that fairseq-train wrote.
+        data: the data folder that was used for training.
+        text_options: fairseq's options for processing raw text, by name without leading dashes: ``tokenizer``, ``bpe``
+            and their own options.
+        extra_files: additional files to copy, by their names in the folder.
+        extractor: the files for the folder of the extractor that selects sentences for the model, or None.
+        documents: a file that contains the tokens of one training document per line, or None if there is none.
     """
 
     checkpoint: Path
@@ -68,16 +68,22 @@ def export(
     write_card: Callable[["Exported"], str],
     longest_target: Optional[int] = None,
 ) -> "Exported":
-    """Write a model folder, which receives its final name when it is complete and has been loaded as a test.
+    """Create a model folder.
+
+    The folder receives its final name only after it is complete and has been loaded as a test.
 
     Args:
-        folder: path of the new folder, which must not exist or must be empty.
-        decoding: decoding defaults that differ from the usual defaults, where ``min_len`` and ``max_len`` depend on the
-            lengths of the training summaries.
-        dtype: "fp32" or "fp16".
-        write_card: function that returns the text of README.md.
-        longest_target: number of tokens in the longest training summary, if known, for checkpoints that do not record
-            the lengths.
+        source: the files from which the folder is created.
+        folder: path of the new folder. It must not exist, or must be empty.
+        decoding: decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len`` depend on
+            the lengths of the training summaries.
+        dtype: data type of the stored weights, "fp32" or "fp16".
+        write_card: a function that returns the text of README.md.
+        longest_target: number of tokens in the longest training summary, or None if it is unknown. It is used for
+            checkpoints that do not contain the lengths of the training summaries.
+
+    Returns:
+        A description of the exported model.
 
     Raises:
         InputError: the folder exists, a decoding option has no effect, or the checkpoint is damaged, does not belong to
@@ -117,7 +123,7 @@ def export(
 def _write_files(
     folder: Path, source: Source, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
 ) -> None:
-    """Write all files of a folder except the card and the checksums."""
+    """Write all files of a folder except the model card and the checksums."""
     (folder / CONFIG).write_bytes(config.to_json().encode())
     write_weights(folder / WEIGHTS, tensors)
     _write_dictionaries(folder, task)
@@ -135,12 +141,12 @@ def _check_extractor(source: Source, model: Any) -> None:
 
 
 def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the decoding options, and add ``choose`` for the content model unless they already contain this option.
+    """Add the option ``choose`` to the decoding options if there is a content model and the option is not set.
 
-    A content model of the extractor chooses sentences. A content model of the summariser chooses a hypothesis.
+    The content model of an extractor chooses sentences. The content model of a summariser chooses a hypothesis.
 
     Raises:
-        InputError: the content model is damaged, or the options need a content model and there is none.
+        InputError: the content model is damaged, or ``choose`` is set but there is no content model.
     """
     of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
     paths = {"content": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
@@ -156,7 +162,7 @@ def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
-    """Write the extractor to a folder inside ``folder``, and return the name of its list of checksums.
+    """Write the extractor to a subfolder of ``folder``. Returns the relative path of its SHA256SUMS.
 
     Raises:
         InputError: the checkpoint is not a sentence extractor, is damaged, or does not belong to the data.
@@ -184,12 +190,12 @@ def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
 
 
 class Exported(NamedTuple):
-    """The exported model, for the model card.
+    """Information about an exported model, for the model card.
 
     Attributes:
         config: configuration of the folder.
-        parameters: number of parameters of the model.
-        task: task with the dictionaries.
+        parameters: number of parameters in the model.
+        task: the task, which contains the dictionaries.
     """
 
     config: FolderConfig
@@ -198,7 +204,11 @@ class Exported(NamedTuple):
 
 
 def _load(source: Source, option: str = "--checkpoint") -> Any:
-    """Load the model, its fairseq training configuration and the task; error messages mention ``option``."""
+    """Load the model, fairseq's training configuration and the task.
+
+    Raises:
+        InputError: the checkpoint cannot be loaded. The message starts with ``option``.
+    """
     overrides = {"data": str(source.data), "init_from": None}
     try:
         models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(source.checkpoint)], overrides)
@@ -213,7 +223,7 @@ def _load(source: Source, option: str = "--checkpoint") -> Any:
 
 
 def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
-    """Return all decoding defaults of a folder; the lengths of summaries are as in training."""
+    """Complete the decoding defaults. The default lengths of summaries are based on the training summaries."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
     defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
@@ -243,7 +253,7 @@ def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
-    """Return an entry of config.json with percentiles of training documents' surprisals; empty without documents."""
+    """Return the entry of config.json for the surprisals of training documents. Empty if there are no documents."""
     if source.documents is None:
         return {}
     found = percentiles_of(
@@ -268,7 +278,10 @@ def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
-    """Write the words that the model knows, without the copy tail, which contains only words of training documents."""
+    """Write the dictionaries with the words that the model knows.
+
+    The copy tail is left out, because it contains only words from the training documents.
+    """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
     _write_dictionary(folder / DICTIONARIES[0], source, known_words(source), known_words(source))
@@ -277,7 +290,10 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
-    """Write the first ``words`` entries, with the count 0 from ``known``, because these words can only be copied."""
+    """Write the first ``words`` entries of a dictionary.
+
+    Entries from number ``known`` onwards are written with a count of 0, because these words can only be copied.
+    """
     entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
     lines = [
         f"{word} {count if number < known else 0}\n"
@@ -287,7 +303,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
 
 
 def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
-    """Copy the subword model, the dictionaries of factors, and files that only people or later versions read."""
+    """Copy the subword model, the dictionaries of source factors, and all extra files."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
         files[name] = Path(source.text_options[option.replace("_", "-")])
@@ -299,10 +315,10 @@ def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
 
 
 def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
-    """Load the written folder, and compare the weights.
+    """Load the new folder as a test, and compare its weights with the original weights.
 
     Raises:
-        InputError: the folder cannot be loaded, or its weights differ.
+        InputError: the folder cannot be loaded, or its weights are different.
     """
     loaded = load_folder(folder).model.state_dict()
     for name, tensor in tensors.items():
@@ -311,7 +327,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> Dict[str, Any]:
-    """Return the versions of this package, Python and the relevant packages."""
+    """Return the versions of this package, of Python and of other relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -320,17 +336,18 @@ def versions() -> Dict[str, Any]:
 
 
 def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """Return the tensors to store, on the CPU, and the names of tied tensors.
+    """Convert the weights of a model to the form in which they are stored.
 
     Args:
-        state: state of a model.
-        dtype: "fp32" or "fp16", for floating-point numbers.
+        state: state dictionary of the model.
+        dtype: data type for floating-point numbers, "fp32" or "fp16".
 
     Returns:
-        name -> tensor, with tied tensors once, and name of each further tied tensor -> name under which it is stored.
+        Two dictionaries. The first contains the tensors by name, on the CPU, and tied tensors only once. The second
+        maps the name of each other tied tensor to the name under which it is stored.
 
     Raises:
-        InputError: a number is not finite, or would not be finite in this dtype.
+        InputError: a number is not finite, or would not be finite with this data type.
     """
     tensors: Dict[str, Tensor] = {}
     shared: Dict[str, str] = {}
@@ -344,5 +361,5 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
         if stored.is_floating_point() and not stored.isfinite().all():
             why = "" if not value.isfinite().all() else f" in --dtype {dtype}; choose fp32"
             raise InputError(f"the weight {name} contains numbers that are not finite{why}")
-        tensors[name] = stored.contiguous().clone()  # safetensors requires tensors without shared memory
+        tensors[name] = stored.contiguous().clone()  # safetensors does not accept tensors that share memory
     return tensors, shared

@@ -1,4 +1,4 @@
-"""Load the dictionaries, tokeniser, subwords and model of a model folder, and check everything before it is used."""
+"""Load a model folder: dictionaries, tokeniser, subwords and model. All files are checked before they are used."""
 
 import contextlib
 import io
@@ -30,17 +30,17 @@ from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS,
 
 
 class LoadedFolder(NamedTuple):
-    """Contents of a model folder, ready for use.
+    """The loaded contents of a model folder.
 
     Attributes:
         config: configuration of the folder.
-        model: model in evaluation mode, on the CPU, in float32.
-        task: task with the dictionaries and the truncation lengths.
+        model: the model in evaluation mode, on the CPU, in float32.
+        task: the task, which contains the dictionaries and the truncation lengths.
         tokenizer: tokeniser that converts raw text to words and back.
-        subwords: --bpe object of fairseq, which converts words to subwords and back; None without subwords.
-        shortlist: shortlist of the folder, or None.
-        extractor: extractor of the folder, or None.
-        content: content model that re-ranks hypotheses, or None. The content model of an extractor is separate.
+        subwords: fairseq's --bpe object, which converts words to subwords and back, or None without subwords.
+        shortlist: the shortlist in the folder, or None.
+        extractor: the extractor in the folder, or None.
+        content: the content model that re-ranks hypotheses, or None. An extractor has its own content model.
     """
 
     config: FolderConfig
@@ -57,9 +57,9 @@ class LoadedExtractor(NamedTuple):
     """The extractor of a model folder.
 
     Attributes:
-        loaded: loaded folder of the extractor.
-        picking: settings of the selection.
-        content: content model that chooses sentences, or None.
+        loaded: the loaded folder of the extractor.
+        picking: settings for the selection of sentences.
+        content: the content model that chooses the sentences of summaries, or None.
     """
 
     loaded: LoadedFolder
@@ -68,21 +68,23 @@ class LoadedExtractor(NamedTuple):
 
 
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
-    """Load a folder from etads-export without running any code from it.
+    """Load a folder that etads-export created. No code from the folder is run.
 
     Args:
-        is_extractor: whether the folder belongs to an extractor, inside the folder of a summariser.
+        folder: the model folder.
+        is_extractor: whether this is the folder of an extractor inside the folder of a summariser.
 
     Raises:
-        InputError: the folder is not a model folder, is damaged or incomplete, or was made by a later version.
+        InputError: the folder is not a model folder, is damaged or incomplete, or was created by a later version.
     """
     config = read_config(folder)
     _verify(folder, config)
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
-    with torch.random.fork_rng(devices=[]):  # building a model draws random initial weights
-        with torch.device("meta"):  # config.json may request any number of layers, so no memory is allocated yet
+    with torch.random.fork_rng(devices=[]):  # building a model draws random numbers for its initial weights
+        # On the meta device, no memory is allocated. config.json may specify any number of layers.
+        with torch.device("meta"):
             weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
     model.load_state_dict(weights.read(model.state_dict()), strict=True)
@@ -107,7 +109,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
 
 
 def needed_files(config: FolderConfig) -> List[str]:
-    """List the files that a folder must contain, except README.md and the list of checksums."""
+    """Return the files that a folder must contain, except README.md and SHA256SUMS."""
     factors = [f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"]]
     return [
         CONFIG,
@@ -123,11 +125,11 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    # These files are optional, and each call decides whether to use them.
+    # These files are optional, because decoding options determine whether they are used.
     for name in (SHORTLIST, CONTENT):
         if name not in needed and (name in checksums.listed or (folder / name).is_file()):
             needed.append(name)
-    # An extractor is listed if there is one, so that the model is not used without its extractor.
+    # If there is an extractor, SHA256SUMS must list it, so that the model is never used without its extractor.
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
     if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):
         needed.append(of_extractor)
@@ -140,7 +142,7 @@ def _verify(folder: Path, config: FolderConfig) -> None:
 
 
 def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_extractor: bool) -> None:
-    """Raise InputError if the options are impossible for the architecture and the weights."""
+    """Raise InputError if the model options are invalid for the architecture or do not match the weights."""
     largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
         model_options.check(config.architecture, config.model, largest, is_extractor)
@@ -149,7 +151,7 @@ def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
-    """Create the task ``summarization`` with the dictionaries of a folder, as when a checkpoint is loaded.
+    """Create the task ``summarization`` with the dictionaries in a folder, in the same way as for a checkpoint.
 
     Raises:
         InputError: a dictionary is damaged or does not belong to the model.
@@ -158,7 +160,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         raise InputError(f"{folder}: fairseq would read this as two paths, because it contains {os.pathsep}; rename it")
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
-    # fairseq would read these values from other parts of its configuration.
+    # In fairseq, these values come from other parts of the configuration.
     cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
     cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
     try:
@@ -172,10 +174,10 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
 
 
 def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
-    """Build the model with initial weights; raises InputError if the options are invalid."""
+    """Build the model with random initial weights. Raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
-    # The error comes from fairseq, torch or OmegaConf, whichever reads the invalid option first.
+    # The type of the error depends on which library reads the invalid option first: fairseq, torch or OmegaConf.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder / CONFIG}: no model can be built from its options ({reason}). {ADVICE}") from None
@@ -183,7 +185,11 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
 
 
 def _build_subwords(folder: Path, config: FolderConfig) -> Any:
-    """Build the subword encoder of fairseq, or return None; raises InputError if its model is damaged."""
+    """Build fairseq's subword encoder, or return None if there is none.
+
+    Raises:
+        InputError: the subword model is damaged.
+    """
     kind, files = config.text["subwords"], config.subword_files
     if kind is None:
         return None
@@ -193,5 +199,5 @@ def _build_subwords(folder: Path, config: FolderConfig) -> Any:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(Namespace(bpe=kind, **options))
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
-        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and exits
+        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
         raise InputError(f"{folder / next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None

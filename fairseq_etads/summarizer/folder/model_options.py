@@ -1,4 +1,4 @@
-"""Convert model options to JSON and back. Only plain values of the types that the architecture declares are allowed."""
+"""Convert model options to JSON and back. Only plain values with the types of the declared options are allowed."""
 
 import re
 from dataclasses import fields
@@ -14,24 +14,24 @@ from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""Pattern of allowed texts in options.
+"""Pattern that text values of options must match.
 
-fairseq evaluates some options as Python code, but no text that matches this pattern can call a function. The pattern
-also excludes ``${…}``, which OmegaConf replaces.
+fairseq evaluates some options as Python code. A text that matches this pattern cannot call a function. The pattern also
+excludes ``${…}``, which OmegaConf would interpolate.
 """
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
-"""Options that name files outside the folder; only training needs these files."""
+"""Names of options that refer to files outside the folder. These files are needed only for training."""
 
 
 def architectures(extract: bool = False) -> List[str]:
-    """List the architectures of this project that a model folder supports because they write summaries.
+    """Return the architectures of this project that a model folder can contain.
 
     Args:
-        extract: whether to list extractors (models that compute sentence probabilities) instead.
+        extract: whether to return the architectures of sentence extractors instead of summarisers.
     """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
@@ -40,7 +40,11 @@ def architectures(extract: bool = False) -> List[str]:
 
 
 def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Map the options of an architecture to their defaults; raises InputError if it is not part of this project."""
+    """Return the default of each option of an architecture.
+
+    Raises:
+        InputError: the architecture is not part of this project.
+    """
     system = system_of(f"--arch {architecture}")
     if system is not None and not is_there(system):
         raise InputError(belongs_to(f"--arch {architecture}", system))
@@ -54,13 +58,15 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """Convert the model options in a checkpoint to plain values, without files that only training reads.
+    """Convert the model options in a checkpoint to plain values. Files that only training reads are left out.
 
     Args:
+        architecture: name of the architecture.
+        cfg: the options in the checkpoint.
         extracts: whether the model is an extractor.
 
     Raises:
-        InputError: the architecture is not part of this project, or an option has no plain value.
+        InputError: the architecture is not part of this project, or the value of an option is not a plain value.
     """
     given = vars(plain_options(cfg))
     declared = _declared(architecture, extracts)
@@ -73,11 +79,13 @@ def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bo
     """Check options from an untrusted source.
 
     Args:
-        largest: largest dimension of the model's weights, which no width can exceed.
+        architecture: name of the architecture.
+        options: the options to check.
+        largest: the largest dimension of any weight in the model. No width can be larger.
         extracts: whether the model is an extractor.
 
     Raises:
-        InputError: an option does not exist or has an impossible value.
+        InputError: an option does not exist or has an invalid value.
     """
     declared = _declared(architecture, extracts)
     for name, value in options.items():
@@ -91,7 +99,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
     if _OUTSIDE.search(name) or value is None:
         return value is None
     if name.startswith("extractor_") and value == default:
-        return True  # these widths occur only in the weights of models with an extractor
+        return True  # the weights have these widths only if the model has an extractor
     if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
         return isinstance(value, str) and _are_convolutions(value, largest)
     if name == "decoder_attention":
@@ -108,7 +116,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
 
 
 def _are_convolutions(text: str, largest: int) -> bool:
-    """Return whether a text describes valid convolutions with possible widths, such as "[(512, 3)] * 20"."""
+    """Return whether a text, such as "[(512, 3)] * 20", describes convolutions with valid widths."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:
@@ -116,5 +124,5 @@ def _are_convolutions(text: str, largest: int) -> bool:
 
 
 def to_config(architecture: str, options: Dict[str, Any]) -> Any:
-    """Create the configuration from which ``task.build_model`` builds a model of this architecture."""
+    """Create a configuration with which ``task.build_model`` can build a model of this architecture."""
     return OmegaConf.create({**options, "_name": architecture})

@@ -1,13 +1,15 @@
-"""Extractive features, which let the search prefer words and phrases of the document (Rush et al. 2015, section 5).
+"""Extractive features, which make the search favour words and phrases of the document (Rush et al. 2015, section 5).
 
-The score of the next word w after the words a and b, for the document x, is the sum of five features weighted by α:
+Let x be the document, and a and b the last two words of the summary. The score of the next word w is a sum of five
+features, weighted by α:
 
     log p(w),  1 if w is in x,  1 if (b, w) is in x,  1 if (a, b, w) is in x,  1 if w occurs in x before some b
 
-Words are compared by search ids, so words that can only be copied are treated like any other word. The unknown word,
-the end symbol and padding match no word.
+Words are compared by their search ids, so words that can only be copied are treated like all other words. The unknown
+word, the end symbol and padding never match.
 
-The authors' release (NAMAS) computes different features, and its weights apply only to them; see :class:`Weights`.
+The code that the authors released (NAMAS) computes different features. Its weights are only suitable for these
+features; see :class:`Weights`.
 """
 
 import copy
@@ -28,47 +30,49 @@ NO_WORD = -1
 
 
 RELEASE = "release"
-"""Name of the features in the authors' code, and of the weights in this code."""
+"""Value of ``--extractive-weights`` that selects the features and weights of the authors' code."""
 RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
 
 
 class Weights(tuple):
-    """The weights α, and the variant of the features to which they apply.
+    """The weights α and the variant of the features for which they are intended.
 
     Attributes:
-        of_release: whether to use the release's features. Its tables contain (x_(j-2), x_j) as bigrams of the document
-            and (x_(j-3), x_(j-2), x_j) as trigrams. These n-grams are compared with neighbouring words of the summary,
-            so a copied phrase does not match. A word is reordered if it first occurs in the document before the first
-            occurrence of the preceding word. The end symbol's log p is included even if the length is given.
+        of_release: whether to compute the features as in the authors' released code. For this code, the document's
+            bigrams are (x_(j-2), x_j), and its trigrams are (x_(j-3), x_(j-2), x_j). The code compares them with
+            adjacent words of the summary, so a copied phrase does not match. A word is reordered if its first
+            occurrence in the document is before the first occurrence of the preceding word. The log-probability of the
+            end symbol is included even if the length of the summary is fixed.
     """
 
     of_release: bool = False
 
     @classmethod
     def of(cls, weights: Sequence[float], of_release: bool) -> "Weights":
-        """Combine α with a variant of the features."""
+        """Create weights from the values of α for a variant of the features."""
         made = cls(weights)
         made.of_release = of_release
         return made
 
     @property
     def distances(self) -> Tuple[int, int]:
-        """Return the distances from a word of the document back to the first word of its bigram and of its trigram."""
+        """Return the distance between the first and last words of the document's bigrams, and of its trigrams."""
         return (2, 3) if self.of_release else (1, 2)
 
 
 def is_of_release(weights: Sequence[float]) -> bool:
-    """Tell whether α applies to the release's features."""
+    """Return whether the weights are intended for the features of the authors' released code."""
     return getattr(weights, "of_release", False)
 
 
 def parse_weights(given: Any) -> Tuple[float, ...]:
-    """Parse α from a text such as "1,4.8,1.2,-13.4,-0.5" or from numbers; the result is () for an empty text.
+    """Parse the weights α from a text such as "1,4.8,1.2,-13.4,-0.5", or from numbers. Returns () if there are none.
 
-    "release" selects the released weights and features; "release:" before numbers selects the released features.
+    "release" selects the weights and features of the authors' released code. The prefix "release:" before numbers
+    selects only the features of this code.
 
     Raises:
-        ValueError: the text is not five numbers, or the weight of log p is not above 0.
+        ValueError: there are not exactly five numbers, or the weight of log p is not above 0.
     """
     if given is None or len(given) == 0:
         return ()
@@ -95,10 +99,11 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
 
 
 def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
-    """Raise ValueError if documents have their own dictionary, because its ids do not match words of summaries.
+    """Raise ValueError if documents and summaries have different dictionaries, because their ids cannot be compared.
 
     Args:
-        dictionary: the dictionary of the summaries.
+        models: the models of the search.
+        dictionary: dictionary of the summaries.
     """
     for model in models:
         own = getattr(getattr(model, "encoder", None), "dictionary", None)
@@ -110,10 +115,10 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
 
 
 class ExtractiveTerm(SearchTerm):
-    """The term of ``--extractive-weights``.
+    """The term that ``--extractive-weights`` adds to the scores of a search.
 
     Args:
-        weights: α.
+        weights: the five weights α.
     """
 
     def __init__(self, weights: Sequence[float]):
@@ -133,11 +138,13 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """Weighted features in a search over B documents. U is the largest number of distinct words in a document.
+    """The weighted features during a search over B documents.
+
+    U is the maximum number of distinct words in a document.
 
     Args:
-        words: (B, S), search ids of the documents' words in order; :data:`NO_WORD` for other tokens.
-        weights: α.
+        words: search ids of the words in each document (B, S), and :data:`NO_WORD` for tokens that are not words.
+        weights: the five weights α.
     """
 
     def __init__(self, words: Tensor, weights: Sequence[float]):
@@ -149,10 +156,10 @@ class ExtractiveFeatures(ActiveTerm):
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
         self.width = max(1, int(distinct.max()))  # U
-        # (B, S), index of the word at each place among the distinct words of the document; U where there is no word
+        # (B, S): index of each word among the distinct words of its document, or U for a token that is not a word
         self.numbers = numbers.masked_fill(~is_word, self.width)
         columns = words.new_zeros(len(words), self.width + 1)
-        # (B, U), search ids of the distinct words
+        # (B, U): search ids of the distinct words
         self.columns = columns.scatter(1, self.numbers, words)[:, : self.width]
         self.is_filler = torch.arange(self.width, device=words.device) >= distinct[:, None]  # (B, U)
         self.columns = self.columns.masked_fill(self.is_filler, 0)
@@ -168,12 +175,13 @@ class ExtractiveFeatures(ActiveTerm):
         vocabulary: Optional[OutputVocabulary],
         dictionary: Any,
     ) -> "ExtractiveFeatures":
-        """Prepare the features for the documents of a batch.
+        """Prepare the features for the documents in a batch.
 
         Args:
-            net_input: the model's input, with "src_tokens" (B, S).
-            vocabulary: the vocabulary of the search; if None, search ids are ids of the dictionary.
-            dictionary: the dictionary of documents and summaries.
+            net_input: input of the model, which contains "src_tokens" (B, S).
+            weights: the five weights α.
+            vocabulary: vocabulary of the search. If it is None, search ids are the same as dictionary ids.
+            dictionary: dictionary of documents and summaries.
 
         Raises:
             ValueError: the documents do not consist of words.
@@ -186,16 +194,16 @@ class ExtractiveFeatures(ActiveTerm):
         return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Scale the log-probabilities of the next words and add the other features, in place.
+        """Multiply the log-probabilities of the next words by their weight, and add the other features in place.
 
         Args:
-            lprobs: (B, beam, W), log-probabilities by search id.
-            tokens: (B, beam, t), search ids, including the start symbol.
+            lprobs: log-probabilities (B, beam, W), indexed by search id.
+            tokens: search ids of the previous words (B, beam, t), including the start symbol.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
-        follows = self._shifted(near).eq(last)  # (B, beam, S), True at places of words that follow the last word
+        follows = self._shifted(near).eq(last)  # (B, beam, S): True at words that follow the last word
         added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
             added += trigram * self._of_words(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
@@ -205,7 +213,10 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _place_of(self, last: Tensor) -> Tensor:
-        """Find the last place (the first for the release) of words (B, beam, 1) in the documents, or -1."""
+        """Return the last position of each word (B, beam, 1) in its document, or -1 if the word is not there.
+
+        With the features of the authors' released code, return the first position instead.
+        """
         place = torch.arange(self.words.shape[1], device=last.device)
         is_there = self.words[:, None].eq(last)  # (B, beam, S)
         if not self.weights.of_release:
@@ -214,17 +225,20 @@ class ExtractiveFeatures(ActiveTerm):
         return first.masked_fill(first == len(place), -1)
 
     def _shifted(self, places: int) -> Tensor:
-        """Return the preceding word at a distance of ``places`` for each word, (B, 1, S)."""
+        """Return, for each position of the documents, the word that is ``places`` positions earlier (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _of_words(self, flags: Tensor) -> Tensor:
-        """Convert (B, beam, S) bool over places to (B, beam, U): 1 for words with a True place, 0 for other words."""
+        """Convert flags of positions (B, beam, S), bool, to flags of distinct words (B, beam, U), which are 0 or 1.
+
+        A word has the flag 1 if at least one of its positions is True.
+        """
         numbers = self.numbers[:, None].expand_as(flags)
         found = torch.zeros(*flags.shape[:2], self.width + 1, device=flags.device)
         return found.scatter_reduce(2, numbers, flags.float(), "amax")[:, :, : self.width]
 
     def select(self, documents: Tensor) -> "ExtractiveFeatures":
-        """Return the features of some of the documents (indices, (n,))."""
+        """Return the features for the documents with the given indices (n,)."""
         chosen = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -233,17 +247,17 @@ class ExtractiveFeatures(ActiveTerm):
 
 
 def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
-    """Return a mask of ids (any shape) that is True at padding, begin and end symbols, and the unknown word."""
+    """Return a mask of the same shape, True at padding, begin symbols, end symbols and the unknown word."""
     symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
 
 
 def count_features(document: Sequence[int], summary: Sequence[int], of_release: bool = False) -> List[int]:
-    """Compute the sums of all features except log p over the words of a summary.
+    """Sum each feature except log p over the words of a summary.
 
     Args:
-        document, summary: ids of words; :data:`NO_WORD` for tokens that are not words.
-        of_release: whether to compute the release's features.
+        document, summary: ids of the words, and :data:`NO_WORD` for tokens that are not words.
+        of_release: whether to compute the features as in the authors' released code.
     """
     near, far = Weights.of((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]
@@ -262,10 +276,13 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
 
 
 def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
-    """Set "features" (5,) of each hypothesis to the sums of log p and the other features over its words.
+    """Add "features" (5,) to each hypothesis. These are the sums of log p and of the other features over its words.
 
     Args:
-        src_tokens: documents (B, S), ids of the dictionary.
+        results: hypotheses of each document.
+        src_tokens: dictionary ids of the documents (B, S).
+        weights: the five weights α.
+        dictionary: dictionary of documents and summaries.
     """
     documents = src_tokens.masked_fill(_is_no_word(src_tokens, dictionary), NO_WORD).tolist()
     for document, hypotheses in zip(documents, results):

@@ -3,8 +3,9 @@
     h   = tanh(U [E y_(i-C+1); …; E y_i] + b_U)          p(y_(i+1)) = softmax(V h + W enc + b)
     π   = softmax_j(F x_j · (P [G y_(i-C+1); …; G y_i] + b_P)),   enc = Σ_j π_j x̄_j
 
-x are the words of the document. x̄_j is the mean of F x over a window around place j, with zeros outside the document.
-y are the last C words, padded with begin symbols on the left. Each step depends only on these C words.
+x are the words of the document. x̄_j is the mean of F x over a window around position j, where positions outside the
+document are zero. y_(i-C+1), …, y_i are the last C words of the summary, padded on the left with begin symbols. Each
+step depends only on the document and these C words.
 """
 
 import math
@@ -32,7 +33,7 @@ from .options import PRESETS, check_options, preset_config
 
 
 def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
-    """Create word vectors with a length of about 1; the vector of padding is 0."""
+    """Create random word vectors with an expected norm of about 1. The padding vector is 0."""
     table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
     nn.init.zeros_(table.weight[dictionary.pad()])
@@ -41,11 +42,11 @@ def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
 
 
 class ABSEncoder(FairseqEncoder):
-    """The part of attention that depends only on the document: F x and x̄.
+    """An encoder that computes the attention keys F x and values x̄ of a document.
 
     Args:
-        cfg: the model's options.
-        dictionary: the known words.
+        cfg: options of the model.
+        dictionary: dictionary of known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -55,19 +56,20 @@ class ABSEncoder(FairseqEncoder):
         self.embed_tokens = word_vectors(dictionary, cfg.encoder_embed_dim)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
-        """Encode documents.
+        """Encode source documents.
 
         Args:
-            src_tokens: (B, S), ids of the dictionary, padded on either side.
+            src_tokens: dictionary ids of the documents (B, S), padded on either side.
 
         Returns:
-            Tensors with a row for each document and M = S + 2 ``--source-marks`` places: "keys", F x (B, M, D);
-            "encoder_out", x̄ (B, M, D); "encoder_padding_mask" (B, M) bool, True at padding; and "src_tokens" (B, S).
+            A dictionary of tensors with one row per document. Most tensors have M = S + 2 ``--source-marks`` positions:
+            "keys" contains F x (B, M, D), "encoder_out" contains x̄ (B, M, D), and "encoder_padding_mask" (B, M), bool,
+            is True at padding. "src_tokens" contains the documents (B, S).
         """
         tokens = self.with_marks(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
         words = self.embed_tokens(tokens).masked_fill(padding[:, :, None], 0.0)  # (B, M, D)
-        # The sum is divided by the width of the window, even at a document's ends.
+        # The sum is always divided by the full width of the window, even at the ends of a document.
         means = F.avg_pool1d(words.transpose(1, 2), self.window, stride=1, padding=self.window // 2)
         return {
             "encoder_out": [means.transpose(1, 2)],
@@ -77,7 +79,7 @@ class ABSEncoder(FairseqEncoder):
         }
 
     def with_marks(self, src_tokens: Tensor) -> Tensor:
-        """Add begin symbols before documents (B, S), and end symbols after their own end symbol: (B, M)."""
+        """Add begin symbols before the documents (B, S), and end symbols after their end symbols. Returns (B, M)."""
         tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
         real = tokens.ne(self.padding_idx)
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -88,18 +90,18 @@ class ABSEncoder(FairseqEncoder):
         return tokens.masked_fill(begins, self.bos).masked_fill(ends, self.eos)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select the encoder's output for the documents with indices ``new_order`` (N,), repeated or not."""
+        """Select the encoder's output for the documents ``new_order`` (N,). An index can occur more than once."""
         return select_documents(encoder_out, new_order)
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
-    """The language model and its attention. The output layer reads [h; enc], so its weight is [V, W].
+    """The language model with its attention. The output layer reads [h; enc], so its weight is [V, W].
 
-    The copy attention of a pointer uses the queries [h; enc] and the keys x̄.
+    The copy attention of the optional pointer compares the queries [h; enc] with the keys x̄.
 
     Args:
-        cfg: the model's options.
-        dictionary: the known words.
+        cfg: options of the model.
+        dictionary: dictionary of known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -128,16 +130,16 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, where N is a multiple of the number of documents B and
-                rows of the same document are adjacent.
+            prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
+                B, and the rows of a document are adjacent.
             encoder_out: output of the encoder.
-            incremental_state: if given, only the last step is computed; the state itself is not used.
-            features_only: whether to return the output layer's input (N, T, H + D) instead of logits.
-            request: the words that a loss needs, instead of logits of all words.
+            incremental_state: if it is not None, only the last step is computed. The state is not used otherwise.
+            features_only: whether to return the input of the output layer (N, T, H + D) instead of logits.
+            request: the words that a loss needs, if it does not need logits for all words.
 
         Returns:
-            Logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is π of the words. Its
-            rows sum to less than 1, because π also includes marks.
+            Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are the
+            values of π for the document's words. They sum to less than 1, because π also covers the added symbols.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
@@ -148,7 +150,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        # End symbols follow the last word, so they are in the padding of shorter documents.
+        # In shorter documents, the added end symbols take the place of padding. Set their attention weights to 0.
         marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
         marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
         output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
@@ -158,32 +160,37 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return output.pair()
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
-        """Collect the C words before each of the last ``steps`` words to predict: (N, T) -> (N, steps, C)."""
-        # Padding, including padding on the left, is replaced by begin symbols.
+        """Return the C words before each of the last ``steps`` predictions: (N, T) -> (N, steps, C)."""
+        # Padding on either side is replaced with begin symbols.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
         tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
         return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)
 
     @staticmethod
     def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-        """Compute π (N, T, M), at least float32, from queries (N, T, D), keys (B, M, D) and a padding mask (B, M)."""
+        """Compute π (N, T, M), at least float32, from queries (N, T, D), keys (B, M, D) and a padding mask (B, M).
+
+        The mask is True at padding.
+        """
         scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
         return scores.masked_fill(hidden, -math.inf).softmax(dim=2)
 
     def output_layer(self, states: Tensor) -> Tensor:
-        """Compute logits (N, T, V) from the output layer's input (N, T, H + D)."""
+        """Compute logits (N, T, V) from the input of the output layer (N, T, H + D)."""
         logits: Tensor = self.output_projection(states)
         return logits
 
 
 class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
-    """Attention-based summarisation, built by ``--arch`` with one of :data:`PRESETS`.
+    """The model of attention-based summarisation (ABS).
 
-    See :class:`NeuralLanguageModelConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`NeuralLanguageModelConfig` for the options.
 
     Args:
-        max_row_norm: maximum length of word vectors at the start of an epoch; 0 for no limit.
+        encoder: the encoder.
+        decoder: the decoder.
+        max_row_norm: maximum norm of word vectors at the start of an epoch, or 0 for no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):
@@ -192,24 +199,24 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
-        """Build the model; ValueError if an option conflicts with the others or the dictionaries."""
+        """Build the model. Raises ValueError if an option is incompatible with another option or the dictionaries."""
         config = plain_options(cfg)
         check_options(config, task)
         encoder = ABSEncoder(config, without_tail(task.source_dictionary))
         return cls(encoder, ABSDecoder(config, without_tail(task.target_dictionary)), config.max_row_norm)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights; ValueError if they were trained with different dictionaries."""
+        """Load weights. Raises ValueError if they were trained with different dictionaries."""
         check_words(state_dict, "source", self.encoder)
         check_words(state_dict, "target", self.decoder)
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
     def scale_long_rows(self) -> None:
-        """Scale down rows of E, F and G that are longer than ``max_row_norm``; called by the task before each epoch.
+        """Scale down the rows of E, F and G with a norm above ``max_row_norm``. The task calls this before each epoch.
 
         Raises:
-            ValueError: the weights are in half precision, so that the optimiser's own copy of them would not change.
+            ValueError: the weights have half precision. The optimiser's copy of the weights would not be scaled.
         """
         if not self.max_row_norm:
             return

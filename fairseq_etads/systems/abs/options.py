@@ -1,4 +1,4 @@
-"""Options of ABS (Rush et al. 2015), its presets, and the checks of its options."""
+"""Options of ABS (Rush et al. 2015), checks of these options, and presets."""
 
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict
@@ -9,7 +9,7 @@ from ...platform.option_checks import NOT_NEGATIVE, SIZE, check_needs, check_val
 
 @dataclass
 class NeuralLanguageModelConfig(PointerOptions):
-    """The options of ABS; the letters refer to the equations in ``model.py``."""
+    """Options of ABS. The letters in the help texts refer to the equations in ``model.py``."""
 
     encoder_embed_dim: int = field(
         default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors (F)"}
@@ -47,11 +47,11 @@ class NeuralLanguageModelConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
-"""Named architectures and their changes to the defaults."""
+"""Changes that each named architecture makes to the defaults."""
 
 
-# Rush et al. 2015 and their release use plain gradient descent, and halve the rate after an epoch without a better
-# loss.
+# Rush et al. 2015 and their released code use plain gradient descent. They halve the learning rate after each epoch in
+# which the validation loss does not improve.
 TRAINING: Dict[str, Any] = {
     "task": {"truncate_source": 100, "truncate_target": 50},
     "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
@@ -59,18 +59,18 @@ TRAINING: Dict[str, Any] = {
     "optimization": {"lr": [0.1], "max_epoch": 20},
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
-"""Sections of the configuration that trains the architecture."""
+"""Sections of the configuration for training the architecture."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass of all options with the preset's defaults."""
+    """Create a dataclass that contains all options with the defaults of a preset."""
     declared = (option for option in fields(NeuralLanguageModelConfig) if option.name != "_name")
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in declared]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that is invalid by itself, with other options, or with the data."""
+    """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
     check_values(cfg, NeuralLanguageModelConfig)
     check_needs(cfg, NeuralLanguageModelConfig)
     if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:

@@ -1,4 +1,4 @@
-"""ConvS2S: Gehring et al. 2017, "Convolutional sequence to sequence learning"; a baseline in Narayan et al. 2018.
+"""ConvS2S: Gehring et al. 2017, "Convolutional sequence to sequence learning"; a baseline of Narayan et al. 2018.
 
 ``options`` and ``model``  ``--arch convs2s``, ``convs2s_gigaword`` and ``convs2s_cnndm``: fairseq's ``fconv`` with the
                            pointer and the search of this project

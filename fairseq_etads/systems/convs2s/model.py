@@ -1,8 +1,8 @@
 """The convolutional family (Gehring et al. 2017): fairseq's ``fconv`` with the pointer and search of this project.
 
-Layers, equations and initial weights are fairseq's. In addition, words outside the vocabulary are replaced by the
-unknown word before their vectors are looked up, a pointer can copy them, and the beams of a document share its tensors
-in search.
+The layers, equations and initial weights are the same as in fairseq. Words outside the vocabulary are replaced with the
+unknown word before their vectors are looked up, but a pointer can copy them. In a search, all beams of a document share
+the encoder's output.
 """
 
 import contextlib
@@ -27,7 +27,8 @@ from .options import PRESETS, check_options, parse_attention, preset_config
 class ConvolutionalEncoder(FConvEncoder):
     """fairseq's convolutional encoder; see :class:`FConvEncoder`.
 
-    Padding on either side has no effect, because it is masked before each convolution, and positions count words only.
+    Padding on either side does not affect the results, because it is masked before each convolution and does not count
+    as a position.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -41,20 +42,20 @@ class ConvolutionalEncoder(FConvEncoder):
         self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk())
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
-        """Encode documents.
+        """Encode source documents.
 
         Args:
-            src_tokens: (B, S), ids of the dictionary.
+            src_tokens: dictionary ids of the documents (B, S).
 
         Returns:
-            "encoder_out": z, the states of the last layer, and (z + e) √0.5, where e are the vectors of words and
-            positions, both (B, S, E); "encoder_padding_mask": (B, S) bool, True at padding, or None without padding;
-            and "src_tokens".
+            A dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
+            √0.5, where e are the sums of word and position vectors. "encoder_padding_mask" is a mask (B, S), bool, True
+            at padding, or None if there is no padding. "src_tokens" contains the documents.
         """
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Reorder like fairseq's method, without changing ``encoder_out``, and include the pointer's inputs."""
+        """Select documents from the encoder's output, including the pointer's inputs, without changing it."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
         reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
         if "vocabulary" in encoder_out:
@@ -65,8 +66,8 @@ class ConvolutionalEncoder(FConvEncoder):
 class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
     """fairseq's convolutional decoder with a pointer head; see :class:`FConvDecoder`.
 
-    The pointer's copy attention uses the output layer's input as queries and (z + e) √0.5 as keys, the values of the
-    decoder's attention.
+    The queries of the pointer's copy attention are the inputs of the output layer. The keys are (z + e) √0.5, which are
+    also the values of the decoder's own attention.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -83,7 +84,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         )
         self.embed_tokens: Any = VocabularyEmbedding(self.embed_tokens, dictionary.unk(), len(dictionary))
         self.embed_tokens.is_output_layer = cfg.share_input_output_embed
-        # As a result, fairseq's forward pass returns the output layer's input.
+        # Replace fc3, so that fairseq's forward pass returns the input of the output layer.
         self.output_projection: Any = self.fc3
         self.fc3: Any = nn.Identity()
         for layer in self.attention:
@@ -106,15 +107,17 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: (N, T), ids of the dictionary, where N is a multiple of the number of documents B and
-                rows of the same document are adjacent. Padding is on the right.
+            prev_output_tokens: dictionary ids of the previous words (N, T), padded on the right. N is a multiple of the
+                number of documents B, and the rows of a document are adjacent.
             encoder_out: output of the encoder.
-            incremental_state: if given, only the last step is computed. It caches the inputs of the convolutions.
-            features_only: whether to return the output layer's input (N, T, R) instead of logits.
-            request: the words that a loss needs, instead of logits of all words.
+            incremental_state: cache of the inputs of the convolutions. If it is not None, only the last step is
+                computed.
+            features_only: whether to return the input of the output layer (N, T, R) instead of logits.
+            request: the words that a loss needs, if it does not need logits for all words.
 
         Returns:
-            Logits (N, T, V), and a dict, see :class:`DecoderOutput`. The attention (N, T, S) is the mean over layers.
+            Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are averaged
+            over the layers.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         memory, mask = encoder_out["encoder_out"][1], encoder_out["encoder_padding_mask"]
@@ -132,13 +135,13 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return output.pair()
 
     def output_layer(self, states: Tensor) -> Tensor:
-        """Compute logits (N, T, V) from the output layer's input (N, T, R)."""
+        """Compute logits (N, T, V) from the input of the output layer (N, T, R)."""
         logits: Tensor = self.output_projection(states)
         return logits
 
     @contextlib.contextmanager
     def _attention_of_layers(self) -> Iterator[List[Tensor]]:
-        """Collect the attention (N, T, S) of each layer in a forward pass in training, when fairseq returns none."""
+        """Collect each layer's attention weights (N, T, S) in a training step, because fairseq does not return them."""
         weights: List[Tensor] = []
         layers = [layer for layer in self.attention if layer is not None and self.training]
         hooks = [layer.register_forward_hook(lambda _, __, output: weights.append(output[1])) for layer in layers]
@@ -149,7 +152,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
                 hook.remove()
 
     def _split_encoder_out(self, encoder_out: Tuple[Tensor, Tensor], incremental_state: Any) -> Tuple[Tensor, Tensor]:
-        """Return keys (B, E, S) and values (B, S, E) for the attention of all layers, computed only once in search."""
+        """Return the attention keys (B, E, S) and values (B, S, E). In a search, they are computed only once."""
         if not isinstance(incremental_state, BeamState):
             found: Tuple[Tensor, Tensor] = super()._split_encoder_out(encoder_out, incremental_state)
             return found
@@ -159,10 +162,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return memory["keys"], memory["values"]
 
     def make_generation_fast_(self, **_: Any) -> None:
-        """Do nothing, because fairseq would drop the attention, which options such as ``--replace-unknown`` need."""
+        """Do nothing. fairseq's method drops attention weights, which options such as ``--replace-unknown`` need."""
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade like fairseq's method, and rename the output layer, which fairseq's own ``fconv`` calls fc3."""
+        """Upgrade old weights, and rename the output layer, which fairseq's own ``fconv`` calls fc3."""
         for key in [key for key in state_dict if key.startswith(f"{name}.fc3.")]:
             state_dict[key.replace(".fc3.", ".output_projection.")] = state_dict.pop(key)
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
@@ -170,20 +173,20 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _rows(positions: int, dictionary: Any) -> int:
-    """Return the number of rows of a table of positions, including the first rows, which represent no position."""
+    """Return the number of rows in a table of position vectors. Its first rows do not represent positions."""
     return positions + int(dictionary.pad()) + 1
 
 
 class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
-    """Convolutional encoder-decoder: fairseq's ``fconv`` with an optional pointer.
+    """A convolutional encoder-decoder model: fairseq's ``fconv`` with an optional pointer.
 
-    It is built by ``--arch`` with one of :data:`PRESETS`; see :class:`ConvolutionalConfig` for the options.
+    Choose one of :data:`PRESETS` with ``--arch``. See :class:`ConvolutionalConfig` for the options.
     """
 
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            # The encoder divides its gradient by this number, which includes the pointer.
+            # The encoder divides its gradient by the number of attention layers. The pointer is one more such layer.
             encoder.num_attention_layers += 1
 
     @classmethod
@@ -191,7 +194,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         """Build the model from its options.
 
         Raises:
-            ValueError: an option conflicts with other options, the dictionaries or the task's lengths.
+            ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
             OSError: a file of word vectors cannot be read.
         """
         config = plain_options(cfg)
@@ -200,13 +203,13 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         config.max_target_positions = position_limit(config.max_target_positions, task, "target")
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
-        if not task.is_loading:  # a checkpoint contains its own word vectors
+        if not task.is_loading:  # a checkpoint already contains the word vectors
             load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare like fairseq's method, but without products for a fixed beam, because documents are not repeated."""
+        """Prepare the model for generation. The beam size is not fixed, because documents are not repeated."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

@@ -1,4 +1,4 @@
-"""Options of the convolutional family (Gehring et al. 2017), its presets, and the checks of its options."""
+"""Options of the convolutional family (Gehring et al. 2017), checks of these options, and presets."""
 
 import ast
 from dataclasses import dataclass, field, fields
@@ -11,7 +11,7 @@ from ...platform.option_checks import PROBABILITY, SIZE, check_needs, check_valu
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
-    """Options of the convolutional family: the options of fairseq's ``fconv`` with its defaults, and of the pointer."""
+    """Options of the convolutional family: fairseq's ``fconv`` options with their defaults, and pointer options."""
 
     dropout: float = field(
         default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layer inputs and the output"}
@@ -56,7 +56,7 @@ class ConvolutionalConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {},  # these are the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
+    "convs2s": {},  # the defaults of fairseq's fconv, which Narayan et al. 2018 use on XSum
     "convs2s_gigaword": {
         "encoder_embed_dim": 256,
         "encoder_layers": "[(256, 3)] * 6",
@@ -71,20 +71,20 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "decoder_layers": "[(512, 3)] * 8",
     },
 }
-"""Named architectures and their changes to the defaults (Gehring et al. 2017 on Gigaword, Fan et al. 2017)."""
+"""Changes that each named architecture makes to the defaults (Gehring et al. 2017 for Gigaword; Fan et al. 2017)."""
 
 
-# As in Gehring et al. 2017, section 4.2, the rate is divided by 10 after each epoch without a better loss, and training
-# ends when it reaches 1e-4.
+# As in Gehring et al. 2017, section 4.2, the learning rate is divided by 10 after each epoch in which the validation
+# loss does not improve. Training ends when the learning rate reaches 1e-4.
 TRAINING: Dict[str, Any] = {
     "optimizer": {"_name": "nag", "momentum": 0.99},
     "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.1},
     "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
-"""Sections of the configuration that trains these architectures."""
+"""Sections of the configuration for training these architectures."""
 TRAININGS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {  # Narayan et al. 2018 use these settings on XSum, with dropout 0.2
+    "convs2s": {  # the settings of Narayan et al. 2018 for XSum, who also use a dropout of 0.2
         "task": {"truncate_source": 400, "truncate_target": 90},
         "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
         "dataset": {"batch_size": 32},
@@ -92,17 +92,21 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
     "convs2s_gigaword": {"task": {"truncate_source": 200, "truncate_target": 30}},
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
 }
-"""Differences from this configuration by architecture, as in the recipes."""
+"""Changes that each architecture makes to :data:`TRAINING`. The recipes use the same settings."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass of all options with the preset's defaults."""
+    """Create a dataclass that contains all options with the defaults of a preset."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
-    """Parse ``--decoder-attention``: True, or a list of the decoder layers' flags for attention to the document.
+    """Parse ``--decoder-attention``, which determines the decoder layers that attend to the document.
+
+    Args:
+        text: "True", or a list with True or False for each layer.
+        layers: number of decoder layers.
 
     Raises:
         ValueError: the text is neither of these, or no layer attends to the document.
@@ -123,7 +127,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
 
 
 def check_options(cfg: Any, task: Any) -> None:
-    """Raise ValueError for an option that is invalid by itself, with other options, or with the data."""
+    """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
     check_values(cfg, ConvolutionalConfig)
     check_needs(cfg, ConvolutionalConfig)
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:

@@ -1,6 +1,6 @@
 """Entailment: Li et al. 2018, "Ensure the correctness of the summary", and the reward of Pasunuru and Bansal 2018.
 
-``auxiliary``              ``--auxiliary-task entailment``: the encoder also learns to recognise entailment
+``auxiliary``              ``--auxiliary-task entailment``: also train the encoder to recognise entailment
 ``decomposable``, ``model``  entailment models (Parikh et al. 2016) for the reward ``entail``
 
 Jobs: ``jobs/nli_training.py``, ``jobs/nli_synthesis.py``. Command: ``commands/nli.py`` (``etads-nli``).

@@ -1,4 +1,4 @@
-"""``--auxiliary-task entailment``: train the encoder to recognise entailment between updates of summarisation."""
+"""``--auxiliary-task entailment``: additional updates that train the encoder to recognise entailment."""
 
 import logging
 from array import array
@@ -22,15 +22,16 @@ from .model import DigitHidingTokenizer
 
 
 class PairClassifier(nn.Module):
-    """Classifies pairs of the vectors u and v by MLP([u; v; |u-v|; u*v]) with two hidden tanh layers.
+    """A classifier of pairs of vectors u and v, which computes MLP([u; v; |u-v|; u*v]).
 
-    Dropout is applied before each of the three layers (Li, Zhu, Zhang and Zong 2018).
+    The MLP has two hidden layers with tanh. Dropout is applied before each of the three layers (Li, Zhu, Zhang and Zong
+    2018).
 
     Args:
         width: width of u and v.
         hidden: width of the hidden layers.
         classes: number of classes.
-        dropout: probability of dropout.
+        dropout: dropout probability.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):
@@ -40,7 +41,7 @@ class PairClassifier(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, first: Tensor, second: Tensor) -> Tensor:
-        """Compute logits (N, C) of N pairs from u and v, each (N, W)."""
+        """Compute the logits (N, C) of N pairs. ``first`` and ``second`` are the vectors u and v, each (N, W)."""
         x = torch.cat([first, second, (first - second).abs(), first * second], dim=1)  # (N, 4W)
         for layer in self.layers[:-1]:
             x = torch.tanh(layer(self.dropout(x)))
@@ -48,7 +49,7 @@ class PairClassifier(nn.Module):
         return logits
 
 
-# These are the settings of the first of two stages in scripts/reproduce/entail_gigaword.sh.
+# These settings are for the first of the two training stages in scripts/reproduce/entail_gigaword.sh.
 TRAININGS: Dict[str, Dict[str, Any]] = {
     "entail_s2s": {
         "task": {"truncate_source": 100, "truncate_target": 30, "sort_within": 0, "eval_rouge": True},
@@ -59,24 +60,24 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
     },
 }
-"""Training configuration of the core's architecture that this paper uses; see ``etads-models --configs``."""
+"""Training configuration for the paper's model, an architecture of the core; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs"}
 
 
 logger = logging.getLogger(__name__)
 
 SAMPLED_TEXTS = 10_000
-"""Number of texts that are searched for words that end in punctuation."""
+"""Number of texts that are checked for words with attached punctuation."""
 
 
 class PairBatches:
-    """Labelled pairs of texts as ids, in batches that depend only on the seed and the number of the batch.
+    """Batches of labelled text pairs. A batch depends only on the seed and on its number.
 
     Args:
-        pairs: premise and hypothesis, each as ids (T,), and the label.
-        size: number of pairs per batch; the last batch of an epoch may be smaller.
-        seed: seed of the order, which is different in each epoch.
-        pad: id of padding.
+        pairs: the ids of the premise (T,), the ids of the hypothesis (T',) and the label of each pair.
+        size: number of pairs per batch. The last batch of an epoch may be smaller.
+        seed: seed for shuffling the pairs. The order differs between epochs.
+        pad: id of the padding symbol.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):
@@ -85,7 +86,7 @@ class PairBatches:
             for text in (premise, hypothesis):
                 ids.extend(text)
                 ends.append(len(ids))
-        # The ids are stored in two flat tables, because a tensor per text would need several times as much memory.
+        # Store the ids of all texts in one tensor, because one tensor per text would need several times as much memory.
         self._ids, self._ends = torch.tensor(ids), np.array(ends)
         self._labels = torch.tensor([label for _, _, label in pairs])
         self._size, self._seed, self._pad = size, seed, pad
@@ -96,7 +97,7 @@ class PairBatches:
         return len(self._labels)
 
     def batch(self, number: int) -> Tuple[Tensor, Tensor, Tensor]:
-        """Return a batch by its number, from 0.
+        """Return the batch with the given number, counted from 0 over all epochs.
 
         Returns:
             Premises (N, S) and hypotheses (N, S'), padded on the right, and labels (N,), all int64.
@@ -116,7 +117,7 @@ class PairBatches:
 
 
 def training_files(folder: Path) -> List[Path]:
-    """List the files of training pairs in a folder: *train*.tsv and *train*.jsonl, compressed or not.
+    """List the files with training pairs in a folder: *train*.tsv and *train*.jsonl, which may be compressed.
 
     Raises:
         InputError: the folder contains no such file.
@@ -131,10 +132,10 @@ def training_files(folder: Path) -> List[Path]:
 
 
 class EntailmentTask(AuxiliaryTask):
-    """Trains the encoder and a classifier on labelled pairs of texts (Li, Zhu, Zhang and Zong 2018).
+    """An auxiliary task that trains the encoder and a classifier on labelled text pairs (Li, Zhu, Zhang and Zong 2018).
 
     Raises:
-        ValueError: an option has an impossible value, or the model has no pair classifier.
+        ValueError: an option has an invalid value, or the model has no pair classifier.
         InputError: there are no pairs, or a file of pairs is damaged.
     """
 
@@ -145,7 +146,7 @@ class EntailmentTask(AuxiliaryTask):
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Create the pair classifier; ValueError for a model that cannot read pairs."""
+        """Create the pair classifier. Raises ValueError if the model cannot read text pairs."""
         if str(cfg.encoder) == "conv" or cfg.source_factors != "none":
             raise ValueError(
                 "--auxiliary-task needs --encoder rnn without --source-factors, because the auxiliary "
@@ -155,7 +156,11 @@ class EntailmentTask(AuxiliaryTask):
         return {"pair_classifier": PairClassifier(width, cfg.encoder_hidden_size, len(LABELS), cfg.dropout)}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """Compute the cross-entropy on batch ``number``; also return the number of pairs and of correct predictions."""
+        """Compute the mean cross-entropy over batch ``number``.
+
+        Returns:
+            The loss, the number of pairs, and the number of correct predictions as "accuracy".
+        """
         device = next(model.parameters()).device
         premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.batch(number))
         logits = at_least_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
@@ -164,14 +169,24 @@ class EntailmentTask(AuxiliaryTask):
 
 
 def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
-    """Compute logits (N, C) of pairs of texts, ids (N, S) and (N, S'), with a model that has a pair classifier."""
+    """Compute the logits (N, C) of text pairs.
+
+    Args:
+        model: a model with a pair classifier.
+        premises: ids of the premises (N, S).
+        hypotheses: ids of the hypotheses (N, S').
+    """
     vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)
     return logits
 
 
 def read_batches(folder: Path, task: Any) -> PairBatches:
-    """Read the training pairs in a folder, converted to ids like the task's documents; raises InputError."""
+    """Read the training pairs in a folder, and convert them to ids with the dictionary of the task's documents.
+
+    Raises:
+        InputError: the folder contains no pairs, or a file is damaged.
+    """
     cfg, words = task.cfg, task.src_dict
     config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)

@@ -1,4 +1,4 @@
-"""Decomposable attention: judge entailment by comparing sentences word by word (Parikh et al. 2016)."""
+"""Decomposable attention, a model that recognises entailment by comparing aligned words (Parikh et al. 2016)."""
 
 import math
 from typing import Any
@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class DecomposableAttention(nn.Module):
-    """Classifies pairs of a premise a and a hypothesis b by their aligned words (Parikh et al. 2016, section 3).
+    """A classifier of pairs of a premise a and a hypothesis b, based on aligned words (Parikh et al. 2016, section 3).
 
-    F, G and H are networks of two layers, each with dropout before and ReLU after it. a_i and b_j are projected word
-    vectors:
+    F, G and H are networks with two linear layers. Each layer is preceded by dropout and followed by ReLU. a_i and b_j
+    are projected word vectors:
 
         e_ij = F(a_i) · F(b_j)
         β_i = Σ_j softmax_j(e_ij) b_j,  α_j = Σ_i softmax_i(e_ij) a_i
@@ -19,10 +19,10 @@ class DecomposableAttention(nn.Module):
         logits = W H([v_1; v_2]) + b
 
     Args:
-        table: word vectors, with a padding index.
-        width: width of projected vectors and of F, G and H.
+        table: table of word vectors, which must have a padding index.
+        width: width of the projected word vectors and of the layers of F, G and H.
         classes: number of classes.
-        dropout: probability of dropout before each layer of F, G and H.
+        dropout: dropout probability before each layer of F, G and H.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):
@@ -36,10 +36,11 @@ class DecomposableAttention(nn.Module):
         self.classify = nn.Linear(width, classes)
 
     def forward(self, premises: Tensor, hypotheses: Tensor) -> Tensor:
-        """Compute logits (N, classes) of pairs.
+        """Compute the logits (N, classes) of pairs.
 
         Args:
-            premises, hypotheses: ids (N, P) and (N, Q), padded on either side; each text must contain a word.
+            premises, hypotheses: ids (N, P) and (N, Q), padded on either side. Each text must contain at least one
+                word.
         """
         a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
         no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))

@@ -1,7 +1,7 @@
-"""Models of the probability that a premise entails a hypothesis, and the folders in which etads-nli stores them.
+"""Models that predict whether a premise entails a hypothesis, and the folders in which etads-nli stores them.
 
-A folder contains ``config.json``, the words (``dict.txt``) and the weights (``model.safetensors``), but no executable
-code. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
+A folder contains ``config.json``, the dictionary (``dict.txt``) and the weights (``model.safetensors``), but no
+executable code. The model is :class:`~fairseq_etads.systems.entailment.decomposable.DecomposableAttention`.
 """
 
 import json
@@ -25,16 +25,19 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Schema number, which increases when older versions of this package would misread new folders."""
+"""Version of the folder format. It is increased whenever older versions of this package could not read new folders."""
 ADVICE = "Create it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
-"""Maximum width in config.json."""
+"""Maximum value of the widths in config.json."""
 AT_ONCE = 256
-"""Number of pairs to score at a time."""
+"""Number of pairs in a batch."""
 
 
 class DigitHidingTokenizer(TextTokenizer):
-    """Tokeniser that replaces each digit by ``#`` after tokenisation, because ``#`` is a separate word in raw text."""
+    """A tokeniser that replaces each digit with ``#``.
+
+    Digits are replaced after tokenisation, because the tokeniser would treat ``#`` as a separate word.
+    """
 
     def encode(self, x: str) -> str:
         return hide_digits(super().encode(x))
@@ -42,14 +45,14 @@ class DigitHidingTokenizer(TextTokenizer):
 
 @dataclass(frozen=True)
 class NliConfig:
-    """Contents of a model's config.json.
+    """The model options that are stored in config.json.
 
     Attributes:
         embed_dim: width of word vectors.
         width: width of the network.
-        words: kind of words in raw text; see ``WORD_KINDS``.
-        keep_case: whether to keep upper case.
-        hide_digits: whether to replace each digit by ``#``.
+        words: how raw text is split into words; see ``WORD_KINDS``.
+        keep_case: whether to keep upper-case letters.
+        hide_digits: whether to replace each digit with ``#``.
     """
 
     embed_dim: int = 300
@@ -59,36 +62,40 @@ class NliConfig:
     hide_digits: bool = False
 
     def tokenizer(self) -> TextTokenizer:
-        """Create the tokeniser for raw text that was used in the model's training."""
+        """Create the tokeniser that was used on raw text when the model was trained."""
         kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
         return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
 
     def make_model(self, dictionary: Dictionary, dropout: float = 0.0) -> DecomposableAttention:
-        """Create a model with initial weights."""
+        """Create a model with random initial weights."""
         table = nn.Embedding(len(dictionary), self.embed_dim, dictionary.pad())
         return DecomposableAttention(table, self.width, len(LABELS), dropout)
 
 
 def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """Return the ids (T,), int64, of ``<s>`` and the known words; words without a counterpart align with ``<s>``."""
+    """Return the ids of ``<s>`` and of all known words (T,), int64.
+
+    Words without a counterpart in the other text can be aligned with ``<s>``. Unknown words are skipped.
+    """
     ids = (dictionary.index(word if keep_case else word.lower()) for word in words)
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
 
 def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
-    """Collate the ids of several texts, each (T,), to one tensor (N, T), padded on the right."""
+    """Combine the ids of several texts, each (T,), into one tensor (N, T), padded on the right."""
     padded: Tensor = data_utils.collate_tokens(list(texts), dictionary.pad())
     return padded
 
 
 class EntailmentScorer:
-    """An entailment model for inference, without dropout and gradients.
+    """An entailment model for inference, without dropout or gradients.
 
-    This class is not an ``nn.Module``, so modules with a scorer neither train nor store its weights.
+    This class is not an ``nn.Module``, so a module that has a scorer as an attribute neither trains nor stores the
+    scorer's weights.
 
     Attributes:
         config: configuration of the model.
-        dictionary: the known words; all other words are skipped.
+        dictionary: dictionary of the known words. All other words are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):
@@ -97,10 +104,10 @@ class EntailmentScorer:
 
     @classmethod
     def load(cls, path: Union[str, Path]) -> "EntailmentScorer":
-        """Load a frozen model on the CPU from a folder of ``etads-nli train``. No code in the folder is run.
+        """Load a frozen model on the CPU from a folder created by ``etads-nli train``. No code in the folder is run.
 
         Raises:
-            InputError: the folder contains no such model, is damaged or incomplete, or is from a later version.
+            InputError: the folder contains no entailment model, is damaged or incomplete, or is from a later version.
         """
         folder = Path(path)
         config, words = _checked_config(folder)
@@ -110,23 +117,26 @@ class EntailmentScorer:
             raise InputError(f"{error}. {ADVICE}") from None
         if fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
-        with torch.device("meta"):  # on the meta device, initial weights need no memory and no random numbers
+        with torch.device("meta"):  # skip memory allocation and random initialisation
             model = config.make_model(dictionary)
         weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 
     def to(self, device: torch.device) -> "EntailmentScorer":
-        """Move the model to a device, and return the scorer."""
+        """Move the model to a device. Returns this scorer."""
         self.model.to(device)
         return self
 
     def score(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Compute the probability that each premise entails its hypothesis: (N,), float32, on the CPU.
+        """Predict the probability that each premise entails its hypothesis.
 
         Args:
-            premises, hypotheses: the words of N texts each, without sentence marks, of the kind ``config.words``. They
-                are lower-cased if the model requires this.
+            premises, hypotheses: the words of N texts each, without sentence marks. The texts must have been split into
+                words as ``config.words`` specifies. Words are lower-cased if the model requires it.
+
+        Returns:
+            The probabilities (N,), float32, on the CPU.
 
         Raises:
             ValueError: the numbers of premises and hypotheses differ.
@@ -135,7 +145,11 @@ class EntailmentScorer:
 
     @torch.no_grad()
     def probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Compute the probability of each of ``LABELS``: (N, 3), float32, on the CPU; see :meth:`score`."""
+        """Predict the probability of each label in ``LABELS``. Returns (N, 3), float32, on the CPU; see :meth:`score`.
+
+        Raises:
+            ValueError: the numbers of premises and hypotheses differ.
+        """
         if len(premises) != len(hypotheses):
             raise ValueError(f"{len(premises)} premises and {len(hypotheses)} hypotheses")
         device = self.model.classify.weight.device
@@ -155,11 +169,11 @@ class EntailmentScorer:
 
 
 def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about: Dict[str, Any]) -> None:
-    """Write the words and config.json of a folder; ``about`` describes the training for readers."""
+    """Write the dictionary and config.json to a folder. ``about`` is a description of the training for users."""
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    # If the option is left out, versions without it can still read the folder.
+    # Leave out the option if it is off, so that earlier versions without this option can read the folder.
     if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
@@ -168,7 +182,7 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
 
 
 def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
-    """Write weights to a folder atomically, so that previous weights stay until the new ones are complete."""
+    """Write weights to a folder atomically. Existing weights are replaced only when the new file is complete."""
     with writing_by_name(folder / name) as partial:
         write_weights(partial, weights)
 
@@ -199,7 +213,7 @@ def read_config(folder: Path) -> Dict[str, Any]:
 
 
 def _checked_config(folder: Path) -> Any:
-    """Parse the model's :class:`NliConfig` and the fingerprint of its words; raises InputError."""
+    """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json. Raises InputError."""
     content = read_config(folder)
     given: Any = content.get("model")
     kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]

@@ -1,9 +1,9 @@
-"""Training with rewards: Paulus et al. 2018, Pasunuru and Bansal 2018; Norouzi et al. 2016.
+"""Training with rewards: Paulus et al. 2018, Pasunuru and Bansal 2018, Norouzi et al. 2016.
 
-``self_critical``  ``--criterion summarization_rl``: raises the probability of samples with better rewards than greedy
-                   summaries
-``augmented``      ``--criterion summarization_raml``: trains on randomly edited references
-``trained``        the rewards ``rougesal`` and ``entail``; other rewards are in ``evaluation/rewards.py``
+``self_critical``  ``--criterion summarization_rl``: increases the probability of sampled summaries that have a higher
+                   reward than the greedy summary
+``augmented``      ``--criterion summarization_raml``: trains on randomly edited reference summaries
+``trained``        the rewards ``rougesal`` and ``entail``; the other rewards are in ``evaluation/rewards.py``
 
 This system has no job or command.
 Recipes: ``scripts/reproduce/rougesal_cnndm.sh``, ``debian_rewards.sh``, ``debian_headlines.sh``.

@@ -56,16 +56,19 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     )
 
 
-@functools.cache  # there are few different lengths of summaries, so most results are cached
+@functools.cache  # summaries have few different lengths, so most calls find their result in the cache
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
-    """Compute the distribution q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) of e = 0 … L edits: (L + 1,), float64.
+    """Compute the distribution of the number of edits, q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) for e = 0 … L.
 
-    There are C(L, e) (V-1)^e texts at distance e, each with the weight exp(-e (1 + log(V-1)) / τ).
+    There are C(L, e) (V-1)^e texts at an edit distance of e. Each of them has the weight exp(-e (1 + log(V-1)) / τ).
 
     Args:
-        length: L, the number of words of a reference.
-        words: V, the number of words from which an edit draws.
-        temperature: τ.
+        length: L, the number of words in a reference.
+        words: V, the number of words that an edit can insert.
+        temperature: τ, the temperature of the edits.
+
+    Returns:
+        The probabilities (L + 1,), float64.
     """
     e = torch.arange(length + 1, dtype=torch.float64)
     log_ways = math.lgamma(length + 1) - torch.lgamma(e + 1) - torch.lgamma(length - e + 1)
@@ -74,17 +77,17 @@ def edit_distances(length: int, words: int, temperature: float) -> Tensor:
 
 
 def sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
-    """Compute the weights w = exp(r/τ) / exp(-e/τ) (B, K) of samples, normalised to sum to 1 for each pair."""
+    """Compute the samples' weights w = exp(r/τ) / exp(-e/τ), normalised to sum to 1 for each pair. Returns (B, K)."""
     return ((rewards + distances) / temperature).softmax(dim=1)
 
 
 class Edits(NamedTuple):
-    """References with some words replaced: K samples for each of B summaries.
+    """K copies of each of B reference summaries, with some words replaced.
 
     Attributes:
-        distances: number of replaced words (B, K).
-        changed: mask of replaced words (B, K, T), bool.
-        target: the edited references (B, K, T), ids of the dictionary, padded like the references.
+        distances: number of replaced words in each copy (B, K).
+        changed: mask (B, K, T), bool, True at replaced words.
+        target: dictionary ids of the edited references (B, K, T), padded like the references.
     """
 
     distances: Tensor
@@ -94,22 +97,22 @@ class Edits(NamedTuple):
 
 @register_criterion("summarization_raml", dataclass=SummarizationRAMLConfig)
 class SummarizationRAML(SummarizationNLL):
-    """Likelihood of references with randomly replaced words, weighted by their rewards.
+    """Maximum likelihood on references with randomly replaced words. Each edited reference is weighted by its reward.
 
-    K references are drawn for each pair: first a number e of edits from q(e) (:func:`edit_distances`), then e
-    positions, then a different known word for each position. Let r(y) be the reward of a sample, y* the reference, and
-    P(x → y) the probability that the document x entails the text y::
+    K edited references are drawn for each pair. For each of them, the number of edits e is drawn from q(e) (see
+    :func:`edit_distances`), then e positions, and then a different known word for each position. Let r(y) be the reward
+    of a sample, y* the reference, and P(x → y) the probability that the document x entails the text y::
 
         r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
         w(y) = exp(r/τ) / exp(-e/τ), divided by the pair's sum;   L = -Σ w(y) log p(y | x)
 
-    (Li, Zhu, Zhang and Zong 2018; with ``none`` Norouzi et al. 2016.) Sentence marks and the end symbol are neither
-    replaced nor drawn. All unedited samples of a reference are combined in one row of the batch. Random numbers are
-    drawn from torch's generator, which fairseq seeds in every update. Validation computes the likelihood of the
-    references.
+    These equations are from Li, Zhu, Zhang and Zong 2018 or, with ``none``, from Norouzi et al. 2016. Sentence marks
+    and the end symbol are neither replaced nor inserted. If a reference is drawn several times without edits, the batch
+    contains only one row for these samples. Random numbers come from torch's generator, which fairseq seeds in every
+    update. In validation, the loss is the negative log-likelihood of the unedited references.
 
     Raises:
-        ValueError: an option has an impossible value, or the entailment model is missing.
+        ValueError: an option has an invalid value, or the entailment model is missing.
         InputError: the entailment model cannot be read.
     """
 
@@ -131,7 +134,7 @@ class SummarizationRAML(SummarizationNLL):
         known = known_words(self.dictionary)
         kept = {*self.no_words, *range(self.dictionary.nspecial)}
         self.words = torch.tensor([number for number in range(known) if number not in kept])
-        """Ids (V,) of the words from which an edit draws."""
+        """Ids (V,) of the words that an edit can insert."""
         if len(self.words) < 2:
             raise ValueError("--criterion summarization_raml: the summaries' dictionary has fewer than two known words")
         self._place = torch.full((known,), -1)
@@ -149,7 +152,7 @@ class SummarizationRAML(SummarizationNLL):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Check the options for training a model with these capabilities; raises ValueError."""
+        """Raise ValueError if an option is unsuitable for a model with the given capabilities."""
         super().check_options(cfg, capabilities)
         if "--large-vocabulary-trick" in capabilities:
             raise ValueError(
@@ -158,7 +161,7 @@ class SummarizationRAML(SummarizationNLL):
             )
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of ``summarization_nll``, using edited references in training."""
+        """Compute the loss of ``summarization_nll``. In training, the targets are edited references."""
         if not model.training:
             return super().forward(model, sample, reduce)
         edits = self.draw(sample["target"].cpu())
@@ -169,7 +172,7 @@ class SummarizationRAML(SummarizationNLL):
         return total, size, logs
 
     def draw(self, target: Tensor) -> Edits:
-        """Draw K edited references for each summary; ``target`` (B, T) are ids of the dictionary on the CPU."""
+        """Draw K edited references for each summary. ``target`` (B, T) contains their dictionary ids, on the CPU."""
         is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
@@ -180,16 +183,17 @@ class SummarizationRAML(SummarizationNLL):
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
-        # (B, T), index among the V words, or -1 for other words
+        # (B, T): index among the V words, or -1 for other words
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
-        # A word among the V words is replaced by one of the others, and any other word by one of the V words.
+        # If a word is one of the V words, replace it with another one of them. Replace any other word with one of the V
+        # words.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
         return Edits(distances, changed, torch.where(changed, self.words[other], target[:, None]))
 
     def rewards(self, sample: Dict[str, Any], edits: Edits) -> Tensor:
-        """Compute the reward r of each sample (B, K), float32."""
+        """Compute the reward r of each sample. Returns (B, K), float32."""
         distances = edits.distances
         if self.reward == "none":
             return -distances.float()
@@ -201,11 +205,12 @@ class SummarizationRAML(SummarizationNLL):
         return found
 
     def _reward(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
-        """Compute the rewards (n,), float32, of edited references.
+        """Compute the rewards of edited references. Returns (n,), float32.
 
         Args:
-            pairs: index in the batch of the pair to which each reference belongs.
-            edited: words of each reference.
+            sample: the batch.
+            pairs: for each edited reference, the index of its pair in the batch.
+            edited: words of each edited reference.
         """
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))
@@ -221,13 +226,13 @@ class SummarizationRAML(SummarizationNLL):
 
     @staticmethod
     def _texts(rows: Tensor, dictionary: Any) -> List[List[str]]:
-        """Return the words of texts (N, T), ids of the dictionary, without padding, end symbols and sentence marks."""
+        """Convert the dictionary ids of texts (N, T) to words, without padding, end symbols and sentence marks."""
         skipped = {dictionary.pad(), dictionary.eos(), dictionary.index(SENTENCE_MARK)} - {dictionary.unk()}
         return [[dictionary[number] for number in row if number not in skipped] for row in rows.tolist()]
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Reduce the metrics of ``summarization_nll``, and log the samples' mean reward and number of edits."""
+        """Aggregate the metrics of ``summarization_nll``, and log the samples' mean reward and mean number of edits."""
         super().reduce_metrics(logging_outputs)
         drawn = sum(output.get("raml_drawn", 0) for output in logging_outputs)
         for name in ("raml_reward", "raml_edits"):
@@ -237,14 +242,16 @@ class SummarizationRAML(SummarizationNLL):
 
 
 def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str, Any]:
-    """Create a batch with one row for each edited reference, and one row for each reference that was drawn unchanged.
+    """Create a batch with one row for each edited reference and one row for each reference that was drawn unchanged.
 
     Args:
         sample: a batch of B pairs.
+        edits: the edited references.
         weights: weights of the samples (B, K).
 
     Returns:
-        The same pairs, repeated, with the "weights" of the rows (N,); "ntokens" and "nsentences" stay unchanged.
+        A batch in which each pair is repeated for its rows. "weights" contains the weight of each row (N,). "ntokens"
+        and "nsentences" are the same as in ``sample``.
     """
     unchanged = edits.distances == 0
     of_reference = (weights * unchanged).sum(dim=1)  # (B,)
@@ -255,7 +262,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
     target, changed = (to_device(x[edited], device) for x in (edits.target, edits.changed))
     batch["target"][len(plain) :] = target
-    # The word before position t + 1 is the word at position t, whether padding is on the left or on the right.
+    # The previous word at position t + 1 is the target at position t, both with left padding and with right padding.
     previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
     previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
     return {

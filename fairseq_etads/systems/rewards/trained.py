@@ -1,6 +1,7 @@
 """The rewards ``rougesal`` and ``entail``, which need training data or trained models (Pasunuru and Bansal 2018).
 
-:mod:`fairseq_etads.evaluation.rewards` defines their formulas; this module provides their weights and probabilities.
+:mod:`fairseq_etads.evaluation.rewards` defines their formulas. This module computes the saliency weights and entailment
+probabilities in these formulas.
 """
 
 import logging
@@ -22,16 +23,16 @@ from ...vocabulary.kinds import detect_subwords, detect_words
 logger = logging.getLogger(__name__)
 
 IDF = "idf"
-"""Value of ``--rougesal-saliency`` that is not the path of a checkpoint."""
+"""Value of ``--rougesal-saliency`` that selects the inverse document frequency instead of a tagger."""
 
 
 class Frequencies:
-    """Saliency of words: the inverse document frequency in training documents, relative to an unseen word.
+    """Saliency of words: their inverse document frequency in the training documents, relative to an unseen word.
 
-    The documents are read when the first weight is needed, and truncated as for the model.
+    The training documents are read when the first weight is needed. They are truncated as in the model's input.
 
     Args:
-        task: the task of the training, with the data.
+        task: the training task, which provides the data.
     """
 
     def __init__(self, task: Any):
@@ -39,7 +40,7 @@ class Frequencies:
         self._weights: Dict[str, float] = {}
 
     def __call__(self, sentences: Text) -> Weights:
-        """Compute the saliency of each word of the sentences, above 0 and at most 1."""
+        """Compute the saliency of each word in the sentences. Values are above 0 and at most 1."""
         if not self._weights:
             self._weights = self._count()
         return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
@@ -53,15 +54,15 @@ class Frequencies:
 
 
 class Tagger:
-    """Saliency of words by a trained tagger: the probability of each word in its sentence.
+    """Saliency of words: the probability that a trained tagger predicts for each word in its sentence.
 
     Args:
-        path: path of a checkpoint of ``--arch word_tagger``.
-        task: the task of the training; the tagger must have the same dictionary.
+        path: path of a checkpoint with ``--arch word_tagger``.
+        task: the training task. The tagger must have been trained with the same dictionary.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not such a checkpoint, or the tagger was trained with a different dictionary.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file is not a checkpoint of a tagger, or the tagger was trained with a different dictionary.
     """
 
     def __init__(self, path: str, task: Any):
@@ -77,7 +78,7 @@ class Tagger:
 
     @torch.no_grad()
     def __call__(self, sentences: Text) -> Weights:
-        """Compute the probability of each word of the sentences."""
+        """Predict the probability of each word in the sentences."""
         if not sentences:
             return []
         device = self._model.logit.weight.device
@@ -93,15 +94,15 @@ class Tagger:
 
 
 class TokenJudge:
-    """An entailment model for texts that consist of tokens of the data, which are first joined to words.
+    """An entailment model that accepts the tokens of the training data and joins them into words.
 
     Args:
-        path: a folder created by ``etads-nli train``.
-        task: the task of the training.
-        option: the option that named the folder, for messages.
+        path: a folder that ``etads-nli train`` created.
+        task: the training task.
+        option: name of the option that specified the folder, for messages.
 
     Raises:
-        ValueError: the data's tokens cannot be joined to words, or the system ``entailment`` is missing.
+        ValueError: the tokens of the data cannot be joined into words, or the system ``entailment`` is missing.
         InputError: the folder cannot be read.
     """
 
@@ -124,7 +125,10 @@ class TokenJudge:
             )
 
     def __call__(self, premises: Text, hypotheses: Text) -> List[float]:
-        """Compute the probability that each premise entails its hypothesis, for tokens without sentence marks."""
+        """Compute the probability that each premise entails its hypothesis.
+
+        The texts must not contain sentence marks.
+        """
         words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
         found: List[float] = self._scorer.score(*words).tolist()
         return found
@@ -139,18 +143,18 @@ class TokenJudge:
 
 
 class Rewards:
-    """The rewards of ``--rewards`` in order, and the models that belong to them.
+    """The rewards that ``--rewards`` lists, in this order, and the models that they need.
 
     Args:
-        names: value of the option: names separated by commas.
-        saliency: ``--rougesal-saliency``, "idf" or the checkpoint of a tagger.
-        entail_model: ``--entail-model``, a folder created by ``etads-nli train``.
-        length_cap: ``--entail-length-cap``, a number or "none".
-        task: the task of the training.
+        names: value of ``--rewards``, which is a list of names separated by commas.
+        saliency: value of ``--rougesal-saliency``, which is "idf" or the checkpoint of a tagger.
+        entail_model: value of ``--entail-model``, which is a folder that ``etads-nli train`` created.
+        length_cap: value of ``--entail-length-cap``, which is a number or "none".
+        task: the training task.
 
     Raises:
-        ValueError: a reward does not exist, an option required by a reward is missing or has an impossible value, or
-            an option is given that no reward uses.
+        ValueError: a reward does not exist, an option that a reward requires is missing or has an invalid value, or an
+            option is set although no reward uses it.
     """
 
     def __init__(self, names: str, saliency: str, entail_model: Optional[str], length_cap: str, task: Any):
@@ -167,7 +171,7 @@ class Rewards:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._rouge_sal, "entail": self._entail}
         self._rewards: List[Reward] = []
-        if not task.is_loading:  # fairseq-validate needs no rewards, and may not have access to their models
+        if not task.is_loading:  # fairseq-validate does not use rewards, and their models may not be available to it
             self._rewards = [reward_by_name(name, makers) for name in self.names]
 
     def __len__(self) -> int:
@@ -176,7 +180,7 @@ class Rewards:
     def __call__(
         self, number: int, summaries: Sequence[Text], references: Sequence[Text], documents: Sequence[Text], device: Any
     ) -> Sequence[float]:
-        """Compute the reward with index ``number`` of summaries, running any models on ``device``."""
+        """Compute the reward with index ``number`` for each summary. Models run on ``device``."""
         for model in self._models:
             model.to(device)
         return self._rewards[number](summaries, references, documents)
@@ -197,7 +201,7 @@ class Rewards:
 
 
 def _length_cap(value: str) -> Optional[float]:
-    """Parse ``--entail-length-cap``: a number, or None for "none"; raises ValueError for anything else."""
+    """Parse ``--entail-length-cap``. Returns None for "none". Raises ValueError unless it is a number above 0."""
     if value == "none":
         return None
     try:

@@ -1,8 +1,8 @@
 """Sentence rewriting: Chen and Bansal 2018, "Fast abstractive summarization with … sentence rewriting".
 
 ``model``, ``pointer_network``  ``--arch pointer_extractor``: selects sentences one by one
-``criterion``, ``returns``      ``--criterion extractor_rl``: trains the extractor with rewards of rewritten sentences
-``abstractor``                  the summariser that rewrites each sentence
+``criterion``, ``returns``      ``--criterion extractor_rl``: trains the extractor with rewards for rewritten sentences
+``abstractor``                  the model that rewrites each selected sentence
 
 Job: ``jobs/rewrite.py``. Command: ``commands/rewrite.py`` (``etads-rewrite``).
 Recipes: ``scripts/reproduce/rewrite_cnndm.sh``, ``sumpubmed_rewrite.sh``. Page: ``docs/rewrite.md``.

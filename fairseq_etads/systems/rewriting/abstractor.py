@@ -1,4 +1,4 @@
-"""A frozen summariser of single sentences, which rewrites the sentences selected by an extractor."""
+"""A frozen model that summarises single sentences. It rewrites the sentences that an extractor selected."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -15,7 +15,7 @@ from ...text.words import SENTENCE_MARK
 from ...vocabulary.dictionary import known_words
 
 TOKENS = 8000
-"""Maximum number of tokens, including padding, that are rewritten at a time."""
+"""Maximum number of tokens in a batch of sentences, including padding."""
 
 
 TRAININGS: Dict[str, Dict[str, Any]] = {
@@ -28,24 +28,26 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"patience": 5},
     },
 }
-"""Training configuration of the core's architecture that this paper uses; see ``etads-models --configs``."""
+"""Training configuration for the paper's abstractor, an architecture of the core; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs."}
 
 
 class Abstractor:
-    """Rewrites sentences with the frozen model of a checkpoint.
+    """A rewriter of sentences, which uses the frozen model in a checkpoint.
 
     Args:
-        checkpoint: path of a checkpoint of fairseq-train, with any architecture of this project that writes summaries.
-        data: the folder of binarised data, with the dictionary of the training.
-        option: the option that named the checkpoint.
-        device: the device to run on.
-        beam: beam size; 1 for greedy search.
-        diversity: penalty of continuations: it is multiplied by i for a hypothesis's i-th best continuation (from 0).
-        longest: maximum number of tokens of a rewritten sentence.
+        checkpoint: path of a checkpoint that fairseq-train wrote. The model can have any architecture of this project
+            that generates summaries.
+        data: folder of binarised data that contains the dictionary used for training.
+        option: name of the option that specified the checkpoint, for messages.
+        device: the device on which the model runs.
+        beam: beam size, where 1 means greedy search.
+        diversity: diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
+            times this value.
+        longest: maximum number of tokens in a rewritten sentence.
 
     Raises:
-        InputError: the checkpoint contains no such model, or was trained with a different dictionary.
+        InputError: the checkpoint does not contain a suitable model, or was trained with a different dictionary.
     """
 
     def __init__(
@@ -88,10 +90,17 @@ class Abstractor:
         )
 
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
-        """Rewrite sentences, given as ids (n,) without the end symbol; return the hypotheses of each, best first.
+        """Rewrite sentences.
 
-        See :meth:`~fairseq_etads.generation.SummaryGenerator.generate` for the contents of hypotheses. Sentences are
-        truncated as in the model's training. Equal sentences are rewritten only once.
+        Sentences are truncated to the same length as in the training of the model. Equal sentences are rewritten only
+        once.
+
+        Args:
+            sentences: dictionary ids of each sentence (n,), without the end symbol.
+
+        Returns:
+            The hypotheses for each sentence, best first. For the contents of a hypothesis, see
+            :meth:`~fairseq_etads.generation.SummaryGenerator.generate`.
         """
         texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]
         found: Dict[Tuple[int, ...], List[Dict[str, Tensor]]] = {}
@@ -105,7 +114,7 @@ class Abstractor:
         return [found[text] for text in texts]
 
     def words(self, hypothesis: Dict[str, Tensor]) -> Tuple[int, ...]:
-        """Return the ids of a hypothesis without the end symbol."""
+        """Return the dictionary ids of the words in a hypothesis, without the end symbol."""
         end = self.dictionary.eos()
         return tuple(token for token in hypothesis["tokens"].tolist() if token != end)
 

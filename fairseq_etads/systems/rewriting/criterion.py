@@ -1,4 +1,4 @@
-"""The criterion ``extractor_rl``, which trains an extractor with the rewards of its rewritten sentences."""
+"""The criterion ``extractor_rl``, which trains an extractor with rewards for the sentences it selects."""
 
 import math
 from dataclasses import dataclass, field
@@ -40,20 +40,24 @@ class ExtractorRLConfig(FairseqDataclass):
 
 @register_criterion("extractor_rl", dataclass=ExtractorRLConfig)
 class ExtractorRL(FairseqCriterion):
-    """Advantage actor-critic for ``--arch pointer_extractor --learn-to-stop`` (Chen and Bansal 2018, section 3.1).
+    """Advantage actor-critic training for ``--arch pointer_extractor --learn-to-stop``.
 
-    In training, sentences are drawn one by one, without repetition, until the stop. The abstractor rewrites each
-    sentence greedily, and :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the results with the
-    summary. Let R_t be the discounted returns, standardised to mean 0 and deviation 1 over the N steps of the batch,
-    and b_t the critic's estimates::
+    See Chen and Bansal 2018, section 3.1.
+
+    In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
+    The abstractor rewrites each sentence with greedy search. Then,
+    :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the rewritten sentences with the reference
+    summary. Let R_t be the discounted returns, standardised to mean 0 and standard deviation 1 over the N steps of the
+    batch, and let b_t be the critic's estimates. The loss is::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 
-    R_t - b_t is a constant in the first term. The critic's error also trains the encoder, but not the pointer network.
-    In validation, sentences are selected greedily, and the loss is 1 - ROUGE-1 F1 of the whole summary.
+    No gradient flows through R_t - b_t in the first term. The critic's error also trains the encoder, but not the
+    pointer network. In validation, sentences are selected greedily, and the loss is 1 minus the ROUGE-1 F1 of the whole
+    summary.
 
     Raises:
-        ValueError: an option is missing or has an impossible value, or :class:`Abstractor` raises an error.
+        ValueError: an option is missing or has an invalid value, or :class:`Abstractor` raises an error.
     """
 
     trains_selectors = True
@@ -67,22 +71,26 @@ class ExtractorRL(FairseqCriterion):
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
-        # The tuple hides the abstractor from torch, so that its weights are neither trained nor stored.
+        # torch does not register modules inside a tuple, so the abstractor's weights are neither trained nor stored.
         self._abstractor: Tuple[Abstractor, ...] = ()
-        self._rewriter(torch.device("cpu"))  # this reports a wrong path before training starts
+        self._rewriter(torch.device("cpu"))  # report a wrong path before training starts
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Leave out the abstractor, which is loaded again on demand."""
+        """Return the state to pickle, without the abstractor. It is loaded again when it is needed."""
         return {**vars(self), "_abstractor": ()}
 
     def _rewriter(self, device: torch.device) -> Abstractor:
-        """Return the abstractor on a device, loading it on demand."""
+        """Return the abstractor on the given device. Load it if necessary."""
         if not self._abstractor or self._abstractor[0].device != device:
             self._abstractor = (Abstractor(option="--abstractor", device=device, **self._load),)
         return self._abstractor[0]
 
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
-        """Compute the loss of a batch, the number of steps or documents to divide it by, and the values to log."""
+        """Compute the loss of a batch.
+
+        Returns:
+            The loss, the number of steps or documents by which to divide it, and the values to log.
+        """
         extractor = unwrapped(model)
         tokens = sample["net_input"]["src_tokens"]
         chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
@@ -103,12 +111,13 @@ class ExtractorRL(FairseqCriterion):
         return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
 
     def rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
-        """Compute the rewards of the steps of each document: of its sentences, then of the stop.
+        """Compute the rewards for each document: one for each selected sentence, and one for the stop.
 
         Args:
-            tokens: documents (B, S).
-            chosen: the result of :meth:`PointerExtractor.extract`, (B, T).
-            summaries: ids (B, T').
+            extractor: the extractor.
+            tokens: the source documents (B, S).
+            chosen: result of :meth:`PointerExtractor.extract` (B, T).
+            summaries: dictionary ids of the reference summaries (B, T').
         """
         abstractor = self._rewriter(tokens.device)
         taken = extractor.taken_sentences(tokens, chosen)
@@ -121,18 +130,20 @@ class ExtractorRL(FairseqCriterion):
         return rewards
 
     def _spelled(self, tokens: Any) -> List[str]:
-        """Return the words of ids, without special symbols."""
+        """Convert dictionary ids to words. Special symbols are left out."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
 
     def losses(
         self, model: Any, sample: Dict[str, Any], chosen: Tensor, rewards: List[List[float]]
     ) -> Tuple[Tensor, Tensor]:
-        """Compute the two sums of the loss over all steps.
+        """Compute the policy loss and the critic loss, each summed over all steps.
 
         Args:
-            chosen: the selected candidates (B, T), ending with the stop, and -1 after it.
-            rewards: rewards of the steps of each document.
+            model: the extractor.
+            sample: the batch.
+            chosen: numbers of the selected candidates (B, T). They end with the stop, and are -1 after it.
+            rewards: rewards for the steps of each document.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])
@@ -148,7 +159,7 @@ class ExtractorRL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Log means over all batches and workers: of losses over steps, and of other figures over documents."""
+        """Aggregate metrics over batches and workers. Losses are averaged over steps, other values over documents."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,7 +1,7 @@
 """An extractor that selects the sentences of a document one by one, in any order (Chen and Bansal 2018).
 
-The extractor is trained with ``--criterion extractor_nll`` on labels from ``etads-labels --kind match`` and then, with
-``--learn-to-stop``, with ``--criterion extractor_rl``. ``etads-rewrite`` uses the extractor to summarise.
+Train the extractor with ``--criterion extractor_nll`` on labels from ``etads-labels --kind match``. Then train it with
+``--learn-to-stop --criterion extractor_rl``. ``etads-rewrite`` uses the extractor to summarise documents.
 """
 
 import math
@@ -24,7 +24,7 @@ from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, Sentenc
 
 @dataclass
 class PointerExtractorConfig(FairseqDataclass):
-    """Options of pointer extractors; the defaults follow Chen and Bansal 2018."""
+    """Options of pointer extractors. The defaults are from Chen and Bansal (2018)."""
 
     encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
     encoder_embed_path: Optional[str] = field(
@@ -55,11 +55,11 @@ class PointerExtractorConfig(FairseqDataclass):
 
 
 class CandidateScores(NamedTuple):
-    """Output of a pointer extractor for the steps of a selection.
+    """The output of a pointer extractor for each step of a selection.
 
     Attributes:
-        logits: logits (B, T, C) of the candidates, at least float32; minus infinity for missing candidates.
-        values: b (B, T), the returns expected by the critic; None without --learn-to-stop.
+        logits: logits of the candidates (B, T, C), at least float32. They are minus infinity for missing candidates.
+        values: the returns b that the critic expects (B, T), or None without --learn-to-stop.
     """
 
     logits: Tensor
@@ -67,16 +67,17 @@ class CandidateScores(NamedTuple):
 
 
 class PointerExtractor(SelectingModel):
-    """Filters over the words of each sentence, a bidirectional LSTM over sentences, and a pointer network.
+    """A model that encodes the sentences of a document and selects some of them with a pointer network.
 
-    The candidates are N sentences, where N is the number of sentences of the longest document in a batch. They are
-    numbered by sentence marks. With ``--learn-to-stop``, there is another candidate, number N, with a learned vector,
-    which ends the summary when it is selected.
+    Convolutional filters encode the words of each sentence, and a bidirectional LSTM encodes the sequence of sentences.
+    Each of the N sentences is a candidate, where N is the number of sentences in the longest document of the batch.
+    With ``--learn-to-stop``, there is one more candidate with the number N and a learned vector. The summary ends when
+    this candidate is selected.
 
     Attributes:
-        stop: the vector (D,) of the candidate that ends the summary, or None.
-        critic: the critic for training with rewards, or None.
-        max_sentences: maximum number of sentences read per document.
+        stop: vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
+        critic: the critic for training with rewards, or None without --learn-to-stop.
+        max_sentences: maximum number of sentences that are read per document.
     """
 
     unit = "sentences"
@@ -104,7 +105,7 @@ class PointerExtractor(SelectingModel):
 
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
-        """Build the model; ValueError if an option has an impossible value, or documents contain no sentence marks."""
+        """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
         options = plain_options(cfg)
         check_values(options, PointerExtractorConfig)
         check_marks(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
@@ -112,13 +113,13 @@ class PointerExtractor(SelectingModel):
 
     @property
     def trained_by(self) -> TrainedBy:  # type: ignore[override]
-        """Return the criterion for this extractor, which depends on --learn-to-stop."""
+        """Return the criterion that trains this extractor. The criterion depends on --learn-to-stop."""
         if self.stop is None:
             return TrainedBy("extractor_nll", "an extractor without --learn-to-stop")
         return TrainedBy("extractor_rl", "an extractor with --learn-to-stop")
 
     def upgrade_state_dict(self, state_dict: Dict[str, Tensor]) -> None:
-        """Initialise the critic as a copy of the pointer network if the checkpoint contains no critic."""
+        """If the checkpoint contains no critic, initialise the critic with the weights of the pointer network."""
         super().upgrade_state_dict(state_dict)
         own, copied = "pointer_network.", "critic.network."
         if self.critic is not None and not any(name.startswith(copied) for name in state_dict):
@@ -126,7 +127,7 @@ class PointerExtractor(SelectingModel):
             state_dict.update({f"{copied}{name}": value.clone() for name, value in learnt.items()})
 
     def read(self, src_tokens: Tensor) -> Candidates:
-        """Encode the sentences of documents (B, S) as N states."""
+        """Encode the sentences of the documents (B, S)."""
         tokens, there, _ = words_by_sentence(
             src_tokens, self.real_words(src_tokens), self.mark, self.max_sentences, self.max_words
         )  # (B, N, W)
@@ -151,8 +152,9 @@ class PointerExtractor(SelectingModel):
         """Score the candidates at each step of a given selection.
 
         Args:
-            src_tokens: documents (B, S), int64.
-            chosen: numbers of the selected candidates (B, T); negative after the end.
+            src_tokens: the source documents (B, S), int64.
+            src_lengths: ignored.
+            chosen: numbers of the selected candidates (B, T), which are negative after the end of the selection.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
@@ -163,15 +165,17 @@ class PointerExtractor(SelectingModel):
 
     @torch.no_grad()
     def extract(self, src_tokens: Tensor, most: Optional[int] = None, sample: bool = False) -> Tensor:
-        """Select sentences without repetition until the extractor stops.
+        """Select sentences until the extractor stops. Each sentence is selected at most once.
 
         Args:
-            src_tokens: documents (B, S).
-            most: maximum number of sentences; if it is None, an extractor that cannot stop selects all sentences.
-            sample: whether to draw candidates from their probabilities instead of selecting the most probable one.
+            src_tokens: the source documents (B, S).
+            most: maximum number of sentences, or None for no maximum. An extractor that cannot stop then selects all
+                sentences.
+            sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
 
         Returns:
-            Numbers of the selected candidates (B, T) in order, including the stop (N), and -1 after the end.
+            Numbers of the selected candidates (B, T) in the order of selection. They include the stop candidate (N),
+            and are -1 after the end of the selection.
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
@@ -182,7 +186,7 @@ class PointerExtractor(SelectingModel):
         steps: List[Tensor] = []
         while not ended.all() and (most is None or len(steps) < most):
             scores, state = self.pointer_network(inputs.to(candidates.states), state, memory)
-            # Candidates drawn for finished documents are not used.
+            # For finished documents, candidates are selected too, but not used.
             scores = scores[:, 0].masked_fill(blocked & ~ended[:, None], -math.inf)
             taken = scores.softmax(dim=1).multinomial(1) if sample else scores.argmax(dim=1, keepdim=True)  # (B, 1)
             steps.append(taken[:, 0].masked_fill(ended, -1))
@@ -194,12 +198,15 @@ class PointerExtractor(SelectingModel):
         return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
 
     def taken_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
-        """Collect the words (ids (n,)) of the sentences selected from each document, in order of selection.
+        """Return the sentences that were selected from each document, in the order of their selection.
 
         Args:
-            src_tokens: documents (B, S).
-            chosen: (B, T), the result of :meth:`extract` for these documents. If the extractor has a stop vector, the
-                last step of each document is the stop.
+            src_tokens: the source documents (B, S).
+            chosen: result of :meth:`extract` for these documents (B, T). If the extractor can stop, the last step of
+                each document must be the stop.
+
+        Returns:
+            The dictionary ids of the words in each selected sentence (n,), for each document.
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):
@@ -209,7 +216,7 @@ class PointerExtractor(SelectingModel):
         return found
 
     def sentences_of(self, document: Tensor) -> List[Tensor]:
-        """Split a document (S,) into sentences, each as ids (n,) of words, numbered like candidates."""
+        """Split a document (S,) into sentences in the order of the candidates. Each sentence contains word ids (n,)."""
         found: List[List[int]] = [[]]
         for token in document.tolist():
             if token == self.mark:
@@ -220,11 +227,11 @@ class PointerExtractor(SelectingModel):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
-"""Named architectures and their changes to the defaults."""
+"""Changes that each named architecture makes to the defaults."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass of all options with the preset's defaults."""
+    """Create a dataclass that contains all options with the defaults of a preset."""
     options = [
         (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
     ]

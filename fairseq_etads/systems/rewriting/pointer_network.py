@@ -1,4 +1,4 @@
-"""A pointer network that selects sentences one by one, its critic, and the encoder of sentences."""
+"""A pointer network that selects sentences one by one, a critic for its training, and a sentence encoder."""
 
 from typing import List, NamedTuple, Tuple
 
@@ -10,17 +10,17 @@ from ...kernels.precision import at_least_float32
 from ...layers.additive import SharedKeys, SharedStates
 
 WIDTHS = (3, 4, 5)
-"""Filter widths of :class:`SentenceConvolution`, in words."""
+"""Widths of the filters in :class:`SentenceConvolution`, in words."""
 
 
 class SentenceConvolution(nn.Module):
-    """Encodes sentences by the maximum of each filter, after ReLU, over the sentence (Kim 2014).
+    """A sentence encoder that applies convolutions, ReLU and max pooling over the words of a sentence (Kim 2014).
 
-    Sentences shorter than the widest filter are padded with zero vectors.
+    Sentences that are shorter than the widest filter are padded with zero vectors.
 
     Args:
         word: width of the word vectors.
-        filters: number of filters of each of :data:`WIDTHS`.
+        filters: number of filters for each width in :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -28,10 +28,11 @@ class SentenceConvolution(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(word, filters, width) for width in WIDTHS)
 
     def forward(self, words: Tensor, there: Tensor) -> Tensor:
-        """Encode word vectors (R, W, E) of R sentences as (R, 3 * filters).
+        """Encode R sentences. Returns (R, 3 * filters).
 
         Args:
-            there: (R, W) bool, True at words, which must come first. Other places have no effect.
+            words: word vectors of the sentences (R, W, E), padded on the right.
+            there: mask (R, W), bool, True at words and False at padding. Padding does not affect the result.
         """
         widest = max(WIDTHS)
         words = words.masked_fill(~there[:, :, None], 0).transpose(1, 2)  # (R, E, W)
@@ -47,11 +48,11 @@ class SentenceConvolution(nn.Module):
 
 
 class Candidates(NamedTuple):
-    """Candidates of B documents: their sentences and, for a model that can stop, the stop.
+    """The candidates that can be selected from B documents: their sentences and, if the model can stop, the stop.
 
     Attributes:
-        states: h (B, C, D).
-        missing: (B, C) bool, True where a document has no such candidate.
+        states: states h of the candidates (B, C, D).
+        missing: mask (B, C), bool, True where a document has no such candidate.
     """
 
     states: Tensor
@@ -62,9 +63,9 @@ class Memory(NamedTuple):
     """Tensors that each step of a :class:`PointerNetwork` reads.
 
     Attributes:
-        glimpsed: k = W_1 h, the keys of the glimpse.
-        values: k again, as the values of the glimpse.
-        keys: W_3 h, the keys of the choice.
+        glimpsed: the keys of the glimpse, k = W_1 h.
+        values: the values of the glimpse, which are also k.
+        keys: the keys W_3 h for scoring the candidates.
         missing: mask (B, C), bool, True where a document has no such candidate.
     """
 
@@ -75,11 +76,11 @@ class Memory(NamedTuple):
 
 
 State = Tuple[Tensor, Tensor]
-"""h and c of an LSTM, each (1, B, H)."""
+"""The state h and memory cell c of an LSTM, each (1, B, H)."""
 
 
 class _Comparison(nn.Module):
-    """Weights v, W_k and W_q of the scores v · tanh(W_k h_j + W_q q_t)."""
+    """Additive attention scores v · tanh(W_k h_j + W_q q_t), with the weights v, W_k and W_q."""
 
     def __init__(self, width: int, hidden: int):
         super().__init__()
@@ -88,22 +89,24 @@ class _Comparison(nn.Module):
         self.weight = nn.Parameter(torch.empty(hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
 
     def scores(self, query: Tensor, keys: SharedKeys) -> Tensor:
-        """Compute the scores (B, T, C), at least float32, from q (B, T, H) and the keys of C candidates."""
+        """Compute scores (B, T, C), at least float32, from queries q (B, T, H) and the keys of C candidates."""
         return keys.scores(self.query(query), self.weight)
 
 
 class PointerNetwork(nn.Module):
-    """Scores of candidates at each step (Vinyals et al. 2015; with a glimpse, Chen and Bansal 2018, section 2.1.2)::
+    """A pointer network (Vinyals et al. 2015) with a glimpse, as in Chen and Bansal 2018, section 2.1.2.
 
-        g_t = LSTM(x_t),  x_1 learned and x_t = h of the candidate of step t - 1
+    At step t, the score u_tj of candidate j is::
+
+        g_t = LSTM(x_t),  where x_1 is learned, and x_t is the state h of the candidate selected at step t - 1
         k_j = W_1 h_j,  z_t = Σ_j softmax_j(v_1 · tanh(k_j + W_2 g_t)) k_j
         u_tj = v_2 · tanh(W_3 h_j + W_4 z_t)
 
-    The glimpse reads k and not h, as in the authors' code.
+    As in the authors' code, the glimpse z_t is a sum of k rather than of h.
 
     Args:
-        width: D, the width of h.
-        hidden: H, the width of the LSTM and the comparisons.
+        width: D, the width of the states h.
+        hidden: H, the width of the LSTM and of the attention layers.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -115,25 +118,27 @@ class PointerNetwork(nn.Module):
         self.choice = _Comparison(width, hidden)
 
     def remember(self, candidates: Candidates) -> Memory:
-        """Compute the tensors that are the same for all steps."""
+        """Compute the tensors that all steps read."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
         return Memory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)
 
     def begin(self, documents: int) -> Tuple[Tensor, State]:
-        """Return the first input (B, 1, D) and the initial state."""
+        """Return the input of the first step (B, 1, D) and the initial state of the LSTM."""
         h, c = self.first_states[:, None, None].expand(-1, 1, documents, -1).contiguous()
         return self.first_input.expand(documents, 1, -1), (h, c)
 
     def forward(self, inputs: Tensor, state: State, memory: Memory) -> Tuple[Tensor, State]:
-        """Compute T steps.
+        """Run T steps.
 
         Args:
-            inputs: x (B, T, D).
-            state: state before these steps.
+            inputs: inputs x of the steps (B, T, D).
+            state: state of the LSTM before the steps.
+            memory: result of :meth:`remember`.
 
         Returns:
-            u (B, T, C), at least float32, including missing candidates; and the state after the steps.
+            The scores u (B, T, C), at least float32, and the state of the LSTM after the steps. Scores of missing
+            candidates are not masked.
         """
         steps, state = self.lstm(inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
@@ -143,10 +148,11 @@ class PointerNetwork(nn.Module):
         """Score the candidates at each step of a given selection.
 
         Args:
-            chosen: numbers of the selected candidates (B, T); negative after the end.
+            candidates: the candidates of the documents.
+            chosen: numbers of the selected candidates (B, T), which are negative after the end of the selection.
 
         Returns:
-            u (B, T, C), at least float32.
+            The scores u (B, T, C), at least float32.
         """
         first, state = self.begin(len(chosen))
         before = chosen[:, :-1].clamp(min=0)[:, :, None].expand(-1, -1, candidates.states.shape[2])
@@ -157,14 +163,14 @@ class PointerNetwork(nn.Module):
 
 
 class Critic(nn.Module):
-    """Expected returns b_t of a policy that selects sentences (Chen and Bansal 2018, section 3.1).
+    """A critic that estimates the expected return b_t at each step of a selection (Chen and Bansal 2018, section 3.1).
 
-    The critic is a pointer network with its own weights. Each step computes the mean of the sentences' states, weighted
-    by softmax(u_t). It estimates the return from this mean, and passes the mean to the next step as input. The critic
-    therefore does not know which sentences were selected.
+    The critic is a pointer network with its own weights. In each step, it averages the states of the sentences with the
+    weights softmax(u_t), and estimates the return from this average. The average is also the input of the next step.
+    Therefore, the critic does not know which sentences were selected.
 
     Args:
-        width, hidden: the same as in :class:`PointerNetwork`.
+        width, hidden: the same as for :class:`PointerNetwork`.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -173,7 +179,7 @@ class Critic(nn.Module):
         self.value = nn.Linear(width, 1)
 
     def forward(self, sentences: Candidates, steps: int) -> Tensor:
-        """Compute b (B, steps), at least float32, from the documents' sentences without the stop."""
+        """Estimate the returns b (B, steps), at least float32, from the candidates without the stop."""
         memory = self.network.remember(sentences)
         inputs, state = self.network.begin(len(sentences.states))
         values: List[Tensor] = []
@@ -186,10 +192,11 @@ class Critic(nn.Module):
 
 
 def taken_before(chosen: Tensor, count: int) -> Tensor:
-    """Compute a mask (B, T, C), bool, that is True for candidates selected before each step.
+    """Compute a mask (B, T, C), bool, which is True for candidates that were selected before the step.
 
     Args:
-        chosen: numbers of the selected candidates (B, T); negative after the end, where the mask is False.
+        chosen: numbers of the selected candidates (B, T). They are negative after the end of the selection, where the
+            mask is False.
         count: C, the number of candidates.
     """
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]

@@ -1,4 +1,7 @@
-"""Rewards of selecting sentences, discounted returns, and their standardisation; without torch and fairseq."""
+"""Rewards for selecting sentences, discounted returns and standardised returns.
+
+This module does not import torch or fairseq.
+"""
 
 import math
 from typing import List, Sequence
@@ -7,26 +10,27 @@ from ...evaluation.rewards import Text, rouge_l, rouge_n
 
 DISCOUNT = 0.95
 _SMALLEST = 1e-7
-"""Constant added to a deviation before division, so that equal returns become 0."""
+"""Constant that is added to the standard deviation before the division, so that equal returns become 0."""
 
 
 def step_rewards(rewritten: Text, reference: Text) -> List[float]:
-    """Compute the reward of each step of an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
+    """Compute the reward of each step in an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
 
     Args:
-        rewritten: the selected sentences in order, after rewriting.
-        reference: the sentences of the summary.
+        rewritten: the rewritten sentences, in the order of their selection.
+        reference: the sentences of the reference summary.
 
     Returns:
-        For sentence t, the ROUGE-L F1 with sentence t of the summary, or 0 if the summary has fewer sentences. For the
-        stop, the ROUGE-1 F1 of all rewritten sentences with the whole summary.
+        One reward per sentence and a reward for the stop. For sentence t, the reward is its ROUGE-L F1 against sentence
+        t of the reference summary, or 0 if the reference has fewer sentences. For the stop, the reward is the ROUGE-1
+        F1 of all rewritten sentences against the whole reference summary.
     """
     rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
     return [*rewards, rouge_n(rewritten, reference, 1)]
 
 
 def discounted(rewards: Sequence[float], discount: float) -> List[float]:
-    """Compute the return R_t = r_t + discount R_{t+1} of each step of an episode."""
+    """Compute the return R_t = r_t + discount R_{t+1} for each step of an episode."""
     returns: List[float] = []
     for reward in reversed(rewards):
         returns.append(reward + discount * (returns[-1] if returns else 0.0))
@@ -34,9 +38,10 @@ def discounted(rewards: Sequence[float], discount: float) -> List[float]:
 
 
 def standardised(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
-    """Standardise the returns of several episodes to mean 0 and standard deviation 1 over all steps.
+    """Standardise the returns to have mean 0 and standard deviation 1 over all steps of all episodes.
 
-    The sample standard deviation is used (divided by the number of steps minus 1). A single return becomes 0.
+    The sample standard deviation is used, which divides by the number of steps minus 1. If there is only one return, it
+    becomes 0.
     """
     values = [value for episode in episodes for value in episode]
     mean = sum(values) / max(len(values), 1)

@@ -75,6 +75,24 @@ def test_words_are_not_taken_for_parts_of_others():
     assert Source(["a", "cat", "b"]).novel_sentences([["cat", "b"]]) == 0
 
 
+def test_numbers_and_names_are_looked_up_in_the_document():
+    document = "BERLIN has 3.7 million people . <q> Since 1,000 years 10:30 Paul lives there ."
+    source = Source(WORD_SPLITTERS["words"](document), document)
+    assert source.numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
+    assert source.numbers_found(["3 people, 7 years", "1,000 and 1000"]) == 1 / 4, (
+        "a part of a number is another number"
+    )
+    assert source.names_found(["Since then, Paul left Berlin", "He met Mary"]) == 2 / 3
+    assert source.names_found(["Paul"]) is None and source.names_found(["paul met berlin"]) is None
+    assert source.numbers_found(["no digits"]) is source.numbers_found([]) is None
+    analyser = Analyser()
+    for sentences in (["In Berlin live 9"], ["in 1,000 years Mary"], ["x"]):
+        analyser.add(source, [sentence.lower().split() for sentence in sentences], sentences)
+    result = analyser.result()
+    assert result.figures["found numbers"] == result.figures["found names"] == 50
+    assert result.counted["found numbers"] == result.counted["found names"] == 2
+
+
 def test_figures_are_means_over_the_summaries_that_have_them():
     analyser = Analyser()
     source = Source(["a", "b", "c", "d"])
@@ -181,6 +199,7 @@ def test_command_reports_systems_extracts_and_rouge(files, tmp_path, capsys):
     best = max(report[name]["rouge"]["scores"]["rouge1"]["f1"] for name in ("lead-1", "lead-3-words", "mine"))
     assert report["oracle"]["rouge"]["scores"]["rouge1"]["f1"] >= best
     assert report["mine"]["figures"]["repeated 1-grams"] == pytest.approx(100 / 5)
+    assert report["lead-1"]["figures"]["found numbers"] is report["lead-1"]["figures"]["found names"] is None
     assert sum(report["mine"]["positions"]) == pytest.approx(100)
     assert out.count("| oracle") == 2 and "ANALYSIS|words:words|n:2" in out
 
@@ -238,7 +257,8 @@ def test_any_text_has_figures_between_0_and_100(pairs):
     for kind in WORD_SPLITTERS.values():
         analyser = Analyser()
         for document, summary in pairs:
-            analyser.add(Source(kind(document)), [kind(part) for part in summary.split(".")])
+            parts = summary.split(".")
+            analyser.add(Source(kind(document), document), [kind(part) for part in parts], parts)
         result = analyser.result()
         assert result.counted["words"] == len(pairs)
         shares = [value for name, value in result.figures.items() if name not in ("words", "sentences")]

@@ -169,10 +169,11 @@ def test_an_output_has_as_many_lines_as_were_read(tmp_path):
     assert path.read_text() == "one\ntwo\n"
 
 
-def test_a_full_disk_names_the_file(tmp_path):
-    with pytest.raises(OSError, match="No space left") as error, writing(tmp_path / "out") as file:
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_full_disk_and_a_file_that_may_not_grow_name_the_file(tmp_path, number):
+    with pytest.raises(OSError, match=os.strerror(number)) as error, writing(tmp_path / "out") as file:
         file.write("a")
-        raise OSError(errno.ENOSPC, "No space left on device")
+        raise OSError(number, os.strerror(number))
     assert error.value.filename == str(tmp_path / "out") and names(tmp_path) == []
 
 
