@@ -153,10 +153,7 @@ def tables(
 
 
 def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
-    """Map each gram to the sorted indices of the sentences that contain it.
-
-    An index is repeated for each occurrence.
-    """
+    """Map each gram to the sorted indices of the sentences that contain it, with one index for each occurrence."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
         for gram in ngrams(sentence, order):
