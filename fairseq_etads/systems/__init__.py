@@ -1,4 +1,4 @@
-"""Systems to which the papers compare their models. Each system has its own folder.
+"""Systems with which the papers compare their models. Each system has its own folder.
 
 The rest of the package never imports these folders. The ``__init__`` module of each folder imports the classes that the
 system registers with fairseq, and its docstring lists the other parts of the system.
