@@ -1,5 +1,4 @@
-"""The command ``etads-analyse``: compare systems in ROUGE and in the n-grams, numbers and names of their summaries.
-"""
+"""The command ``etads-analyse``: compare the ROUGE scores, n-grams, numbers and names of several systems' summaries."""
 
 import argparse
 import json

@@ -115,7 +115,10 @@ class PositionedModel(SummarizationModel):
 
 
 def plain_options(cfg: Any) -> Any:
-    """Convert a model's options to a plain namespace. Enumerations are converted to strings so they can be pickled."""
+    """Convert a model's options to a plain namespace.
+
+    Enumerations are converted to strings, so that they can be pickled.
+    """
     options: Any = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
     )

@@ -1,4 +1,4 @@
-"""Use models from outside this project, mainly fairseq's own, with ``--task summarization``.
+"""Use external models, mainly fairseq's own, with ``--task summarization``.
 
 Such models do not support the copy tail of the dictionary. They embed and generate only known words. In their input,
 every other word is replaced with the unknown word.
@@ -62,7 +62,7 @@ def check_evaluated(cfg: Any) -> None:
 
 
 def check_suitable(cfg: Any) -> None:
-    """Raise ValueError unless the model can be trained on pairs of texts and generates text from left to right."""
+    """Raise ValueError unless the model can be trained on text pairs and generates text from left to right."""
     found: Any = model_class(cfg)
     name = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
     if not issubclass(found, FairseqEncoderDecoderModel):
@@ -80,13 +80,13 @@ def check_suitable(cfg: Any) -> None:
 
 
 def is_external(cfg: Any) -> bool:
-    """Return whether the model that fairseq will build from these options comes from outside this project."""
+    """Return whether the model that fairseq will build from these options is external to this project."""
     found = model_class(cfg)
     return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
 def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
-    """Build a model from outside this project, with a vocabulary that consists only of the known words.
+    """Build an external model with a vocabulary that contains only the known words.
 
     The data still contains words from the copy tail, because they can later replace unknown words in summaries. A hook
     on each word embedding table replaces these words with the unknown word. :func:`without_rare_words` replaces them in
@@ -104,7 +104,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # a copy of the task, for dictionaries without a copy tail
+    known = copy.copy(task)  # a copy of the task that receives dictionaries without a copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)

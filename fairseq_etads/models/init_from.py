@@ -110,7 +110,7 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read the weights from a checkpoint. Buffers that only describe the model, such as its version, are left out.
+    """Read the weights from a checkpoint. Buffers that only describe the model, such as its version, are skipped.
 
     Returns:
         A dictionary from names to weights, and whether the checkpoint records its dictionary.
@@ -136,8 +136,8 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
     """Rename the weights that had different names in older versions of fairseq."""
-    # If weights have no version buffer, fairseq's Transformer assumes that its first version wrote them, and would
-    # convert them. To prevent this, add the current version.
+    # If there is no version buffer, fairseq's Transformer assumes that its first version saved the weights, and
+    # converts them. To prevent this, add the current version.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -173,7 +173,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # number of rows at the beginning that are not positions
+        padding = task.source_dictionary.pad() + 1  # number of leading rows that are not positions
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
@@ -196,7 +196,7 @@ def _known_words(task: Any) -> Tuple[int, int]:
 
 
 class _Report:
-    """A report on the weights that were loaded, were loaded in part, or were not loaded."""
+    """A report on the weights that were fully loaded, partly loaded or not loaded."""
 
     def __init__(self, path: str, option: str):
         self.path, self.option = path, option

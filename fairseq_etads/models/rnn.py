@@ -117,7 +117,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         return model
 
     def mark_tables(self) -> None:
-        """Mark the weights that are only accessed by row lookups, so that lazy optimisers can treat them differently.
+        """Mark the weights that are only accessed by row, so that lazy optimisers update only the rows in use.
 
         An output layer over all words uses every row and is therefore not marked.
         """

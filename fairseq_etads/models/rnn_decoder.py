@@ -426,8 +426,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # In a search on a GPU, compute everything that may be needed. Checking what is needed would require a
-        # synchronisation with the GPU in every step, which takes longer.
+        # In a search on a GPU, compute everything that may be needed. Checking what is needed would require a GPU
+        # synchronisation in every step, which would take longer.
         unasked = words.is_cuda and incremental_state is not None
         # Padding on the right needs no special treatment, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())

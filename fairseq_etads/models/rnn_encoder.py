@@ -258,7 +258,7 @@ class ConvolutionalEncoder(WordEncoder):
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
-    """Create the sentence extractor of a summariser from the summariser's options.
+    """Create a summariser's sentence extractor from the summariser's options.
 
     Raises:
         ValueError: an option has an invalid value, or the documents contain no sentence marks.

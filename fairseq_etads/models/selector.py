@@ -1,4 +1,4 @@
-"""Content selectors, which predict the words or sentences of a document that appear in its summary.
+"""Content selectors, which predict which words or sentences of a document appear in its summary.
 
 Train a selector with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then
 run etads-select to write the predicted probabilities.
@@ -55,7 +55,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Return a mask (B, S) for the documents (B, S) that is True at tokens that are words."""
+        """Return a mask (B, S) that is True at the words of the documents (B, S), and False at other tokens."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -282,7 +282,7 @@ class SentenceExtractor(Selector):
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
         else:
             logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
-        # number of later sentences that are not read
+        # number of sentences beyond the limit, which are not read
         more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
@@ -323,7 +323,7 @@ class SentenceExtractor(Selector):
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return the value of each sentence, which all its tokens share. Sentences without words are MISSING."""
+        """Return one value per sentence: the common value of its tokens. Sentences without words are MISSING."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)

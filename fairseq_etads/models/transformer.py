@@ -267,7 +267,7 @@ class SummaryAttention(MultiheadAttention):
     """fairseq's decoder self-attention. It can also read the steps in a :class:`BeamState` without copying them."""
 
     takes_joint_projection = True
-    """Whether an inference copy can merge the projections. It can, because a search calls ``self_attention_inputs``."""
+    """An inference copy of the model can merge the projections, because a search calls ``self_attention_inputs``."""
 
     def forward(
         self,
@@ -530,7 +530,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode source documents with fairseq's encoder. Source factors and outputs for the pointer are added.
+        """Encode source documents with fairseq's encoder, plus source factors and additional outputs for the pointer.
 
         Args:
             src_tokens: the source documents (B, S).
@@ -539,10 +539,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
 
         Returns:
-            The dictionary of fairseq's encoder with a few additions. "encoder_out" contains the states to which the
-            decoder attends, after the optional aggregation and gate. With aggregation, each of these states describes
-            many words, so "last_states" contains the states of the last layer for the pointer. The gate is also applied
-            to them.
+            The dictionary that fairseq's encoder returns, with a few additions. "encoder_out" contains the states to
+            which the decoder attends, after the optional aggregation and gate. With aggregation, each of these states
+            describes many words, so "last_states" contains the states of the last layer for the pointer. The gate is
+            also applied to them.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
@@ -576,7 +576,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
 
 class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
-    """fairseq's decoder with saliency-selection in the layers that ``--saliency-layers`` selects and with a pointer."""
+    """fairseq's decoder with a pointer, and with saliency-selection in the layers that ``--saliency-layers`` selects."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
@@ -626,8 +626,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
-            # The bias is initially zero, so that the initial model is the same as without a bias. The weight W_o may be
-            # the word embedding table.
+            # The bias is initially zero, so that the initial model is equivalent to a model without a bias. The weight
+            # W_o may be the word embedding table.
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def forward(

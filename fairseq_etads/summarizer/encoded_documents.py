@@ -35,9 +35,9 @@ class Hypothesis(NamedTuple):
 class EncodedDocuments:
     """Documents for repeated summarisation. Batches are the same as in :meth:`Summarizer.summarize`.
 
-    The encoder's output, and the decoder's keys and values for it, are cached on the CPU up to a memory limit. All
-    other documents are encoded again in each call. The summaries do not depend on the cache. Only one thread at a time
-    may use an instance.
+    The encoder's output, and the keys and values that the decoder computes from it, are cached on the CPU up to a
+    memory limit. Documents that do not fit are encoded again in each call. The summaries do not depend on the cache.
+    Only one thread at a time may use an instance.
 
     Args:
         summarizer: the summariser.

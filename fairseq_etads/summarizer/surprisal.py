@@ -125,7 +125,7 @@ class TrainingSurprisals:
         return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
 
     def _percentile(self, bits: float) -> float:
-        """Return the percentile of a surprisal. Interpolates between the stored percentiles."""
+        """Return the percentile of a surprisal, interpolated between the stored percentiles."""
         if bits <= self._bits[0]:
             return 0.0
         for number, upper in enumerate(self._bits[1:], 1):

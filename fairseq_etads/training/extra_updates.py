@@ -22,7 +22,7 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. The first would also change weights that have no gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. The first one would also change weights that have no gradient."""
 
 
 class AuxiliaryTask:
@@ -90,7 +90,7 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """A schedule that runs ``times`` auxiliary updates after each ``every`` summarisation updates."""
+    """A schedule that runs ``times`` auxiliary updates after every ``every`` summarisation updates."""
 
     every: int
     times: int

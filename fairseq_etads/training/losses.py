@@ -372,8 +372,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
     """Return the arguments for a criterion's constructor: the values of all ``config`` options in ``cfg``.
 
-    fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It leaves
-    out the arguments of inherited constructors.
+    fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It omits
+    the arguments of inherited constructors.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
@@ -535,7 +535,7 @@ class SummarizationNLL(FairseqCriterion):
             The negative log-likelihood (N, T), the smoothed loss (N, T), a mask (N, T) that is False at padding, and
             other values to log, each (N, T).
         """
-        # Models from outside this project return logits for all known words.
+        # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)

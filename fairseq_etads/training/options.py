@@ -25,8 +25,7 @@ _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 def _with_choices(config: Type[Any]) -> Type[Any]:
-    """Convert the types of inherited options with choices to enumerations, so that fairseq's parser lists the choices.
-    """
+    """Convert inherited options with choices to enumeration types, so that fairseq's parser lists the choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
         if choices:

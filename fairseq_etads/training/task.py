@@ -93,7 +93,7 @@ class SummarizationTask(FairseqTask):
         self.capabilities: Capabilities = frozenset()
         self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
-        self._hides_rare_words = False  # whether a model comes from outside this project
+        self._hides_rare_words = False  # whether one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to be loaded
         self._training_batches: Any = None
         self._criterion: Any = None  # the training generator
@@ -303,7 +303,7 @@ class SummarizationTask(FairseqTask):
             self._summaries = summaries
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Replace target words that the model cannot generate, if it comes from outside this project."""
+        """Replace target words that the model cannot generate, if it is an external model."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}

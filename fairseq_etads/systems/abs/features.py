@@ -115,7 +115,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
 
 
 class ExtractiveTerm(SearchTerm):
-    """The term that ``--extractive-weights`` adds to the scores of a search.
+    """The scoring term that ``--extractive-weights`` adds to a search.
 
     Args:
         weights: the five weights α.
@@ -138,7 +138,7 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """The weighted features during a search over B documents.
+    """The weighted features in a search over B documents.
 
     U is the maximum number of distinct words in a document.
 

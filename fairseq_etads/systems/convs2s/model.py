@@ -186,7 +186,8 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            # The encoder divides its gradient by the number of attention layers. The pointer is one more such layer.
+            # The encoder divides its gradient by the number of attention layers. The pointer counts as another
+            # attention layer.
             encoder.num_attention_layers += 1
 
     @classmethod

@@ -60,7 +60,7 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
     },
 }
-"""Training configuration for the paper's model, an architecture of the core; see ``etads-models --configs``."""
+"""Training configuration for the paper's model, which is a core architecture; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs"}
 
 

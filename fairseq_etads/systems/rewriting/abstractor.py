@@ -28,7 +28,7 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"patience": 5},
     },
 }
-"""Training configuration for the paper's abstractor, an architecture of the core; see ``etads-models --configs``."""
+"""Training configuration for the paper's abstractor, which is a core architecture; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs."}
 
 
