@@ -185,7 +185,7 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Compare the ROUGE and other scores of two systems. Returns the report as a dictionary of JSON types."""
+    """Compare two systems with ROUGE and other metrics. Returns the report as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)

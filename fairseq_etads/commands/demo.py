@@ -105,7 +105,7 @@ def _load(args: argparse.Namespace) -> Any:
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread. Returns its result or raises its error. Ctrl-C works in the meantime."""
+    """Run ``work`` in a separate thread, and return its result or raise its error. Ctrl-C works while it is running."""
     outcome: Future[Any] = Future()
 
     def do() -> None:

@@ -68,7 +68,7 @@ LAST_GROUP = "Help"
 
 
 def by_name() -> Dict[str, Command]:
-    """Return a dictionary from the short names of all commands to the commands."""
+    """Return a dictionary from short names to commands."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 

@@ -164,7 +164,7 @@ class _Report:
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
-    """Format a summary as one line of the output."""
+    """Format a summary as one output line."""
     if output_format == "text":
         return " ".join(summary.text.split())
     problem = document.problem or summary.problem

@@ -1,4 +1,4 @@
-"""Find the dictionary of a pretrained checkpoint that does not contain its dictionary, such as fairseq's BART.
+"""Find the dictionary of a pretrained checkpoint that does not contain one, such as fairseq's BART.
 
 fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
 folder. With these files, word embeddings can be matched by word, even if the data's dictionary lists the words in a

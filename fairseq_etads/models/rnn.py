@@ -224,7 +224,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
 
 
 def _begin_uniform(model: nn.Module, bound: float) -> None:
-    """Draw all weights except word embeddings uniformly from [-bound, bound]."""
+    """Draw all weights except the word embeddings uniformly from [-bound, bound]."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if name.endswith("encoder.positions.weight") or (

@@ -117,7 +117,7 @@ class EncodedDocuments(NamedTuple):
         padding: padding mask (N, S), bool, True at padding.
         sentence_keys: attention keys (B, L, A) of L sentences.
         sentence_ids: index of the sentence that contains each token (N, S).
-        sentence_padding: mask (N, L), bool, True where there is no sentence.
+        sentence_padding: mask (N, L), bool, True at missing sentences.
         sentence_states: states of the sentences (B, L, M).
         log_selected: log-probability of the sentence that contains each token (N, S), or None without
             --sentence-attention.
@@ -168,7 +168,7 @@ def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> O
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder that has no attention and no pointer, and is used only in training.
+    """A decoder without attention and pointer. It is used only in training.
 
     The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
     Bansal 2018, section 3). It shares the initial state s_0 (the output of the bridge) and the word embedding table E

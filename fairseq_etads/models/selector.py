@@ -323,7 +323,7 @@ class SentenceExtractor(Selector):
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return one value per sentence: the common value of its tokens. Sentences without words are MISSING."""
+        """Return one value per sentence: the value that its tokens share. Sentences without words are MISSING."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)

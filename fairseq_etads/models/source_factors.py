@@ -20,7 +20,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
     Args:
         value: "none", "all", or a list such as "pos:20,tf".
         available: a dictionary from the names of the factors in the data to their dictionaries.
-        default: width of the factors for which the list does not specify a width.
+        default: width of factors for which the list does not specify a width.
 
     Raises:
         ValueError: the list is malformed, or the data does not contain a factor.

@@ -459,12 +459,12 @@ def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 class SummarizationTransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with focus-attention in the layers that ``--focus-layers`` selects.
+    """fairseq's encoder with focus-attention in the layers selected by ``--focus-layers``.
 
     Attributes:
         factors: a dictionary from the names of the source factors to their embeddings.
-        factor_maps: a dictionary from factor names to linear maps, for factors with a width that differs from the word
-            embeddings. The maps project to the width of the word embeddings.
+        factor_maps: a dictionary from factor names to linear maps. The maps project factor embeddings to the width of
+            the word embeddings, if their widths differ.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
@@ -576,7 +576,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
 
 class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
-    """fairseq's decoder with a pointer, and with saliency-selection in the layers that ``--saliency-layers`` selects."""
+    """fairseq's decoder with a pointer, and with saliency-selection in the layers selected by ``--saliency-layers``."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")

@@ -298,11 +298,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_bart_base": _BART_BASE,
     "etads_bart_large": _BART_LARGE,
 }
-"""Changes that each named architecture makes to the defaults, which describe ETADS."""
+"""A dictionary from the name of each architecture to the defaults that it changes. The defaults describe ETADS."""
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Parse a list of layer numbers, which start at 1, and return layer indices, which start at 0.
+    """Parse a list of 1-based layer numbers, and return 0-based layer indices.
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".

@@ -57,7 +57,7 @@ def choose(
         texts: the text processing of the model folder.
         document: the document.
         hypotheses: the hypotheses from the search, best first.
-        most_words: maximum number of words in the summary. By default, it depends on the training summaries.
+        most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
 
     Returns:
         The sentences and their expected ROUGE score. There are no sentences if neither the document nor the hypotheses

@@ -81,7 +81,7 @@ class EncodedDocuments:
         """Summarise the documents. Copied words are not determined.
 
         Args:
-            on_batch: function that is called after each batch with the number of its documents.
+            on_batch: a function that is called after each batch with the number of documents in the batch.
             decoding: decoding options. The default values are stored in the folder.
 
         Returns:

@@ -19,7 +19,7 @@ class DocumentSentence(NamedTuple):
     Attributes:
         text: text of the sentence, with normalised white space and without invisible characters.
         words: words of the sentence, tokenised in the same way as the extractor's training text.
-        probability: the extractor's probability that a summary uses the sentence.
+        probability: the probability, predicted by the extractor, that a summary uses the sentence.
         start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
     """
 
@@ -100,10 +100,11 @@ class SentencePicker:
         Args:
             every: all sentences of the document.
             written: texts of the hypotheses.
-            most_words: maximum number of words in the summary. By default, it depends on the training summaries.
+            most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
 
         Returns:
-            The choice, and a list of all sentences in the hypotheses. Each sentence has the index of its hypothesis.
+            The choice, and a list of all sentences in the hypotheses. Each sentence is paired with the index of its
+            hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
         parts: List[Tuple[int, str]] = []

@@ -192,7 +192,7 @@ class Summarizer:
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
-        """Explain the summary that the model generates for a text, or a given summary.
+        """Explain a given summary of a text or, by default, the summary that the model generates.
 
         The explanation is computed in an additional forward pass over the text and the summary, in float32 and without
         decoding options. It takes about as long as a training step.

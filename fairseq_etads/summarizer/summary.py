@@ -62,8 +62,8 @@ class Summary:
         problem: the reason why the document could not be summarised, or an empty string.
         picked: the sentences that the folder's extractor selected from the document, with their probabilities. None
             without an extractor.
-        surprisal: surprisal of the document compared with the training documents. None if the document is short, or if
-            the folder does not contain the surprisals of the training documents.
+        surprisal: surprisal of the document compared with the training documents. None if the document is too short, or
+            if the folder does not contain the surprisals of the training documents.
         chosen: the sentences of the summary if a content model chose them from the document and all hypotheses
             (``choose="content"``). None if the summary is a hypothesis of the model.
     """
@@ -89,7 +89,7 @@ class Summary:
         contain these references, and cannot be explained.
 
         Raises:
-            ValueError: this summary is a copy or a pickle, or the document could not be summarised (:attr:`problem`).
+            ValueError: this summary was copied or unpickled, or the document could not be summarised (:attr:`problem`).
         """
         if self.problem:
             raise ValueError(f"there is no summary to explain: {self.problem}")

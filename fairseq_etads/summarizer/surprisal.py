@@ -29,7 +29,7 @@ class Surprisal:
         bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
             training text.
         unknown: share of tokens that are not in the model's vocabulary.
-        percentile: percentage of training documents with a smaller surprisal.
+        percentile: percentage of training documents that have a lower surprisal.
     """
 
     bits: float

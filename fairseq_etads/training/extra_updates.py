@@ -22,7 +22,7 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. The first one would also change weights that have no gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. FP16Optimizer would also change weights that have no gradient."""
 
 
 class AuxiliaryTask:

@@ -85,7 +85,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the optimiser state of some rows to the state of the whole table. Its initial values are zero."""
+    """Write the optimiser state of some rows to the state of the whole table, where missing tensors start at zero."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -99,7 +99,7 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 class LazyRows(FairseqOptimizer):
     """A mixin that makes a fairseq optimiser lazy. It must precede fairseq's class in the list of base classes.
 
-    With several processes, gradients are dense, because fairseq can only sum dense gradients over processes. The same
+    With several processes, gradients are dense, because fairseq can only sum dense gradients across processes. The same
     rows are updated, but no time is saved. In half precision, the optimiser behaves like fairseq's, because torch
     cannot add sparse half-precision gradients on every device.
     """

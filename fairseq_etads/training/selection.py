@@ -167,7 +167,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Remove sentence indices (B, T) of ``most`` or above. Rows are padded on the right with -1."""
+    """Remove sentence indices (B, T) that are not below ``most``. Rows are padded on the right with -1."""
     kept = (labels >= 0) & (labels < most)
     order = (~kept).int().argsort(dim=1, stable=True)  # the remaining sentences come first, in the same order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -148,7 +148,7 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
-        """Load a dictionary from ``dict.*.txt``. The words with count 0 at the end of the file form the copy tail."""
+        """Load a dictionary from ``dict.*.txt``. Words with a count of 0 at the end form the copy tail."""
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
@@ -316,7 +316,7 @@ class SummarizationTask(FairseqTask):
             self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load a split of the data and truncate its texts."""
+        """Load a data split, and truncate its texts."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
             paths = paths[:1]  # only the first folder contains validation and test data

@@ -222,7 +222,7 @@ class ValidationSummaries:
         return sums
 
     def _log_sample(self, number: int, document: Tensor, summary: Tensor, reference: Tensor) -> None:
-        """Log the text of a document, its summary and its reference.
+        """Log the texts of a document, its summary and its reference.
 
         Args:
             number: index of the document in the validation set.

@@ -14,10 +14,10 @@ from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""Pattern that text values of options must match.
+"""Pattern that string values of options must match.
 
-fairseq evaluates some options as Python code. A text that matches this pattern cannot call a function. The pattern also
-excludes ``${…}``, which OmegaConf would interpolate.
+fairseq evaluates some options as Python code. A string that matches this pattern cannot call a function. The pattern
+also excludes ``${…}``, which OmegaConf would interpolate.
 """
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
@@ -40,7 +40,7 @@ def architectures(extract: bool = False) -> List[str]:
 
 
 def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Return the default of each option of an architecture.
+    """Return the default values of an architecture's options.
 
     Raises:
         InputError: the architecture is not part of this project.

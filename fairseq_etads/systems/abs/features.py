@@ -56,7 +56,7 @@ class Weights(tuple):
 
     @property
     def distances(self) -> Tuple[int, int]:
-        """Return two distances from the first to the last word: in the document's bigrams and in its trigrams."""
+        """Return two distances: between the words of a document bigram, and between the outer words of a trigram."""
         return (2, 3) if self.of_release else (1, 2)
 
 

@@ -174,7 +174,7 @@ class SummarizationRAML(SummarizationNLL):
     def draw(self, target: Tensor) -> Edits:
         """Sample K edited references for each summary.
 
-        ``target`` (B, T) contains the target dictionary ids, on the CPU.
+        ``target`` (B, T) contains the dictionary ids of the summaries, on the CPU.
         """
         is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
         lengths = is_word.sum(dim=1)

@@ -147,7 +147,7 @@ class Rewards:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Args:
-        names: value of ``--rewards``, which is a list of names separated by commas.
+        names: value of ``--rewards``, which is a comma-separated list of names.
         saliency: value of ``--rougesal-saliency``, which is "idf" or the checkpoint of a tagger.
         entail_model: value of ``--entail-model``, which is a folder that ``etads-nli train`` created.
         length_cap: value of ``--entail-length-cap``, which is a number or "none".
@@ -172,7 +172,7 @@ class Rewards:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._rouge_sal, "entail": self._entail}
         self._rewards: List[Reward] = []
-        if not task.is_loading:  # fairseq-validate does not use rewards, and their models may not be available to it
+        if not task.is_loading:  # fairseq-validate uses no rewards, and their models may be missing
             self._rewards = [reward_by_name(name, makers) for name in self.names]
 
     def __len__(self) -> int:
