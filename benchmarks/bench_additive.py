@@ -1,15 +1,15 @@
-"""Measure the training cost of long documents for recurrent models on a CPU: our attention and GRU against torch's own.
+"""Measure the training cost of long documents for recurrent models on a CPU, compared with plain torch code.
 
     python benchmarks/bench_additive.py [--output benchmarks/results/additive.json]
 
-- Attention: 100 steps, each with a query to 50 documents of 400 words that depends on the last result. Keys have width
-  200 and states have width 400, as in the paper for CNN/Daily Mail. "plain" is the formula with autograd, and
-  "stepwise" is fairseq_etads.layers.additive.
-- GRU: both directions over documents of 200 to 400 words. "packed" is torch's GRU over packed sequences, and "both
+- Attention: 100 steps over 50 documents of 400 words. The query of each step depends on the result of the previous
+  step. Keys have width 200 and states have width 400, as in the paper for CNN/Daily Mail. "plain" is the formula with
+  autograd, and "stepwise" is fairseq_etads.layers.additive.
+- GRU: a bidirectional GRU over documents of 200 to 400 words. "packed" is torch's GRU with packed sequences, and "both
   ways" is the method of fairseq_etads.models.rnn_encoder on a CPU.
 
-A run consists of a forward and a backward pass. The forms alternate, and times are medians. Peak memory is not
-measured.
+A run consists of a forward pass and a backward pass. The implementations alternate, and times are medians. Peak memory
+is not measured.
 """
 
 import argparse
@@ -39,7 +39,7 @@ def stepwise_readers(keys, states, weight):
 
 
 def attend(readers, inputs):
-    """Run all steps. Each query is half of the last context, so that each step depends on the previous step."""
+    """Run all attention steps. Each query is a part of the previous context, so that steps depend on one another."""
     scores, read = readers(*inputs)
     query, total = torch.zeros(DOCUMENTS, 1, HIDDEN), torch.zeros(())
     for _ in range(STEPS):
@@ -49,7 +49,7 @@ def attend(readers, inputs):
 
 
 def seconds_of(forms, runs):
-    """Measure the seconds per run for each named function. Each function returns a tensor to differentiate."""
+    """Measure the seconds of each run for each function. Functions must return a tensor that can be differentiated."""
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):
         for name, form in forms.items():

@@ -1,4 +1,4 @@
-"""Compare the time of focus-attention with plain fused attention, and its error with float64.
+"""Measure the time of focus-attention compared with plain fused attention, and the error compared with float64.
 
     python benchmarks/bench_focus_attention.py [--output benchmarks/results/focus_attention.json]
     python benchmarks/bench_focus_attention.py --simulate-tf32
@@ -34,8 +34,9 @@ def direct(q, k, v, center, scope):
 
 
 def two_columns(q, k, v, center, scope):
-    """Compute -2/s² t² + 4c/s² t for centred and scaled positions t as 8 additional columns of the head, including
-    padding.
+    """Compute focus-attention with 8 additional columns per head, including padding.
+
+    The columns add -2/s² t² + 4c/s² t to the scores, where the positions t are centred and scaled.
     """
     length, width = k.shape[2:]
     t = (torch.arange(length, dtype=q.dtype) - (length - 1) / 2) / length
@@ -52,7 +53,7 @@ FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": 
 
 
 def times(batch, heads, length, width, runs):
-    """Measure the seconds per run for each form. The forms alternate."""
+    """Measure the seconds of each run for each implementation. The implementations alternate."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
     inputs.append((torch.rand(batch, heads, length, generator=generator) * length).requires_grad_())
@@ -68,8 +69,9 @@ def times(batch, heads, length, width, runs):
 
 
 def errors(length, scope, heads=8, width=64):
-    """Measure the largest output error of each form compared with float64, for scopes between ``scope`` and twice
-    ``scope``.
+    """Measure the largest output error of each implementation compared with float64.
+
+    The scopes are random numbers between ``scope`` and twice ``scope``.
     """
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
@@ -82,7 +84,7 @@ def errors(length, scope, heads=8, width=64):
 
 
 def split_tf32(a, b):
-    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels on NVIDIA GPUs since Ampere."""
+    """Compute a @ b as three products of 11-bit numbers, like the float32 kernels for NVIDIA GPUs since Ampere."""
     halves = []
     for x in (a, b):
         high = ((x.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
@@ -98,7 +100,7 @@ def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
 
 
 def simulated_errors(length, scope, heads=4, width=64):
-    """Measure the largest output error of each form with split TF32 products, like :func:`errors`."""
+    """Measure the same errors as :func:`errors`, but with split TF32 products."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length

@@ -3,21 +3,22 @@
     python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measure, and print the table
     python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          print the table of earlier results
 
-The benchmark uses documents of 400 tokens, 50,000 words, a beam of 10 and summaries of exactly 100 words, so that every
-system runs the same number of steps. Three systems use the same weights: "fairseq", its ``transformer`` in its own
-search; "etads_basic", the same model in this project; and "ctranslate2", if this package is installed. "etads" uses
-both mechanisms and the paper's decoding: Wu's length penalty, a coverage penalty of 1, and no repeated trigrams. "+
-shortlist" uses a shortlist as long as for real text. Weights are random, because they do not affect the time of a step.
-The systems alternate, and the figures are medians.
+The benchmark uses documents of 400 tokens, a vocabulary of 50,000 words, a beam of 10 and summaries of exactly 100
+words, so that all systems run the same number of steps. Three systems use the same weights: "fairseq" is fairseq's
+``transformer`` with fairseq's search, "etads_basic" is the same model in this project, and "ctranslate2" is measured if
+this package is installed. "etads" uses both mechanisms and the decoding options of the paper: Wu's length penalty, a
+coverage penalty of 1, and no repeated trigrams. "+ shortlist" uses a shortlist that is as long as for real text.
+Weights are random, because they do not affect the time of a step. The systems alternate, and the figures are medians.
 
-Each system runs as in its own command. fairseq's model is prepared with the calls in ``fairseq-generate``: the
-generator of its task, ``prepare_for_inference_`` and ``inference_step``. A profile of a short search is stored with the
-results. The measurement is refused if fairseq's product with the vocabulary is batched. torch batches the product for
-parameters without a gradient, which never occur in fairseq's command, and the whole search then takes twice as long.
+Each system runs in the same way as in its own command. fairseq's model is prepared with the same calls as in
+``fairseq-generate``: the generator of its task, ``prepare_for_inference_`` and ``inference_step``. A profile of a short
+search is stored with the results. The measurement is rejected if fairseq's product with the vocabulary is batched.
+torch batches this product if parameters do not require a gradient, which never happens in fairseq's command, and the
+search then takes twice as long.
 
-Every system runs in a separate process, which also measures its peak memory. "avx2" shows the speed of a processor
-without AVX-512. The results of each processor and instruction set are stored in a file in
-``benchmarks/results/generate/``; docs/experiments.md contains the table of all results.
+Each system runs in a separate process, which also measures its peak memory. "avx2" shows the speed on a processor
+without AVX-512. The results for each processor and instruction set are stored in a file in
+``benchmarks/results/generate/``. docs/experiments.md contains a table of all results.
 """
 
 import argparse
@@ -70,18 +71,19 @@ INSTRUCTIONS = {
     },
 }
 LIMITED = " (AVX2)"
-"""Suffix of the name of a CTranslate2 that is limited to AVX2, which can be faster than AVX-512. Only the faster
+"""Suffix of the names of CTranslate2 systems that are limited to AVX2. AVX2 can be faster than AVX-512; only the faster
 setting is reported.
 """
 PROFILED_WORDS = 5
 FREQUENT, PER_WORD, POOL = 1000, 2, 600
-"""Sizes of the random shortlist. Lists contain 1,830 words, as for etads-shortlist with 400 tokens and 50,000 words of
-SumPubMed. The lists of 8 documents together contain 4,700 words (3,370 in SumPubMed, where texts share words).
+"""Sizes of the random shortlist. The shortlist of a document contains 1,830 words, as with etads-shortlist for
+SumPubMed with 400 tokens and 50,000 words. The shortlists of 8 documents together contain 4,700 words (3,370 in
+SumPubMed, where texts have more words in common).
 """
 
 
 def with_fairseq(args, dictionary):
-    """Create fairseq's transformer, prepared and called as in ``fairseq-generate``."""
+    """Create fairseq's transformer, which is prepared and called as in ``fairseq-generate``."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
@@ -97,10 +99,10 @@ def with_fairseq(args, dictionary):
 
 
 def random_shortlist(args, dictionary):
-    """Create a shortlist table with lists of the same lengths and overlaps as for real text.
+    """Create random shortlists with about the same lengths and overlaps as for real text.
 
-    All lists contain the FREQUENT words. In addition to these and the document's own words, a list contains words from
-    a pool, which simulates words that are associated with many documents.
+    The shortlist of a document contains the FREQUENT words, the words of the document, and further words from a pool.
+    The pool represents words that are associated with many documents.
     """
     words = known_words(dictionary)
     generator = torch.Generator().manual_seed(0)
@@ -110,7 +112,7 @@ def random_shortlist(args, dictionary):
 
 
 def generator_of(system, args, dictionary):
-    """Create this project's search with one of its models. Systems of the same architecture use the same weights."""
+    """Create this project's search and one of its models. Systems with the same architecture use the same weights."""
     torch.manual_seed(0)
     arch, infer_dtype, *more = system.split()
     model = build(arch, args.vocabulary).eval()
@@ -129,7 +131,7 @@ def generator_of(system, args, dictionary):
 
 
 def with_etads(generator, args):
-    """Create this project's search."""
+    """Create a function that summarises documents with this project's search."""
 
     def run(source, limit=None):
         longest = limit or args.words
@@ -140,7 +142,7 @@ def with_etads(generator, args):
 
 
 def with_ctranslate2(args, dictionary, compute_type):
-    """Create CTranslate2's engine with the weights of fairseq's transformer; return None if the package is missing."""
+    """Create CTranslate2's engine with the weights of fairseq's transformer. Return None if the package is missing."""
     try:
         import ctranslate2
         from ctranslate2.converters import fairseq as converter
@@ -177,13 +179,14 @@ def with_ctranslate2(args, dictionary, compute_type):
 
 
 def sample_of(source):
-    """Collate documents (B, S) into a batch in the same format as a data set's batches."""
+    """Convert documents (B, S) to a batch in the same format as the batches of a dataset."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
 def made(system, args, dictionary):
-    """Create a function that summarises documents (B, 400), optionally with a number of words; return None if the
-    system is not installed.
+    """Create a function that summarises documents (B, 400), optionally with a given number of words.
+
+    Return None if the system is not installed.
     """
     torch.manual_seed(0)
     name, *number_format = system.split()
@@ -195,19 +198,18 @@ def made(system, args, dictionary):
 
 
 def documents(args, dictionary):
-    """Create documents (B, 400) that are the same in every process."""
+    """Create documents (B, 400) that are the same in all processes."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
     return source
 
 
 class System(Peer):
-    """One system in a separate process. The first line of its output is ``about``; afterwards, it receives requests for
-    times.
+    """System in a separate process. It first describes itself (``about``) and then measures times on request.
 
-    In the same process, systems would disturb each other. If CTranslate2 and torch both start threads, the OpenMP
-    runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small operations would
-    then take twice as long.
+    Several systems in the same process would affect each other's times. If CTranslate2 and torch both start threads,
+    the OpenMP runtime detects more threads than cores and puts waiting threads to sleep. Searches with many small
+    operations then take twice as long.
     """
 
     def __init__(self, system, environment):
@@ -215,12 +217,15 @@ class System(Peer):
         self.about = self.told()
 
     def seconds(self, count, at_once):
-        """Measure the time for the first ``count`` documents, in batches of ``at_once``."""
+        """Measure the time for summarising the first ``count`` documents in batches of ``at_once`` documents."""
         return self.ask([count, at_once])
 
 
 def answer_as_peer(system, args):
-    """Serve a :class:`System`: print a line about it (null if it is not installed), and then its times on request."""
+    """Run in the process of a :class:`System`.
+
+    Print a line that describes the system (null if it is not installed), and then print a time for each request.
+    """
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
@@ -235,7 +240,7 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """Return a description of a system, without its speed. The first search is a warm-up."""
+    """Return a description of a system that does not include its speed. The first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
@@ -246,7 +251,7 @@ def describe(system, run, source, args):
 
 
 def speeds(peers, count, at_once, runs):
-    """Measure each system's documents per second in each run. The systems alternate."""
+    """Measure the documents per second of each system in each run. The systems alternate."""
     measured = {name: [] for name in peers}
     for _ in range(runs):
         for name, peer in peers.items():
@@ -255,7 +260,7 @@ def speeds(peers, count, at_once, runs):
 
 
 def medians(measured):
-    """Return each system's median documents per second, with the better setting for each peer."""
+    """Return the median documents per second of each system. For CTranslate2, the faster setting is used."""
     found = {name: round(statistics.median(values), 3) for name, values in measured.items()}
     for name in list(found):
         other = found.pop(name) if name.endswith(LIMITED) else 0
@@ -265,7 +270,7 @@ def medians(measured):
 
 
 def operations(run, source, vocabulary):
-    """Profile a short search to find torch's operation for the product with the vocabulary."""
+    """Profile a short search, to find the torch operation that computes the product with the vocabulary."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         run(source, PROFILED_WORDS)
     totals = sorted(profiled.key_averages(), key=lambda event: -event.self_cpu_time_total)
@@ -278,7 +283,7 @@ def operations(run, source, vocabulary):
     ]
     longest = max(products, key=lambda event: event.self_cpu_time_total, default=None)
     most_time = {event.key: f"{event.self_cpu_time_total / whole:.0%}, {event.count} calls" for event in totals[:6]}
-    if longest is None:  # this project's kernel computes the product for one part of the vocabulary at a time
+    if longest is None:  # the kernel of this project computes the product for one part of the vocabulary at a time
         return {"most time": most_time}
     product = {
         "operation": longest.key,
@@ -289,31 +294,31 @@ def operations(run, source, vocabulary):
 
 
 def check_as_commanded(profiled):
-    """Raise an error if fairseq's product with the vocabulary is batched, unlike in ``fairseq-generate``."""
+    """Raise an error if fairseq's product with the vocabulary is batched, which it is not in ``fairseq-generate``."""
     operation = profiled["product with the vocabulary"]["operation"]
     if operation == "aten::bmm":
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
 
 
 def peak_memory(run, source):
-    """Measure the memory of a process with one system, in megabytes, before the first search and at its peak during
-    this search.
+    """Measure the memory of the current process in megabytes, before the first search and at the peak during the
+    search.
     """
     before = resident("VmRSS")
-    # resets the peak, to exclude the memory required for loading
+    # This resets the peak, so that it does not include the memory required for loading.
     Path("/proc/self/clear_refs").write_text("5")
     run(source)
     return {"before": before, "peak": resident("VmHWM")}
 
 
 def resident(what):
-    """Return the memory of this process in megabytes according to Linux: "VmRSS" (current) or "VmHWM" (peak so far)."""
+    """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in megabytes, according to Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
 
 
 def measure(instructions, args):
-    """Create the report for one instruction set."""
+    """Measure all systems with one instruction set and return the report."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
         started = {name: running.enter_context(System(name, environment)) for name in chosen_systems(args)}

@@ -1,11 +1,11 @@
-"""Measure how the time and memory of a training step grow with the document's length, for each family of models.
+"""Measure how the time and the memory of a training step depend on the length of documents, for each model family.
 
     python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    measure, and print the table; 45 minutes
     python benchmarks/bench_long_documents.py --table                   print the table of earlier results
 
-A step uses one document of 400 to 8,192 tokens, a summary of 100 words and 50,000 known words; bench_training_step.py
-defines a step and its measurement. Each system has the sizes of its preset, which are the sizes in its paper. fairseq's
-transformer has the sizes of ``etads``.
+A step uses one document of 400 to 8,192 tokens, a summary of 100 words and a vocabulary of 50,000 words. Steps are
+defined and measured in bench_training_step.py. Each system has the sizes of its preset, which are the sizes in the
+paper. fairseq's transformer has the same sizes as ``etads``.
 """
 
 import argparse
@@ -30,8 +30,10 @@ SYSTEMS = (
 
 
 def table(report):
-    """Format a Markdown table with a column for each length: seconds and MiB of fairseq's transformer, and ratios of
-    the other systems to these figures.
+    """Format a Markdown table with a column for each length.
+
+    The table contains the seconds and MiB of fairseq's transformer, and the ratios of the other systems to these
+    values.
     """
     lengths = list(report["lengths"].values())
     lines = ["| tokens | " + " | ".join(f"{int(length):,}" for length in report["lengths"]) + " |"]

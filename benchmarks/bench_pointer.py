@@ -1,14 +1,16 @@
-"""Measure the cost of copying: a training step with and without a pointer, the vocabulary of a batch, and a long
-dictionary.
+"""Measure the cost of copying.
+
+The script measures training steps with and without a pointer, the time for collecting the vocabulary of a batch, and
+the time for loading a long dictionary.
 
     python benchmarks/bench_pointer.py [--output benchmarks/results/pointer.json]
     python benchmarks/bench_pointer.py --sizes quickstart --runs 25 --output benchmarks/results/pointer_quickstart.json
 
 A step consists of the forward and backward passes of etads with --criterion summarization_nll (label smoothing 0.1),
 without the optimiser. One in twelve words of a document is unknown. The variants alternate in one process. The baseline
-is the same model with --pointer none, and for --pointer-continue also with --pointer soft. There are two sizes: the
-paper's size with 10 documents of 400 tokens, summaries of 100 tokens and 50,000 known words, and the quickstart's size
-with 66 documents of 60 tokens, summaries of 8 tokens and 1,000 known words.
+is the same model with --pointer none. For --pointer-continue, --pointer soft is a second baseline. There are two sizes:
+the paper's size has 10 documents of 400 tokens, summaries of 100 tokens and 50,000 known words, and the quickstart's
+size has 66 documents of 60 tokens, summaries of 8 tokens and 1,000 known words.
 """
 
 import argparse
@@ -38,11 +40,11 @@ VARIANTS = {
     "soft, coverage loss": ({"pointer": "soft"}, 1.0),
     "switch": ({"pointer": "switch"}, 0.0),
 }
-"""Options of the model, including --coverage-loss."""
+"""Map from each variant to the options of the model and the value of --coverage-loss."""
 
 
 class Size(NamedTuple):
-    """Numbers of documents, tokens per document, tokens per summary and known words, and options for the model."""
+    """Number of documents in a batch, of tokens per document and summary, and of known words, and model options."""
 
     documents: int
     source: int
@@ -82,7 +84,7 @@ def make_sample(size, tail):
 
 
 def time_steps(size, runs):
-    """Measure the seconds of each step for each variant, without the first step."""
+    """Measure the seconds of each step for each variant. The first step is not measured."""
     task = make_task(size.vocabulary, 10000)
     sample = make_sample(size, 10000)
     systems = {}
@@ -102,7 +104,7 @@ def time_steps(size, runs):
 
 
 def describe(size, seconds):
-    """Return the median seconds, and the ratios of the medians to the two baselines."""
+    """Return the median seconds of a step, and the ratios of these medians to both baselines."""
     steps = {name: statistics.median(values) for name, values in seconds.items()}
     step = f"etads, {size.documents} documents x {size.source} tokens, summaries x {size.target} tokens"
     return {
@@ -122,7 +124,7 @@ def describe(size, seconds):
 
 
 def time_batch_vocab():
-    """Measure the median time for collecting a batch's vocabulary, in seconds."""
+    """Measure the median time in seconds for collecting the vocabulary of a batch."""
     source = make_sample(SIZES["paper"], 10000)["net_input"]["src_tokens"]
     seconds = []
     for _ in range(50):
@@ -133,8 +135,9 @@ def time_batch_vocab():
 
 
 def time_dictionary():
-    """Measure the median time for loading a dictionary of 50,000 known words and a tail up to 800,000 words, in
-    seconds.
+    """Measure the median time in seconds for loading a dictionary.
+
+    The dictionary contains 50,000 known words and a copy tail, 800,000 words in total.
     """
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "dict.txt"

@@ -2,14 +2,14 @@
 
     python benchmarks/bench_prepare.py [--output benchmarks/results/prepare.json]
 
-The benchmark generates stories of 800 words with frequencies according to Zipf's law (so that new rare words keep
-occurring), capitals, numbers, quotes, brackets and abbreviations. It then measures:
+The benchmark generates stories of 800 words, with capitals, numbers, quotes, brackets and abbreviations. Word
+frequencies follow Zipf's law, so that each story contains new rare words. The benchmark then measures:
 
-- "pipeline": etads-corpus cnndm (files -> marked sentences) and the tokenisation of etads-prepare (-> Treebank words)
-  with --jobs processes, with and without the start-up time;
-- "processor": the same in one process, in milliseconds of CPU time, which hardly depends on other programs;
+- "pipeline": etads-corpus cnndm (from files to sentences) and the tokenisation of etads-prepare (from sentences to
+  Treebank words) with --jobs processes, with and without the start-up time;
+- "processor": the same work in one process, in milliseconds of CPU time, which other programs hardly affect;
 - "tokenisers": milliseconds per document in one process for sentences that are already split, with interleaved runs;
-- "memory": peak resident size of etads-corpus's first process for a tenth of the corpus and for the whole corpus.
+- "memory": peak resident size of the main process of etads-corpus for a tenth of the corpus and for the whole corpus.
 
 On a busy machine, the seconds of the pipeline are unreliable; use "processor" and the load average instead.
 """
@@ -97,7 +97,7 @@ def timed(function, *arguments):
 
 
 def read(folder, out, jobs):
-    """Run the command etads-corpus and return the largest memory of any of its processes, in MB."""
+    """Run the command etads-corpus, and return the largest amount of memory that any of its processes used, in MB."""
     command = [str(Path(sys.executable).parent / "etads-corpus"), "cnndm", "--stories", str(folder / "stories")]
     command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
     watched = "import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
@@ -126,7 +126,9 @@ def processor_time(folder, count):
 
 
 def tokenisers(documents, runs):
-    """Measure the milliseconds per document, as medians over interleaved runs. "first" is the first run, with empty
+    """Measure the milliseconds per document for each tokeniser.
+
+    Runs are interleaved, and the result contains their medians. "first" is the time of the first run, with empty
     caches.
     """
     treebank, moses = TreebankWords(), MosesWords()

@@ -1,19 +1,21 @@
-"""Measure the speed of the presets as in Tian et al. 2020, Table 2: hours per epoch of Gigaword and summaries per
-second.
+"""Measure the speed of the presets as in Tian et al. 2020, Table 2.
+
+The table contains the hours for a training epoch of Gigaword and the number of summaries per second.
 
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
     python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        print the table of earlier results
 
-Batches contain 64 articles of 31 words with titles of 8 words, the average lengths in Gigaword. The single dictionary
-contains 68,885 words, as in Rush et al. and Nallapati et al. for titles. Each preset uses its own sizes (BART's presets
-are omitted, because they are not trained on titles). An epoch has 3,803,957 pairs. A step is the work of fairseq-train
-for one batch: fairseq's ``Trainer`` with forward pass, loss, backward pass, clipping, Adam and logging. If a preset
-includes the large-vocabulary trick, the trick is used for both columns. Summaries contain exactly 8 words and are
-generated with a beam of 5, 64 documents at a time. Weights are random, because they do not affect the time of a step.
-For systems with further training methods (entailment pairs, rewards), training by likelihood is measured.
+Batches contain 64 articles of 31 words with titles of 8 words, which are the average lengths in Gigaword. The
+dictionary, which is shared by articles and titles, contains 68,885 words, as for titles in Rush et al. and Nallapati et
+al. Each preset uses its own sizes. BART's presets are omitted, because they are not trained on titles. An epoch
+consists of 3,803,957 pairs. A step is the work of fairseq-train for one batch: fairseq's ``Trainer`` with the forward
+pass, loss, backward pass, clipping, Adam and logging. If a preset includes the large-vocabulary trick, the trick is
+used for both columns. Summaries contain exactly 8 words and are generated with a beam of 5, 64 documents at a time.
+Weights are random, because they do not affect the time of a step. For systems with further training methods (entailment
+pairs, rewards), likelihood training is measured.
 
-Times are CPU seconds of this process on one thread, which other processes disturb less than wall-clock time. They are
-medians of steps; the steps of --together presets alternate.
+Times are CPU seconds of this process on one thread, which other processes affect less than wall-clock time. They are
+medians over steps, and the steps of --together presets alternate.
 """
 
 import argparse
@@ -46,7 +48,7 @@ COMMAND = [
 
 
 class System:
-    """Preset with fairseq's Trainer and the search."""
+    """Model of a preset, with fairseq's Trainer and this project's search."""
 
     def __init__(self, arch, args):
         dictionary = numbered_dictionary(args.vocabulary - 1)
@@ -75,8 +77,9 @@ class System:
 
 
 def seconds(archs, args):
-    """Measure the median CPU seconds of a training step and of a search, for one batch with each preset. The presets
-    alternate.
+    """Measure the median CPU seconds of a training step and of a search for one batch, for each preset.
+
+    The presets alternate.
     """
     systems = {arch: System(arch, args) for arch in archs}
     found = {arch: ([], []) for arch in archs}
@@ -85,13 +88,16 @@ def seconds(archs, args):
             for action, times in zip((system.train, system.summarise), found[arch]):
                 started = time.process_time()
                 action()
-                if run:  # the first run also creates the states of the optimiser and the packed weights
+                if run:  # the first run also creates the optimiser state and the packed weights
                     times.append(time.process_time() - started)
     return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
 
 
 def measure(args):
-    """Create the report as JSON types, including the existing rows for other presets in --output."""
+    """Measure all presets and return the report as JSON types.
+
+    Rows for other presets that --output already contains are kept.
+    """
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
         for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():
@@ -111,7 +117,7 @@ def measure(args):
 
 
 def table(report):
-    """Format a Markdown table, starting with the fastest training."""
+    """Format a Markdown table. The first row is the preset with the fastest training."""
     lines = ["| preset | hours of an epoch | summaries a second |", "|---|---|---|"]
     for arch, row in sorted(report["presets"].items(), key=lambda item: item[1]["hours of an epoch"]):
         lines.append(f"| `{arch}` | {row['hours of an epoch']:,.1f} | {row['summaries a second']:.1f} |")

@@ -1,16 +1,15 @@
-"""Measure the savings of the large-vocabulary trick: a training step of words_lvt5k with V words and with the full
-softmax.
+"""Measure how much time the large-vocabulary trick saves in a training step, compared with the full softmax.
 
     python benchmarks/bench_recurrent.py [--output benchmarks/results/recurrent.json]
 
-A complete training step consists of the forward and backward passes with --criterion summarization_nll, the norm and
-clipping of the gradient, and the optimiser. Batches contain 50 documents of up to 35 words with summaries of up to 10
-words (the lengths in Gigaword), drawn according to Zipf's law. The variants alternate in one process, and each step
-uses another batch:
+A training step consists of the forward and backward passes with --criterion summarization_nll, gradient clipping, and
+the optimiser step. Batches contain 50 documents of up to 35 words with summaries of up to 10 words, which are the
+lengths in Gigaword. Words are drawn according to Zipf's law. The variants alternate in one process, and each step uses
+a different batch:
 
-- words_lvt5k with 20,000 and with 400,000 words, with --optimizer lazy_adadelta;
-- the same with 400,000 words and the full softmax (gru_seq2seq), with fairseq's --optimizer adadelta;
-- words_lvt5k with 400,000 words and fairseq's --optimizer adadelta: the trick without a lazy optimiser.
+- words_lvt5k with 20,000 and with 400,000 words, and --optimizer lazy_adadelta;
+- the same model with 400,000 words and the full softmax (gru_seq2seq), and fairseq's --optimizer adadelta;
+- words_lvt5k with 400,000 words and fairseq's --optimizer adadelta, that is, the trick without a lazy optimiser.
 """
 
 import argparse
@@ -35,13 +34,12 @@ OPTIMIZER = Namespace(lr=[1.0], adadelta_rho=0.95, adadelta_eps=1e-6, weight_dec
 
 
 def make_sample(vocabulary, generator):
-    """Create a batch. The most frequent word has the first id, and half of the words in a summary come from its
-    document.
-    """
+    """Create a batch. The first id belongs to the most frequent word, and half of the words in a summary are copied."""
 
     def words(*shape):
         share = torch.rand(*shape, generator=generator)
-        return (4 + vocabulary**share).long().clamp(max=vocabulary - 1)  # the density is 1/rank
+        # The probability of a word is proportional to 1/rank.
+        return (4 + vocabulary**share).long().clamp(max=vocabulary - 1)
 
     source, target = words(50, 35), words(50, 10)
     target[:, ::2] = source[:, :5]
@@ -53,7 +51,7 @@ def make_sample(vocabulary, generator):
 
 
 class System:
-    """Model and its optimiser."""
+    """Model with its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
         dictionary = numbered_dictionary(vocabulary)
@@ -99,7 +97,7 @@ def main():
     for run in range(args.runs + 1):
         for name, system in systems.items():
             taken = system.step()
-            if run:  # the first step creates the states of the optimiser
+            if run:  # the first step also creates the optimiser state
                 seconds[name].append(taken)
     medians = {name: statistics.median(values) for name, values in seconds.items()}
     small, large, full, plain = medians.values()

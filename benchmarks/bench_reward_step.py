@@ -1,14 +1,14 @@
-"""Compare a step of training with rewards with a step of training by likelihood on real batches.
+"""Compare a step of reward training with a step of likelihood training on real batches.
 
     python benchmarks/bench_reward_step.py --data runs/debian_rewards/prepared/bin \
         --checkpoint runs/debian_rewards/likelihood-1/checkpoints/checkpoint_best.pt [--threads 1,2]
 
-Both steps use the model and the options of a checkpoint that was trained by likelihood, because an untrained model
-writes summaries of maximum length. scripts/reproduce/debian_rewards.sh creates the checkpoint and the data. A step is
-the work of fairseq's ``Trainer`` for a batch. Times are CPU seconds of this process, which other processes disturb less
-than wall-clock time. The two steps alternate on the same batches, and each ratio compares the two steps for one batch.
+Both steps use the model and the options of a checkpoint from likelihood training, because an untrained model would
+generate summaries of maximum length. scripts/reproduce/debian_rewards.sh creates the checkpoint and the data. A step is
+the work of fairseq's ``Trainer`` for one batch. Times are CPU seconds of this process, which other processes affect
+less than wall-clock time. Both steps alternate on the same batches, and each ratio compares them on one batch.
 
-With --profile, the script also measures the parts of the step with rewards, in seconds on one thread.
+With --profile, the script also measures the time of each part of a reward step, in seconds on one thread.
 """
 
 import argparse
@@ -34,17 +34,17 @@ PARTS = {
     "gains": "texts and rewards",
     "policy_loss": "log p of what was drawn",
 }
-"""Methods of the criterion -> names in the report."""
+"""Map from the methods of the criterion to their names in the report."""
 
 
 def trainer(step, args):
-    """Create fairseq's Trainer for one kind of step, and its task."""
+    """Create fairseq's Trainer and its task for one kind of step."""
     torch.manual_seed(1)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(args.checkpoint))
     cfg = copy.deepcopy(state["cfg"])
     with open_dict(cfg):
         cfg.task.data = str(args.data)
-        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, both models keep nearly the same weights
+        cfg.optimization.lr = [1e-6]  # with a tiny learning rate, the weights of both models remain nearly equal
         cfg.common.cpu = True
         if step == REWARDS:
             own = {"_name": "summarization_rl", "rewards": "rougeL", "rl_max_len": args.longest}
@@ -60,7 +60,7 @@ def trainer(step, args):
 
 
 def batches(training, args):
-    """Load ``--runs`` + 1 batches of the training data. The first batch is for the warm-up."""
+    """Load ``--runs`` + 1 batches of the training data. The first batch is used for the warm-up."""
     training.task.load_dataset("train")
     iterator = training.task.get_batch_iterator(
         training.task.dataset("train"), max_tokens=args.tokens, max_positions=training.model.max_positions(), seed=1
@@ -74,7 +74,10 @@ def batches(training, args):
 
 
 def seconds(trainings, samples):
-    """Measure the CPU seconds per batch for each kind of step, leaving out the first batch. The kinds alternate."""
+    """Measure the CPU seconds per batch for each kind of step.
+
+    The kinds of steps alternate. The first batch is not measured.
+    """
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):
         for step, training in trainings.items():
@@ -99,7 +102,7 @@ def measure(threads, trainings, samples):
 
 
 def profile(training, samples):
-    """Measure the parts of a step with rewards on one thread, as median CPU seconds without the first batch."""
+    """Measure the median CPU seconds of each part of a reward step on one thread. The first batch is not included."""
     torch.set_num_threads(1)
     now = {}
 

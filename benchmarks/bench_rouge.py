@@ -1,11 +1,11 @@
-"""Measure the time of ROUGE for 11,490 pairs of three-sentence summaries, the size of CNN/Daily Mail's test set.
+"""Measure how long ROUGE takes for 11,490 pairs of three-sentence summaries, the size of CNN/Daily Mail's test set.
 
     python benchmarks/bench_rouge.py [--hypotheses FILE --references FILE] [--output benchmarks/results/rouge.json]
 
-Without files, the script takes pairs of about 55 words from the sample corpus. A reference consists of three sentences
-of a description. A hypothesis consists of three other sentences from this description and the next one, with some words
-in common. The time of the command etads-rouge includes its start and the bootstrap interval of 1,000 resamples. Perl is
-measured only if it is installed.
+If no files are given, the script creates pairs of about 55 words from the sample corpus. A reference consists of three
+sentences of a description. A hypothesis consists of three other sentences from the same description and the next one,
+so that it has some words in common with the reference. The time of the command etads-rouge includes its start-up and
+the bootstrap with 1,000 resamples. Perl is measured only if it is installed.
 """
 
 import argparse
@@ -27,7 +27,7 @@ SENTENCE = (16, 21)
 
 
 def write_pairs(directory):
-    """Write two files of PAIRS lines from the sample corpus."""
+    """Write a file of hypotheses and a file of references, with PAIRS lines each, from the sample corpus."""
     debian(["--sample", "--out", str(directory / "debian")])
     words = (directory / "debian" / "train.source").read_text(encoding="utf-8").split()
     generator = random.Random(1)
@@ -45,7 +45,7 @@ def write_pairs(directory):
 
 
 def seconds(command, runs):
-    """Measure the wall-clock seconds of each run, and return them with the output of the last run."""
+    """Run a command several times. Return the wall-clock seconds of each run, and the output of the last run."""
     found = []
     for _ in range(runs):
         started = time.perf_counter()

@@ -1,12 +1,12 @@
-"""Measure the differences between the two backends of etads-rouge on any two files.
+"""Measure how much the two backends of etads-rouge differ on any two files.
 
     python benchmarks/bench_rouge_agreement.py HYP REF [--limit 1000] [--what "where the texts are from"]
         [--output benchmarks/results/rouge_agreement.json]
 
 rouge-score and ROUGE-1.5.5.pl score the same lines three times: with their defaults, both with WordNet's lists of
-irregular word forms, and both without these lists, which ROUGE-1.5.5.pl consults before stemming. The report contains
-the differences in the means (Perl minus Python, in points on a scale of 100) and in single pairs, and the words with
-different stems.
+irregular word forms, and both without these lists. By default, only ROUGE-1.5.5.pl uses these lists, before it stems a
+word. The report contains the differences between the means (Perl minus Python, on a scale from 0 to 100), the
+differences for single pairs, and the words with different stems.
 """
 
 import argparse
@@ -31,7 +31,10 @@ $/ = "\n"; while (<STDIN>) { chomp; print stem($_), "\n" }"""
 
 
 def perl_stems(words, home):
-    """Stem words with the stemmer in ROUGE-1.5.5.pl; return nothing if it cannot be extracted from the script."""
+    """Stem words with the stemmer of ROUGE-1.5.5.pl.
+
+    The result is empty if the stemmer cannot be extracted from the script.
+    """
     done = subprocess.run(
         ["perl", "-e", STEM, str(home / "ROUGE-1.5.5.pl")],
         input="".join(f"{w}\n" for w in words),
@@ -43,7 +46,7 @@ def perl_stems(words, home):
 
 
 def differences(python, perl):
-    """Compute the differences in means and pairs from two arrays (n, metric, figure), in points on a scale of 100."""
+    """Compute the differences between two arrays of scores (n, metric, figure), for the means and for single pairs."""
     apart = perl - python
     return {
         metric: {
@@ -87,7 +90,7 @@ def main():
     report["the most frequent of them, Python's stem, Perl's"] = [[word, *other[word]] for word in common[:10]]
     lines = [line.lower() for line in (*hypotheses, *references)]
     report["lines with letters beyond a-z"] = sum(any(c.isalpha() and not c.isascii() for c in line) for line in lines)
-    # The lower case of some non-ASCII characters is ASCII. Python treats these characters as letters; Perl does not.
+    # Some non-ASCII characters become ASCII letters when they are lower-cased. Only Python treats them as letters.
     fold = [any(not c.isascii() and re.search("[a-z0-9]", c.lower()) for c in line) for line in hypotheses + references]
     report["lines with characters that lower-case to a-z"] = sum(fold)
     print(json.dumps(report, indent=2))

@@ -1,13 +1,13 @@
-"""Measure the time of a search step for each part of the model.
+"""Measure how much time each part of the model takes in a search step.
 
     python benchmarks/bench_step.py [--docs docs/experiments.md]    measure, and print the table; two minutes
     python benchmarks/bench_step.py --table                      print the table of earlier results
 
-Sizes and systems are the same as in bench_generate.py. The script searches for summaries of 10 and of 50 words. The
-time of a step is the difference between the two times, divided by 40, which excludes the encoder and other work per
-document. The calls of each part are measured: products with weights, the rest of attention (products with keys and
-values, softmax, gate), the rest of the decoder (norms, sums, word vectors), and the rest of the search (log-softmax,
-the pointer's mixture, the choice of hypotheses).
+The sizes and systems are the same as in bench_generate.py. The script generates summaries of 10 and of 50 words. The
+time of a step is the difference between the two times, divided by 40, so that it does not include the encoder and other
+work per document. The time is measured for each part: products with weights, the rest of attention (products with keys
+and values, softmax, gate), the rest of the decoder (norms, sums, word vectors), and the rest of the search
+(log-softmax, mixture of the pointer, selection of hypotheses).
 """
 
 import argparse
@@ -43,7 +43,7 @@ PARTS = (VOCABULARY, WEIGHTS, ATTENTION, DECODER, SEARCH)
 
 
 class PartClock:
-    """Clock for the parts of a decoder, which excludes the time of nested parts.
+    """Clock that measures the time of each part of a decoder. The time of nested parts is not included.
 
     Attributes:
         seconds: total time of each part so far.
@@ -51,7 +51,7 @@ class PartClock:
 
     def __init__(self, decoder):
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self._running = []  # stack of [start, seconds of nested parts]; the innermost part is last
+        self._running = []  # stack of [start time, seconds of nested parts], with the innermost part at the end
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.of_words
@@ -82,7 +82,7 @@ class PartClock:
 
 
 def parts_of_a_step(system, args):
-    """Measure the median milliseconds per step for each number of documents and each part."""
+    """Measure the median milliseconds per step of each part, for each number of documents."""
     dictionary = bench_generate.numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
@@ -109,8 +109,9 @@ def parts_of_a_step(system, args):
 
 
 def table(report):
-    """Format a Markdown table: milliseconds of a step and its parts for each instruction set, format and number of
-    documents.
+    """Format a Markdown table with the milliseconds of a step and its parts.
+
+    There is a row for each instruction set, dtype and number of documents.
     """
     lines = ["| instructions | format | documents | a step, ms | " + " | ".join(PARTS) + " |", "|---|---|" + "--:|" * 7]
     names = {"native": report["machine"]["has"], "avx2": "AVX2 only"}

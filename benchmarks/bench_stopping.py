@@ -1,11 +1,12 @@
-"""Compare ``--early-stopping admissible`` with ``fairseq`` in steps and hypotheses of a trained model.
+"""Compare the steps and hypotheses of ``--early-stopping admissible`` and ``fairseq`` with a trained model.
 
     python benchmarks/bench_stopping.py [--work DIR] [--output benchmarks/results/stopping.json] [--documents 200]
 
-``scripts/quickstart.sh --steps 600`` trains the model in DIR, unless it already exists; this takes some minutes. The
-model summarises the first documents of the test split with each length penalty and each rule. The report contains the
-decoder's steps and extended hypotheses per document, the numbers of documents with a better or worse best score than
-with fairseq's rule, and the CPU seconds. Steps and hypotheses depend on the model, but hardly on the machine.
+``scripts/quickstart.sh --steps 600`` trains the model in DIR if it does not exist yet, which takes some minutes. The
+model summarises the first documents of the test split with each length penalty and each stopping rule. The report
+contains the number of decoder steps and extended hypotheses per document, the numbers of documents for which the best
+score is better or worse than with fairseq's rule, and the CPU seconds. The numbers of steps and hypotheses depend on
+the model, but hardly on the machine.
 """
 
 import argparse
@@ -36,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def trained(work, steps):
-    """Return the data folder and the path of a checkpoint, which quickstart.sh creates if necessary."""
+    """Return the data folder and the path of a checkpoint. quickstart.sh creates them if they do not exist."""
     checkpoint = work / "checkpoints" / "checkpoint_best.pt"
     if not checkpoint.exists():
         limits = ["--steps", str(steps), "--minutes", "60"]
@@ -45,7 +46,7 @@ def trained(work, steps):
 
 
 def batches(data, checkpoint, documents):
-    """Load the task, the model, and the first documents in the test split as batches."""
+    """Load the task, the model, and batches with the first documents of the test split."""
     cfg = SummarizationConfig(data=str(data))
     cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
     task = SummarizationTask.setup_task(cfg)
@@ -58,7 +59,7 @@ def batches(data, checkpoint, documents):
 
 
 def measure(model, dictionary, samples, **options):
-    """Return the best score of each document, and the work required for the search."""
+    """Return the best score for each document, and the amount of work in the search."""
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
     generator.generate(None, samples[0])  # the first search packs the weights
     steps = hypotheses = 0

@@ -1,15 +1,15 @@
-"""Measure decoding with a trained model and realistic lengths: speed and ROUGE for each dtype and stopping rule.
+"""Measure the speed and ROUGE of decoding with a trained model, for each dtype and stopping rule.
 
     python benchmarks/bench_trained.py [--work DIR] [--output benchmarks/results/trained.json] [--documents 500]
     python benchmarks/bench_trained.py --run RUN --data PREPARED/bin --shortlist FILE --output FILE
 
-The model is trained in DIR by ``scripts/quickstart.sh``, unless it already exists, or comes from a RUN of
-scripts/train.sh. It summarises the first documents of the test split with the quickstart's options (a beam of 5, 4 to
-30 tokens, no repeated bigrams) in each dtype, over all words or a shortlist, with fairseq's stopping rule or the
-admissible rule. The systems alternate on each batch of 10 documents. The documents per second are computed from the sum
-of the batches' median times. The report also contains the tokens per summary, ROUGE F1 of the words, and the number of
-summaries that differ from float32 over all words with the same rule. For other scores and lengths, see
-bench_stopping.py.
+``scripts/quickstart.sh`` trains the model in DIR if it does not exist yet. Alternatively, the model comes from a RUN of
+scripts/train.sh. It summarises the first documents of the test split with the options of the quickstart (a beam of 5, 4
+to 30 tokens, no repeated bigrams). The systems are all combinations of a dtype, the full vocabulary or a shortlist, and
+fairseq's or the admissible stopping rule. They alternate on each batch of 10 documents. The documents per second are
+computed from the sum over batches of the median times. The report also contains the number of tokens per summary, the
+F1 scores of ROUGE, and the number of summaries that differ from float32 with the full vocabulary and the same rule. For
+other scores and lengths, see bench_stopping.py.
 """
 
 import argparse
@@ -32,7 +32,7 @@ OPTIONS = {"beam_size": 5, "min_len": 4, "max_len_b": 30, "no_repeat_ngram_size"
 
 
 def words(dictionary, tokens):
-    """Return the words of a summary (T,), without the end symbol and padding."""
+    """Return the words of a summary, given its ids (T,). The end symbol and padding are dropped."""
     specials = {dictionary.pad(), dictionary.eos()}
     return " ".join(dictionary[token] for token in tokens.tolist() if token not in specials)
 
@@ -79,7 +79,7 @@ def main():
     seconds = dict.fromkeys(generators, 0.0)
     summaries = {system: [] for system in generators}
     for generator in generators.values():
-        generator.generate(None, samples[0])  # the first search packs the weights
+        generator.generate(None, samples[0])  # the first search also packs the weights
     for sample in samples:
         took, found = {system: [] for system in generators}, {}
         for _ in range(args.runs):

@@ -1,4 +1,4 @@
-"""Measure the time and memory of a training step at the paper's sizes for fairseq's transformer and the ETADS systems.
+"""Measure the time and memory of a training step with the sizes in the paper, for fairseq's transformer and ETADS.
 
     python benchmarks/bench_training_step.py [--output benchmarks/results/training_step.json]
     python benchmarks/bench_training_step.py --tiny --lengths 400 --runs 3 --output /tmp/try.json    (a minute)
@@ -6,10 +6,10 @@
 A step is the work of fairseq-train for one batch: fairseq's ``Trainer`` with forward pass, loss, backward pass,
 clipping of the gradient norm, Adam and logging. fairseq's transformer is trained as in fairseq-train, with the task
 ``translation`` and the criterion ``cross_entropy``. It has the sizes, the dropout and the shared embeddings of
-etads_basic. Each system runs in a separate process. In a shared process, fairseq's step with one document of 400 tokens
-took 1.77 instead of 1.33 s after another system, which had fragmented the memory. Times are CPU seconds, which other
-processes disturb less than wall-clock time. The report contains medians of steps in which the systems alternate, and
-their ratios to fairseq's medians. Peak memory is the largest resident set of the process.
+etads_basic. Each system runs in a separate process. When systems shared a process, fairseq's step with one document of
+400 tokens took 1.77 s instead of 1.33 s, because the memory had been fragmented by another system. Times are CPU
+seconds, which other processes affect less than wall-clock time. The systems alternate. The report contains the medians
+over steps, and their ratios to fairseq's medians. Peak memory is the largest resident set of the process.
 """
 
 import argparse
@@ -54,7 +54,7 @@ COMMON = [
     *("--optimizer", "adam", "--adam-betas", "(0.9, 0.998)", "--lr", "1e-5", "--clip-norm", "2"),
     *("--dropout", "0.2", "--max-tokens", "4096", "--cpu", "--max-update", "1000"),
 ]
-OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # the other families use the sizes in their papers
+OF_TRANSFORMERS = ["--encoder-layers", "4", "--decoder-layers", "4"]  # other families use the sizes in their papers
 TINY = [
     *("--encoder-layers", "2", "--decoder-layers", "2", "--encoder-embed-dim", "128", "--encoder-ffn-embed-dim", "512"),
     *("--encoder-attention-heads", "4", "--decoder-attention-heads", "4"),
@@ -71,7 +71,7 @@ def build(system, vocabulary):
 
 
 def trainer(system, length, summary, args):
-    """Create fairseq's Trainer for one system as in fairseq-train."""
+    """Create fairseq's Trainer for one system in the same way as fairseq-train."""
     ours = system != "transformer"
     arch, *more = system.split(" ")
     command = ["data", "--arch", arch, "--task", "summarization" if ours else "translation", *COMMON]
@@ -81,7 +81,7 @@ def trainer(system, length, summary, args):
         command += ["--max-source-positions", str(length + 1), "--max-target-positions", str(summary + 1)]
     command += args.option
     command += ["--truncate-source", str(length), "--truncate-target", str(summary)] if ours else OF_FAIRSEQ
-    command += more  # the options come last, so that a system can override the optimiser
+    command += more  # these options come last, so that a system can override the optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(1)
     dictionary = numbered_dictionary(args.vocabulary)
@@ -92,7 +92,7 @@ def trainer(system, length, summary, args):
 
 
 def batch(documents, length, summary, vocabulary):
-    """Create a batch as data sets do. The last document is an eighth shorter, so that there is padding to mask."""
+    """Create a batch in the format of a dataset. The last document is shorter, so that the batch contains padding."""
     generator = torch.Generator().manual_seed(0)
     source = torch.randint(4, vocabulary, (documents, length), generator=generator)
     source[:, -1] = 2
@@ -118,16 +118,16 @@ def documents_of(length, args):
 
 
 def most_resident():
-    """Return the largest resident set of this process so far, in KiB. (getrusage would include the parent process.)"""
+    """Return the peak resident set size of this process in KiB. (getrusage would include the parent process.)"""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0])
 
 
 def train_when_asked(system, length, args):
-    """Train one system, with one step per line of standard input.
+    """Train one system. Each line of standard input requests one step.
 
-    The answer contains the CPU seconds of the step and, in MiB, the peak memory so far and the memory before the first
-    step.
+    The response contains the CPU seconds of the step, the peak memory so far and the peak memory before the first step,
+    both in MiB.
     """
     training = trainer(system, length, args.summary, args)
     before = most_resident() / 1024
@@ -140,7 +140,7 @@ def train_when_asked(system, length, args):
 
 
 def groups(systems, at_once):
-    """Divide the systems into groups of ``size`` that all begin with the first system."""
+    """Divide the systems into groups of at most ``at_once`` systems. Each group begins with the first system."""
     first, others = systems[0], systems[1:]
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 

@@ -1,4 +1,4 @@
-"""Create a table with bench_generate.py's results on several processors."""
+"""Create a table with the results of bench_generate.py on several processors."""
 
 import json
 import re
@@ -10,7 +10,7 @@ BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end 
 
 
 def heading(report):
-    """Return the name of the processor and the instructions that were used."""
+    """Return the name of the processor and of the instruction set that was used."""
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
     return f"{machine['cpu']} ({used})"
@@ -28,8 +28,9 @@ def reports(folder=RESULTS):
 
 
 def table(found):
-    """Format a Markdown table with one row per system. For each report, it shows the speeds, their ratios to fairseq,
-    and the memory.
+    """Format a Markdown table with one row per system.
+
+    For each report, the table contains the speeds, their ratios to fairseq's speed, and the peak memory.
     """
     if not found:
         return "(nothing measured yet)"
@@ -64,7 +65,7 @@ def _with_ratio(speed, name):
 
 
 def write(new_table, page, begin=BEGIN):
-    """Replace the table between ``begin`` and END on a page."""
+    """Replace the table between the comments ``begin`` and END on a page."""
     before, _, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
     if not end:
@@ -73,7 +74,7 @@ def write(new_table, page, begin=BEGIN):
 
 
 def show(new_table, page=None, begin=BEGIN):
-    """Print the table and, if a page is given, :func:`write` it to the page."""
+    """Print the table. If a page is given, also replace the table on this page, see :func:`write`."""
     print(new_table)
     if page:
         write(new_table, page, begin)

@@ -1,4 +1,4 @@
-"""Describe the machine of a benchmark for its results."""
+"""Describe the machine on which a benchmark runs."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ FLAGS = {"avx512f": "AVX-512", "avx512_vnni": "VNNI", "avx512_bf16": "BF16", "am
 
 
 def _cpuinfo():
-    """Return Linux's information about the first processor; empty on other systems."""
+    """Return the information in /proc/cpuinfo about the first processor, or an empty dictionary on other systems."""
     path = Path("/proc/cpuinfo")
     text = path.read_text().split("\n\n")[0] if path.exists() else ""
     lines = [line.partition(":") for line in text.splitlines()]
@@ -18,15 +18,13 @@ def _cpuinfo():
 
 
 def machine():
-    """Return the name of the processor, the number of its cores, the number of torch's threads, and the version of
-    torch.
-    """
+    """Return the processor's name and number of cores, the number of threads that torch uses, and the torch version."""
     cpu = _cpuinfo().get("model name", platform.processor())
     return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
 def processor():
-    """Return the family of an x86 processor, and its instruction sets that are relevant to matrix products."""
+    """Return the family of an x86 processor, and the supported instruction sets that speed up matrix products."""
     values = _cpuinfo()
     flags = values.get("flags", "").split()
     found = [name for flag, name in FLAGS.items() if flag in flags]

@@ -1,4 +1,4 @@
-"""Run the systems of a benchmark in separate processes, so that they do not disturb each other."""
+"""Run the systems of a benchmark in separate processes, so that they do not affect each other."""
 
 import json
 import subprocess
@@ -6,10 +6,10 @@ import sys
 
 
 class Peer:
-    """Python script in another process, which answers each JSON line with a JSON line.
+    """Python script in a separate process that responds to each line of JSON with a line of JSON.
 
     Args:
-        script, *arguments: Python script and its arguments.
+        script, *arguments: path of the Python script, and its arguments.
         options: options of ``subprocess.Popen``.
     """
 
@@ -25,7 +25,7 @@ class Peer:
         return json.loads(line)
 
     def ask(self, question):
-        """Send a request to the script and return its answer."""
+        """Send a request to the script and return the response."""
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
         return self.told()

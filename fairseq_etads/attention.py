@@ -1,8 +1,8 @@
-"""The papers' attention equations as pure functions; focus-attention is in ``kernels/focus.py``.
+"""Compute attention as in the papers, with pure functions. Focus-attention is defined in ``kernels/focus.py``.
 
-Shapes: B batch, H heads, T query length, S key length, D head width, d_m = H * D. ``key_padding_mask`` (B, S) is
-boolean and True at padding, which may be on either side. No result depends on the amount of padding, because lengths,
-means and positions count only real tokens.
+Shapes: B is the batch size, H the number of heads, T the query length, S the key length, D the width of a head, and d_m
+= H * D. ``key_padding_mask`` (B, S) is boolean and True at padding, which may be on either side. No result depends on
+the amount of padding, because padding does not count in lengths, means and positions.
 
 Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
 Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
@@ -25,11 +25,12 @@ from .kernels.precision import at_least_float32
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
-    """Compute the products q k^T (…, T, S) of q (…, T, D) and k (…, S, D), in float32 or better.
+    """Compute the products q k^T (…, T, S) of q (…, T, D) and k (…, S, D), with a dtype of at least float32.
 
     Args:
-        own_format: multiply in the dtype of q and k. Otherwise, half-precision inputs and float32 inputs under autocast
-            are multiplied in float32, because rounding a score of 30 to bfloat16 can change its weight by 6 %.
+        own_format: whether to multiply in the dtype of q and k. Otherwise, half-precision inputs, and float32 inputs
+            under autocast, are multiplied in float32, because rounding a score of 30 to bfloat16 can change its weight
+            by 6 %.
     """
     if own_format:
         return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
@@ -44,9 +45,16 @@ def attention_weights(
     own_format: bool = False,
     bias: Optional[Tensor] = None,
 ) -> Tensor:
-    """Compute softmax(q k^T / sqrt(D) [+ bias]) (B, H, T, S) from q (B, H, T, D) and k (B, H, S, D), 0 at padding.
+    """Compute the attention weights softmax(q k^T / sqrt(D) [+ bias]), shape (B, H, T, S).
 
-    The result is at least float32, whatever the dtype of the inputs. See :func:`attention_scores` for ``own_format``.
+    The dtype of the result is at least float32, regardless of the dtype of the inputs. The weights are 0 at padding.
+
+    Args:
+        q: queries (B, H, T, D).
+        k: keys (B, H, S, D).
+        key_padding_mask: (B, S), True at padding.
+        own_format: see :func:`attention_scores`.
+        bias: bias that is added to the scores, if any.
     """
     q = q if own_format else at_least_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -58,21 +66,21 @@ def attention_weights(
 
 
 GATES = ("sigmoid", "open", "normalised")
-"""Forms of the saliency gate; see :func:`saliency_attention`."""
+"""Forms of the saliency gate, see :func:`saliency_attention`."""
 
 
 def gate_logits(
     gate_q: Tensor, gate_k: Tensor, gate_level: Optional[Tensor] = None, own_format: bool = False
 ) -> Tensor:
-    """Compute the logits (B, H, T, S) of the saliency gate g; see :func:`saliency_attention` for the arguments."""
+    """Compute the logits (B, H, T, S) of the saliency gate g. :func:`saliency_attention` describes the arguments."""
     logits = attention_scores(gate_q, gate_k, own_format)
     return logits if gate_level is None else logits + gate_level[:, None, None]
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""Smallest number of weights (B * H * T * S) that saliency-selection recomputes in the backward pass."""
+"""Number of attention weights (B * H * T * S) from which they are recomputed in the backward pass, not stored."""
 GROUPED_WEIGHTS = 2**21
-"""Maximum number of weights that are recomputed at a time, by documents: 8 MiB in float32."""
+"""Maximum number of attention weights that are recomputed at a time, for whole documents: 8 MiB in float32."""
 
 
 def saliency_attention(
@@ -88,28 +96,31 @@ def saliency_attention(
     form: str = "sigmoid",
     gate_level: Optional[Tensor] = None,
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """Compute (g ⊗ softmax(q k^T / sqrt(D))) v, g = sigmoid(gate_q gate_k^T) (ETADS, section 3.3, equations 9 and 10).
+    """Compute saliency-gated attention (ETADS, section 3.3, equations 9 and 10).
+
+    The result is (g ⊗ softmax(q k^T / sqrt(D))) v with the gate g = sigmoid(gate_q gate_k^T).
 
     Args:
         q: queries (B, H, T, D).
         k, v: keys and values (B, H, S, D).
-        gate_q, gate_k: (B, H, T, D) and (B, H, S, D), the projected queries and keys times W_h and W_s. Their product
-            is not scaled by sqrt(D).
+        gate_q, gate_k: (B, H, T, D) and (B, H, S, D), the projected queries times W_h and the projected keys times W_s.
+            Their product is not scaled by sqrt(D).
         key_padding_mask: (B, S), True at padding.
-        dropout_p: dropout on the gated weights; the caller passes 0 in evaluation.
-        need_weights: also return weights that sum to 1, for coverage and penalties: the softmax before the gate, or
-            with "normalised" the gated weights.
-        own_format: compute the scores in the dtype of the inputs, see :func:`attention_scores`.
-        form: one of ``GATES``. "sigmoid": the paper's form, which does not renormalise the gated weights. "open": twice
-            the sigmoid, between 0 and 2, so that attention is unchanged where the product is 0. "normalised": the gated
-            weights are divided by their sum, so that the gate selects words but cannot shrink the context.
-        gate_level: bias of each head (H,), added to gate_q gate_k^T.
+        dropout_p: dropout probability for the gated weights. The caller must pass 0 in evaluation.
+        need_weights: whether to also return weights that sum to 1, for coverage and penalties. These are the weights
+            before the gate is applied or, for the form "normalised", the gated weights.
+        own_format: whether to compute the scores in the dtype of the inputs, see :func:`attention_scores`.
+        form: form of the gate, one of ``GATES``. "sigmoid" is the form in the paper, in which the gated weights are not
+            normalised again. "open" is twice the sigmoid, between 0 and 2, so that a logit of 0 does not change the
+            attention. "normalised" divides the gated weights by their sum, so that the gate selects words but cannot
+            shrink the context vector.
+        gate_level: bias of each head, shape (H,), which is added to gate_q gate_k^T.
 
     Returns:
         (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
 
-    In training with many weights, only the inputs are stored. The backward pass recomputes the weights for a few
-    documents at a time, with the same dropout.
+    If there are many attention weights in training, only the inputs are stored. The backward pass then recomputes the
+    weights for a few documents at a time, with the same dropout.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
@@ -142,9 +153,10 @@ def _saliency_attention(
     form: str,
     gate_level: Optional[Tensor],
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """Compute :func:`saliency_attention` without recomputation, storing all intermediate values for training."""
+    """Compute :func:`saliency_attention` without recomputation. All intermediate values are stored for training."""
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
-    if form == "normalised":  # g softmax(e) / sum is softmax(e + log g); with log 2, a logit of 0 leaves e unchanged
+    # The normalised g softmax(e) equals softmax(e + log g). Because of log 2, a logit of 0 does not change e.
+    if form == "normalised":
         gated = weights = attention_weights(q, k, key_padding_mask, own_format, F.logsigmoid(logits) + math.log(2))
     else:
         weights = attention_weights(q, k, key_padding_mask, own_format)
@@ -155,7 +167,7 @@ def _saliency_attention(
 
 
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Compute the log softmax of scores (B, T, S) over the real tokens.
+    """Compute the log-softmax of scores (B, T, S) over all tokens except padding.
 
     At padding, the result is so low that its exponential is exactly 0.
     """
@@ -165,15 +177,16 @@ def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> 
 
 
 def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute one step of temporal attention: the logarithm of exp(e_t) / beta_t (Nallapati et al., equation 1).
+    """Compute one step of temporal attention, log(exp(e_t) / beta_t) (Nallapati et al., equation 1).
 
     Args:
-        scores: e_t (…, S), of the attention before any normalisation, at least float32.
-        spent: log of the sum of exp(e_k) over the earlier steps k (…, S); minus infinity before the first step.
+        scores: attention scores e_t (…, S) before any normalisation, at least float32.
+        spent: logarithm of the sum of exp(e_k) over the earlier steps k, shape (…, S); minus infinity before the first
+            step.
 
     Returns:
         The logits of the softmax (…, S), and ``spent`` including this step (…, S). Sums are stored as logarithms, so
-        that scores of any size neither overflow nor vanish.
+        that large scores do not overflow and small scores do not vanish.
     """
     log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
     return scores - log_beta, torch.logaddexp(spent, scores)
@@ -182,15 +195,15 @@ def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
 def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
     """Compute temporal attention (Nallapati et al., equation 1).
 
-    alpha_t ∝ exp(e_t) / beta_t with beta_t = sum over k < t of exp(e_k), and beta_1 = 1.
+    The weights are alpha_t ∝ exp(e_t) / beta_t, where beta_t is the sum of exp(e_k) over k < t, and beta_1 = 1.
 
     Args:
-        scores: e (B, T, S), of the attention before any normalisation.
+        scores: attention scores e (B, T, S) before any normalisation.
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        (B, T, S), at least float32. Rows sum to 1 and are exactly 0 at padding. The decoder of the recurrent family
-        computes the same weights one step at a time with :func:`temporal_step`.
+        Attention weights (B, T, S), at least float32. Rows sum to 1 and are exactly 0 at padding. The decoders of the
+        recurrent family compute the same weights one step at a time with :func:`temporal_step`.
     """
     scores = at_least_float32(scores)
     spent, logits = torch.full_like(scores[:, 0], -math.inf), []
@@ -201,21 +214,23 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """Compute the logarithm (B, T, S) of :func:`hierarchical_attention` from logarithms (B, T, S) and (B, T, N)."""
+    """Compute the logarithm of :func:`hierarchical_attention` from the logarithms of its arguments."""
     index = sentence_ids[:, None].expand(-1, log_word.shape[1], -1)
     return (log_word + log_sentence.gather(2, index)).log_softmax(dim=-1)
 
 
 def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """Compute P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
+    """Compute hierarchical attention P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
 
     Args:
-        word: P_w (B, T, S), 0 at padding.
-        sentence: P_s (B, T, N) over N sentences.
-        sentence_ids: index s of each token's sentence (B, S), int64; at padding, any index from 0 to N - 1.
+        word: word attention P_w (B, T, S), 0 at padding.
+        sentence: sentence attention P_s (B, T, N) over N sentences.
+        sentence_ids: index s of each token's sentence, shape (B, S), int64. At padding, any index from 0 to N - 1 is
+            allowed.
 
     Returns:
-        (B, T, S), at least float32. Rows sum to 1 even if all products underflow, because logarithms are added.
+        Attention weights (B, T, S), at least float32. Rows sum to 1 even if all products would underflow, because
+        logarithms are added instead.
     """
     log_word, log_sentence = (
         torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), PADDING_SCORE)
@@ -225,32 +240,33 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
 
 
 def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Compute the logarithm of α̂_tj ∝ α_tj β_s(j) (Hsu et al. 2018).
+    """Compute the logarithm of the combined attention α̂_tj ∝ α_tj β_s(j) (Hsu et al. 2018).
 
-    The attention of each word is multiplied by the probability of its sentence.
+    The attention weight of each word is multiplied by the probability of its sentence.
 
     Args:
-        log_word: log α (B, T, S), as :func:`log_attention` returns it.
+        log_word: log α (B, T, S), as returned by :func:`log_attention`.
         log_selected: log β_s(j) of each word (B, S).
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        (B, T, S); at padding, a number so low that its exponential is exactly 0.
+        Logarithms of attention weights (B, T, S). At padding, they are so low that their exponentials are exactly 0.
     """
     return log_attention(log_word + log_selected[:, None], key_padding_mask)
 
 
 def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:
-    """Compute -log((1/K) Σ_k α_tk β_s(k)) over the K words with the largest α_t, K = ``top`` (Hsu et al. 2018).
+    """Compute the inconsistency loss -log((1/K) Σ_k α_tk β_s(k)) (Hsu et al. 2018).
 
-    The loss is small if the most attended words are in sentences that the extractor considers probable.
+    The sum is over the K = ``top`` words with the largest weights α_t. The loss is small if these words are in
+    sentences to which the extractor assigns high probabilities.
 
     Args:
         log_word: log α (B, T, S), before it is combined with β.
         log_selected: log β_s(j) of each word (B, S).
 
     Returns:
-        (B, T), at least float32. If a document has fewer than K words, the sum over them is still divided by K.
+        Loss at each step (B, T), at least float32. If a document has fewer than K words, the sum is still divided by K.
     """
     log_word, log_selected = at_least_float32(log_word), at_least_float32(log_selected)
     log_top, places = log_word.topk(min(top, log_word.shape[2]), dim=2)  # (B, T, K)

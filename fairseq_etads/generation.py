@@ -1,7 +1,7 @@
-"""Beam search for summaries.
+"""Generate summaries with beam search.
 
-It extends fairseq's beam search with the papers' penalties, corrects n-gram blocking, and does not repeat documents for
-each beam. This module exports the public names; the code is in :mod:`fairseq_etads.search`.
+The search extends fairseq's beam search with the penalties in the papers, corrects n-gram blocking, and does not copy
+each document for all beams. This module only exports the public names; the code is in :mod:`fairseq_etads.search`.
 """
 
 from .search.generator import SummaryGenerator

@@ -1,4 +1,4 @@
-"""Register everything with fairseq, and make checkpoints load safely; ``--user-dir`` loads this module."""
+"""Register all components with fairseq, and make loading checkpoints safe. ``--user-dir`` imports this module."""
 
 from .platform import compat, distributed
 

@@ -1,8 +1,8 @@
-"""Determine the version of this project from the state of its sources.
+"""Determine the version of this project from its source tree.
 
-setup.py and scripts run this file alone. ``python fairseq_etads/version.py`` prints the version. For an unreleased
-commit, it consists of NEXT_VERSION, the number of commits and the commit's hash: 0.2.0.dev1234+g1a2b3c4d. If files have
-changed since the commit, ".dirty" is appended.
+setup.py and scripts run this file without importing the package. ``python fairseq_etads/version.py`` prints the
+version. For an unreleased commit, the version consists of NEXT_VERSION, the number of commits and the hash of the
+commit, such as 0.2.0.dev1234+g1a2b3c4d. If files have changed since the commit, ".dirty" is appended.
 """
 
 import functools
@@ -15,21 +15,21 @@ NEXT_VERSION = "0.2.0"
 """Version of the commit that will be tagged v0.2.0."""
 
 ARCHIVED_COMMIT = "$Format:%H$"
-"""The commit's hash in archives from ``git archive`` and GitHub (see .gitattributes)."""
+"""Hash of the commit in archives from ``git archive`` and GitHub (see .gitattributes)."""
 
 
 @functools.cache
 def version() -> str:
-    """Return the version of the running code, without raising any error."""
+    """Return the version of the code that is running. This function never raises an error."""
     sources = Path(__file__).resolve().parents[1]
     return source_version(sources) or _installed_version(sources) or archive_version()
 
 
 def source_version(sources: Path) -> Optional[str]:
-    """Return $ETADS_VERSION if it is set, or else the version of a checkout or an unpacked sdist.
+    """Return $ETADS_VERSION if it is set, and otherwise the version of a git checkout or an unpacked sdist.
 
     Args:
-        sources: the folder with setup.py; if it contains no such file, the result is None.
+        sources: folder that contains setup.py. The result is None if it does not contain this file.
     """
     if not (sources / "setup.py").is_file():
         return None
@@ -45,8 +45,8 @@ def source_version(sources: Path) -> Optional[str]:
 
 
 def _checkout_version(sources: Path) -> str:
-    """Return the version of a checkout according to git."""
-    # in a git hook, these variables name another repository
+    """Return the version of a git checkout."""
+    # In a git hook, these variables may refer to another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*words: str) -> List[str]:
@@ -55,7 +55,7 @@ def _checkout_version(sources: Path) -> str:
         return done.stdout.decode("utf-8", "replace").split("\n")[:-1]
 
     (commit,) = git("rev-parse", "HEAD")
-    # without --no-optional-locks, a killed process could leave a lock that stops the next commit
+    # Without --no-optional-locks, a killed process could leave a lock file that prevents the next commit.
     changed = any(git("--no-optional-locks", "status", "--porcelain", "--untracked-files=no"))
     if f"v{NEXT_VERSION}" in git("tag", "--points-at", "HEAD") and not changed:
         return NEXT_VERSION
@@ -64,13 +64,13 @@ def _checkout_version(sources: Path) -> str:
 
 
 def _installed_version(folder: Path) -> Optional[str]:
-    """Return the version in the name of the metadata folder that pip created in ``folder`` (site-packages)."""
+    """Return the version in the name of the metadata folder that pip has created in ``folder`` (site-packages)."""
     names = [path.name for path in folder.glob("fairseq_etads-*.dist-info")]
     return names[0][len("fairseq_etads-") : -len(".dist-info")] if len(names) == 1 else None
 
 
 def archive_version() -> str:
-    """Return the version of an archive, which contains the commit's hash (or "unknown") but no number of commits."""
+    """Return the version of an archive. It contains the hash of the commit (or "unknown") but no number of commits."""
     commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
     return f"{NEXT_VERSION}.dev0+{commit}"
 

@@ -80,7 +80,7 @@ def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
     """Write the dictionaries and run fairseq-preprocess, with its output redirected to OUT/preprocess.txt."""
-    # the default method for fairseq's worker processes would be forkserver
+    # Without this call, fairseq's worker processes would be started with forkserver.
     multiprocessing.set_start_method("fork", force=True)
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
@@ -107,8 +107,8 @@ def _new_dictionaries(
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # The dictionary of documents keeps the tail, because its words can replace an <unk> that the model writes. The
-        # dictionary of summaries has no tail.
+        # Only the dictionary of documents needs a copy tail: when the model generates <unk>, a word from the tail can
+        # replace it.
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -137,7 +137,7 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    # Dictionaries with the same words must keep the same ids.
+    # If both dictionaries contain the same words, the ids must remain the same in both.
     growing = [source, target] if source.symbols == target.symbols else [source]
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):

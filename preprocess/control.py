@@ -1,7 +1,8 @@
 """Add control words to documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
 
-Each training document starts with two control words: one for the length of its reference and one for its newspaper. The
-same words at the start of a new document request a summary of that length and style.
+Each training document starts with two control words. The first denotes the length of the reference summary, and the
+second denotes the newspaper. To request a summary with a certain length and style, insert the corresponding control
+words at the start of a new document.
 """
 
 import argparse
@@ -24,8 +25,8 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""Prefixes of control words, followed by a number or by the origin in SPLIT.source.origin. Tokenisers do not split
-these words.
+"""Prefixes of control words. A control word consists of a prefix and a number, or of a prefix and an origin in
+SPLIT.source.origin. Tokenisers do not split these words.
 """
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
@@ -54,10 +55,11 @@ keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
-    """Bins of summary lengths, in words.
+    """Bins into which summaries are divided by their length in words.
 
     Attributes:
-        longest: maximum length of each bin, in increasing order; the last bin also contains all longer summaries.
+        longest: maximum summary length in each bin, in increasing order. The last bin also contains all longer
+            summaries.
         counts: number of training summaries in each bin.
     """
 
@@ -68,12 +70,12 @@ class LengthBins(NamedTuple):
     def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
         """Create at most ``wanted`` bins that contain nearly equal numbers of summaries.
 
-        Summaries of the same length belong to the same bin. Each bin therefore ends at the length where the cumulative
-        number of summaries is nearest to its value for bins of equal size. Bins that would end at the same length are
-        merged.
+        All summaries of the same length belong to the same bin, so the bins cannot always be equally large. Each bin
+        ends at the length for which the cumulative number of summaries is closest to the number for equally large bins.
+        Bins that would end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
-        ends, total = [], 0  # cumulative number of summaries for each length
+        ends, total = [], 0  # ends: number of summaries up to each length
         for _, count in counts:
             total += count
             ends.append(total)
@@ -89,11 +91,11 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """Return the number of the bin for a length, counting from 1."""
+        """Return the number of the bin that contains summaries of this length. Bins are numbered from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
-        """Yield one line of description for each bin."""
+        """Yield a line for each bin with its range of lengths and its number of training summaries."""
         first = 0
         for number, (longest, count) in enumerate(zip(self.longest, self.counts), 1):
             most = "more" if number == len(self.longest) else str(longest)
@@ -102,23 +104,23 @@ class LengthBins(NamedTuple):
 
 
 class Control(NamedTuple):
-    """The control words in use.
+    """Set of control words for a corpus.
 
     Attributes:
-        bins: bins of lengths; None: no control words for lengths.
-        origins: number of training documents for each origin; None: no control words for origins.
+        bins: bins of summary lengths, or None if lengths are not controlled.
+        origins: number of training documents for each origin, or None if origins are not controlled.
     """
 
     bins: Optional[LengthBins]
     origins: Optional[Dict[str, int]]
 
     def record(self) -> Dict[str, Any]:
-        """Return the content of control.json."""
+        """Return the control words as a dictionary that can be written to control.json."""
         return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
 
     @classmethod
     def read(cls, folder: Path) -> "Control":
-        """Read control.json from an output folder of this command.
+        """Read control.json from a folder that ``etads-control`` has written.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -136,29 +138,34 @@ class Control(NamedTuple):
             raise InputError(f"{path} is damaged ({error!r}); make it again") from None
 
     def all_words(self) -> FrozenSet[str]:
-        """List all control words."""
+        """Return the set of all control words."""
         lengths = range(1, len(self.bins.longest) + 1) if self.bins else ()
         return frozenset(
             [f"{LENGTH_WORD}{n}" for n in lengths] + [f"{ORIGIN_WORD}{name}" for name in self.origins or ()]
         )
 
     def words(self, length: int, origin: str) -> List[str]:
-        """Return the control words for the number of a length bin and an origin."""
+        """Return the control words of a document.
+
+        Args:
+            length: number of the length bin.
+            origin: origin of the document.
+        """
         found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
         return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
 
 
 def summary_length(line: str) -> int:
-    """Count the space-separated words of a summary, without sentence marks."""
+    """Count the space-separated words in a summary. Sentence marks are not counted."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
 
 def _origins(text: Path, split: str) -> Iterator[str]:
-    """Yield the origin of each document of a split.
+    """Yield the origin of each document in a split.
 
     Raises:
-        InputError: the file is missing, or a line is not a single name.
+        InputError: the file of origins is missing, or a line does not contain exactly one name.
     """
     path = text / f"{split}.source.{ORIGIN}"
     if not path.is_file():
@@ -171,10 +178,10 @@ def _origins(text: Path, split: str) -> Iterator[str]:
 
 
 def learn(text: Path, bins: int, by_origin: bool) -> Control:
-    """Choose control words for the training pairs of ``text``.
+    """Derive the control words from the training pairs in ``text``.
 
     Args:
-        bins: number of length bins; 0: no control words for lengths.
+        bins: maximum number of length bins; 0 if lengths are not controlled.
 
     Raises:
         InputError: there are no training pairs, or all summaries have the same length.
@@ -191,7 +198,7 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
 
 
 def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
-    """Yield the number, document, summary and origin of each pair of a split; the origin is "" if it is not needed.
+    """Yield the number, document, summary and origin of each pair in a split. Without ``by_origin``, the origin is "".
 
     Raises:
         InputError: files are missing, or their numbers of lines differ.
@@ -215,13 +222,15 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
 
 
 def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
-    """Write a split with control words and unchanged summaries; return the names of the files.
+    """Write the documents of a split with control words, copy the summaries, and return the names of the files.
 
     Args:
-        length, origin: bin of lengths and origin requested for all documents; 0 and "" for each reference's own.
+        length: number of the length bin for all documents; 0 to use the bin of each reference summary.
+        origin: origin for all documents; "" to use the origin of each document.
 
     Raises:
-        InputError: files are missing or do not match, or the documents already start with control words.
+        InputError: files are missing or their numbers of lines differ, no training document has the origin of a
+            document, or the documents already start with control words.
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
@@ -269,7 +278,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_fixed(args: argparse.Namespace, control: Control) -> None:
-    """Raise InputError if --length or --origin has no control word."""
+    """Raise InputError if there is no control word for the value of --length or --origin."""
     if args.length is not None:
         if control.bins is None:
             raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
@@ -282,10 +291,10 @@ def _check_fixed(args: argparse.Namespace, control: Control) -> None:
 
 
 def make(args: argparse.Namespace) -> Iterator[str]:
-    """Write OUT; yield lines that describe what was written.
+    """Write the output folder and yield lines that describe the files and the control words.
 
     Raises:
-        InputError: options or files are wrong.
+        InputError: the options or the input files are invalid.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')

@@ -1,8 +1,8 @@
-"""Convert raw corpora to parallel text with the command ``etads-corpus KIND ... --out TEXT``.
+"""Convert a raw corpus to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
 
-One process finds the items of a split (files, lines or rows). Any number of processes convert them to lines of text,
-and the first process writes these lines in order. Only a few hundred documents are in memory at a time, regardless of
-the size of the corpus.
+The main process finds the items of a split (files, lines or rows). Worker processes convert these items to lines of
+text, which the main process writes in order. Regardless of the size of the corpus, only a few hundred documents are in
+memory at a time.
 """
 
 import argparse
@@ -56,14 +56,14 @@ number of lines; a line is empty if its document has fewer references. A second 
 
 BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20
-"""Maximum number of dropped documents that report.json lists by name for each split."""
+"""Maximum number of dropped documents per split that report.json names."""
 
 LISTED_INPUTS = 20
 """Maximum number of input files per split that report.json lists individually."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Result of converting an item: its lines, and its place if there is something to report; None if the item belongs to
-another split.
+"""Result of converting an item to text: the lines, and the place of the item in the input if there is something to
+report. The result is None if the item belongs to another split.
 """
 
 _reader: Reader
@@ -75,8 +75,8 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy needs a separate counter, because this process may be using the reader's own counter while it finds
-    # items.
+    # The copy needs its own counter: if the conversion runs in the main process, that process is using the counter of
+    # the original reader at the same time.
     _reader.counts = Counter()
 
 
@@ -101,23 +101,26 @@ def _make_lines(items: List[Any]) -> List[Result]:
 
 
 def _lines_of(document: Document) -> Optional[DocumentLines]:
-    """Convert a document to lines, or return None if it belongs to another split."""
+    """Convert a document to lines of text. Return None if the document belongs to another split."""
     if _reader.shares and _reader.shares.split_of(document) != _split:
         return None
     return make_lines(document, _options)
 
 
 def _counts_for_all() -> bool:
-    """Return whether this split counts the items without a document, which belong to no split.
+    """Return whether items that cannot be converted to a document are counted in the current split.
 
-    Every split reads each item, but only one split counts it.
+    Such items belong to no split. If the corpus has no splits, all items are read once for each split, but these items
+    are counted only in the first split.
     """
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
 @dataclass
 class SideLengths:
-    """Sums over the lines of one side of a split. Words are separated by spaces; sentence marks are not counted."""
+    """Statistics of the documents or the summaries in a split. Words are separated by spaces; sentence marks are not
+    counted.
+    """
 
     words: int = 0
     longest: int = 0
@@ -137,12 +140,13 @@ class SideLengths:
 
 
 class SplitWriter:
-    """Writer of the files of one split, which counts written, changed and dropped documents.
+    """Writer for the files of a split, which also counts the documents that are written, changed and dropped.
 
     Args:
-        stack: stack that closes the files and thereby moves them to their final names.
-        train_references: "first" or "all", as in --train-references.
-        beside: names in BESIDE for which SPLIT.source.NAME is also written, as requested by --keep-NAME.
+        stack: exit stack that closes the files. Each file receives its final name when it is closed.
+        train_references: value of --train-references, "first" or "all".
+        beside: names for which a file SPLIT.source.NAME is also written, as requested with --keep-NAME. All of them are
+            in BESIDE.
     """
 
     def __init__(
@@ -163,7 +167,7 @@ class SplitWriter:
         self.lengths = {side: SideLengths() for side in SIDES}
 
     def write(self, made: DocumentLines, where: Optional[str]) -> None:
-        """Write a document or count it as dropped; ``where`` is its place in the input."""
+        """Write a document, or count it as dropped. ``where`` is the place of the document in the input."""
         self.counts.update(made.counts)
         self.warnings.update(made.warnings)
         for name in made.warnings:
@@ -176,16 +180,17 @@ class SplitWriter:
         if self.split != "train":
             self._write_line(made, made.targets)
             return
-        # A training pair has one summary.
+        # Each training pair consists of a document and one summary.
         used = made.targets if self.uses_all_references else made.targets[:1]
         for target in used:
             self._write_line(made, [target])
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
-        """Write one line to every file.
+        """Write one line to each file of the split.
 
-        A new file of further references starts with empty lines for the preceding documents.
+        If the document has more references than there are files, further files are created. They start with an empty
+        line for each earlier document.
         """
         self.source.write(made.source + "\n")
         for name, file in self.beside.items():
@@ -203,7 +208,7 @@ class SplitWriter:
         self.lengths["target"].add(targets[0])
 
     def report(self) -> Dict[str, Any]:
-        """Return the part of report.json about this split."""
+        """Return the statistics of this split for report.json."""
         about: Dict[str, Any] = {"documents": self.lines, "references": len(self.targets)}
         about.update({side: lengths.report(self.lines) for side, lengths in self.lengths.items()})
         about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
@@ -218,7 +223,9 @@ class SplitWriter:
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the files of one split and return its part of report.json. Files appear only when all are complete.
+    """Write the files of a split and return the statistics of the split for report.json.
+
+    The files receive their final names only after all of them are complete.
 
     Raises:
         InputError: the input cannot be read or contains no usable document.
@@ -238,14 +245,14 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        # All items are read for every split, but they are counted only once.
+        # If the corpus has no splits, all items are read once for each split, but they are counted only once.
         if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             nothing = shares.nothing_left(split) if shares else "the input is empty"
             raise InputError(f"{split}: no document is left ({reasons or nothing})")
-    # These files are further references of an earlier corpus without a report.
+    # Delete the files of further references that remain from an earlier corpus without a report.
     for number in itertools.count(len(writer.targets)):
         stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
@@ -255,7 +262,10 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 
 
 def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
-    """Yield the name and SHA-256 of each input file (or of many files of a split together) and of each folder."""
+    """Yield the name and SHA-256 of each input file and of each folder.
+
+    If a split has more than LISTED_INPUTS files, a single checksum is computed for all of them.
+    """
     for split, paths in reader.inputs().items():
         named = [(f"{split} {number}: {path.name}", sha256(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
@@ -268,7 +278,10 @@ def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _folder_checksum(folder: Path) -> str:
-    """Compute a checksum of the names and sizes of files in any order; 300,000 files are too many to read."""
+    """Compute a checksum of the names and sizes of the files in a folder, regardless of their order.
+
+    The content of the files is not read, because a folder may contain 300,000 files.
+    """
     total = 0
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -278,11 +291,11 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete the corpus that --force replaces, including splits, references and tags that the new corpus may not
-    contain.
+    """Delete an existing corpus, which --force replaces. Its splits, references and tags are deleted even if the new
+    corpus does not contain them.
 
     Raises:
-        InputError: a file of the old corpus is an input of the new corpus.
+        InputError: a file of the existing corpus is also an input of the new corpus.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
@@ -294,15 +307,16 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 
 
 def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
-    """Read the part of an earlier report.json about the splits.
+    """Read the statistics of finished splits from an existing report.json.
 
-    Raises: InputError: the earlier corpus was made from other inputs or with other options than in ``report``.
+    Raises:
+        InputError: the existing corpus was built from other inputs or with other options than in ``report``.
     """
     path = out / "report.json"
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # An option that is off equals an option that did not exist in an earlier version.
+    # Reports from earlier versions do not contain newer options. A missing option is therefore treated as switched off.
     before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
@@ -313,7 +327,7 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the missing or changed splits and the report, and return the report.
+    """Write the splits that are missing or changed, and write and return the report.
 
     Raises:
         InputError: the input or an earlier output is invalid, or another process is writing to the same folder.
@@ -337,7 +351,7 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
     report.update(notes=reader.notes, splits={})
     report["splits"] = _finished_splits(out, report)
-    (out / NAME).unlink(missing_ok=True)  # only a finished corpus has this file
+    (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and sha256(out / name) == files[name] for name in files):
@@ -362,22 +376,22 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _given(options: Any) -> Dict[str, Any]:
-    """Return the options that are set, or none if the report is damaged."""
+    """Return the options that are set, or an empty dictionary if the report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # A seed of 0 is also a value that was set.
+    # A seed of 0 also counts as set.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 
 def _list_files(out: Path, report: Dict[str, Any]) -> None:
-    """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` detect damage."""
+    """Write TEXT/SHA256SUMS, which etads-prepare and ``sha256sum -c`` use to detect damaged files."""
     names = [name for about in report["splits"].values() for name in about["files"]]
     Checksums(out).add("report.json", *names)
 
 
 def _for_report(value: Any) -> Any:
-    """Convert the value of an option for report.json. Paths are reduced to their last part, so that a corpus can be
-    moved.
+    """Convert the value of an option for report.json. Only the last component of a path is recorded, so that a corpus
+    can be moved.
     """
     if isinstance(value, list):
         return [_for_report(part) for part in value]
@@ -385,7 +399,7 @@ def _for_report(value: Any) -> Any:
 
 
 def summarise(report: Dict[str, Any]) -> str:
-    """Describe the report in a few lines, for the terminal."""
+    """Summarise the report in a few lines for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
         sizes = [

@@ -1,4 +1,4 @@
-"""Options of etads-corpus that are common to all corpora, and support for standard input as a file."""
+"""Define the options that all kinds of etads-corpus share, and copy standard input to a temporary file."""
 
 import argparse
 import contextlib
@@ -15,7 +15,7 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Add the options that are common to all corpora; ``defaults`` contains the defaults of a reader."""
+    """Add the options that all kinds of corpora share. ``defaults`` contains the reader's own default values."""
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="folder for the text and report.json")
     add(
@@ -94,7 +94,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise InputError for values that are impossible for any corpus."""
+    """Raise InputError if a shared option has an invalid value or cannot be combined with another."""
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
@@ -102,7 +102,8 @@ def check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):
         try:
-            # Text is divided into lines before decoding, so a line feed must be one byte.
+            # Text is split into lines before it is decoded, so the encoding must represent a line feed as a single
+            # byte.
             fits = b"a\n".decode(args.fallback_encoding) == "a\n"
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
@@ -121,7 +122,9 @@ def check_options(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
-    """Replace ``-`` in ``args`` with a file that contains standard input, because readers read files twice.
+    """Copy standard input to a temporary file and replace ``-`` in ``args`` with its path.
+
+    The copy is necessary because readers read their input more than once.
 
     Raises:
         InputError: ``-`` is given more than once.

@@ -2,14 +2,16 @@
 
     etads-debian --translation Translation-en.xz --packages Packages.xz --out corpus
 
-The long description of a package is the document, and its one-line synopsis is the summary. The inputs are APT's
-Translation-en index (descriptions) and the binary Packages index (names of source packages). Without a Packages index,
-the stem of a package's name is used as the name of its source package.
+The long description of a package is the document, and the one-line synopsis of the package is the summary. The inputs
+are APT's Translation-en index, which contains the descriptions, and the binary Packages index, which contains the names
+of the source packages. Without a Packages index, the name of a source package is guessed from the stem of the package
+name.
 
 The output files DIR/{train,valid,test}.{source,target,package} are line-aligned UTF-8 text with one document per line.
-The .package files contain ``binary<TAB>source`` package names, with which authors and licences can be found.
-DIR/report.json contains the number of dropped pairs for each reason. No text occurs in two splits, as defined in
-debian_splits.py; the command checks this before it writes the splits.
+Each line of a .package file contains the names ``binary<TAB>source`` of the binary and the source package, which
+identify the authors and the licence of the text. DIR/report.json contains the number of dropped pairs for each reason.
+No text occurs in two splits (debian_splits.py defines when two texts are equal). The command checks this before it
+writes the splits.
 """
 
 import argparse
@@ -49,20 +51,22 @@ Report = Dict[str, Any]
 
 
 def sha256(data: bytes) -> str:
-    """Compute SHA-256 in hexadecimal."""
+    """Return the SHA-256 digest of ``data`` as a hexadecimal string."""
     return hashlib.sha256(data).hexdigest()
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write report.json, SHA256SUMS and the files, under temporary names first, so that no file is ever incomplete.
+    """Write report.json, SHA256SUMS and the files of the corpus.
+
+    All files are first written under temporary names, so that an incomplete file never has its final name.
 
     Raises:
         InputError: ``out`` cannot be written to.
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # Files that describe the other files are written first, so that the next run knows what an interrupted run has
-    # left.
+    # The report and the checksums are renamed first. If a run is interrupted, the next run can then recognise the files
+    # that this run has left.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
@@ -74,7 +78,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
 
 
 def is_done(out: Path, wanted: Report, force: bool) -> bool:
-    """Return whether ``out`` contains the corpus for the inputs and options in ``wanted``, with correct checksums.
+    """Return whether ``out`` already contains the complete corpus for the inputs and options in ``wanted``.
 
     Raises:
         InputError: ``out`` contains another corpus, and ``force`` is false.
@@ -87,14 +91,14 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
         if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
-            return existing == OUTPUTS  # missing files mean that a run was interrupted
+            return existing == OUTPUTS  # if files are missing, an earlier run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # there is no report, or another program wrote it
+        pass  # the report is missing or was written by another program
     raise InputError(f"--out {out} contains another or changed corpus: give another folder, or --force")
 
 
 def summarise(report: Report) -> str:
-    """Describe the report in a few lines, for the terminal."""
+    """Summarise the report in a few lines for the terminal."""
     lines = [f"{report['stanzas']} descriptions read, {report['undecodable']} undecodable sequences replaced"]
     lines += [f"  changed {n:6d}  {what}" for what, n in report.get("changed", {}).items()]
     for what, found in report.get("warnings", {}).items():
@@ -109,7 +113,7 @@ def summarise(report: Report) -> str:
 
 
 def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """Return the Translation-en files and the Packages files, as given or as found in ``--lists``.
+    """Return the paths of the Translation-en and Packages files, from the options or from the folder of APT's lists.
 
     Raises:
         InputError: a file is missing, or there is no Translation-en index.
@@ -122,7 +126,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may come from another release than the given file
+    if options.translation:  # the lists may belong to a different release
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
@@ -133,7 +137,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """Create a pair from every stanza; the name of an unknown source package is derived from the package's name."""
+    """Create a pair from each stanza. If the source package is unknown, its name is derived from the package name."""
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
@@ -143,7 +147,7 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
 
 
 def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
-    """Assign pairs to splits; return the splits, the groups, and the number of pairs dropped for each reason.
+    """Assign the pairs to splits. Return the splits, the groups, and the number of pairs dropped for each reason.
 
     Raises:
         InputError: a split is empty, or a text occurs in two splits.
@@ -169,7 +173,8 @@ def build(options: argparse.Namespace) -> str:
     translation, packages = find_inputs(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
-    # Checksums are computed from the decompressed content and do not depend on folders.
+    # The checksums are computed from the decompressed content, so they depend neither on the compression nor on the
+    # folder.
     report: Report = {
         "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
@@ -199,7 +204,7 @@ def build(options: argparse.Namespace) -> str:
 
 
 def _changes(described: Sequence[Stanza]) -> Report:
-    """Describe changes to the descriptions, and possible mistakes that remain in them, for report.json."""
+    """Return the numbers of changes to the descriptions, and of possible remaining mistakes, for report.json."""
     counts: Counter = Counter()
     first: Dict[str, str] = {}
     for stanza in described:
@@ -224,7 +229,7 @@ def file_contents(splits: Groups) -> Dict[str, bytes]:
 
 
 def describe(splits: Groups, groups: Groups) -> Report:
-    """Describe splits and groups for report.json: sizes, lengths in words, and the largest groups."""
+    """Return statistics for report.json: the sizes of the splits, text lengths in words, and the largest groups."""
     about: Report = {}
     for split, pairs in splits.items():
         about[split] = {"pairs": len(pairs), "source_packages": len({p.source_package for p in pairs})}
@@ -241,7 +246,7 @@ def describe(splits: Groups, groups: Groups) -> Report:
 
 
 def unpack_sample(options: argparse.Namespace) -> str:
-    """Unpack the embedded sample into ``options.out`` and return a message for the user.
+    """Unpack the sample corpus of this package into ``options.out`` and return a message for the user.
 
     Raises:
         InputError: the sample is damaged, or ``options.out`` contains another corpus.
@@ -267,10 +272,10 @@ NUMBERS = (
     ("min_target_words", 1, "drop shorter synopses"),
     ("max_target_words", 10000, "drop longer synopses"),
 )
-"""Name, default and help of the numeric options, which report.json records."""
+"""Name, default value and help text of each numeric option. report.json records the values of these options."""
 
 LISTS = Path("/var/lib/apt/lists")
-"""Folder of the indexes that APT has downloaded."""
+"""Folder in which APT stores downloaded indexes."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:
@@ -296,7 +301,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if a number is invalid or options cannot be combined."""
+    """Raise InputError if the value of a numeric option is invalid or if options cannot be combined."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")

@@ -1,4 +1,4 @@
-"""Read APT's indexes of packages: Translation-en (descriptions) and Packages (names of source packages)."""
+"""Read APT's package indexes: Translation-en (descriptions) and Packages (names of source packages)."""
 
 import re
 import shutil
@@ -22,7 +22,7 @@ NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|rub
 
 
 def read_index(path: Path) -> bytes:
-    """Read the decompressed content of a plain, .gz, .xz, .bz2 or .lz4 file.
+    """Read an index and decompress it if its name ends in .gz, .xz, .bz2 or .lz4.
 
     Raises:
         InputError: the file cannot be read or is damaged.
@@ -31,8 +31,7 @@ def read_index(path: Path) -> bytes:
         data = file.read()
     if path.suffix != ".lz4":
         return data
-    # The standard library does not support lz4. A machine that stores its lists as .lz4 also has APT, which can read
-    # them.
+    # The standard library does not support lz4. Where the lists are stored as .lz4, APT is installed and can read them.
     for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
         if shutil.which(command[0]):
             done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)
@@ -42,14 +41,21 @@ def read_index(path: Path) -> bytes:
 
 
 def decode(data: bytes) -> Tuple[str, int]:
-    """Decode UTF-8 with ``\\n`` line ends; also returns the number of undecodable sequences replaced by U+FFFD."""
+    """Decode UTF-8 and convert all line endings to ``\\n``.
+
+    Returns:
+        The text, and the number of undecodable byte sequences that were replaced with U+FFFD.
+    """
     text = data.decode("utf-8-sig", errors="replace")
     replaced = text.count("\ufffd") - data.count(b"\xef\xbf\xbd")
     return text.replace("\r\n", "\n").replace("\r", "\n"), replaced
 
 
 def parse_stanzas(text: str) -> Iterator[Stanza]:
-    """Yield the deb822 stanzas of an index as field -> value. Continuation lines remain separate, indented lines."""
+    """Yield the deb822 stanzas of an index as dictionaries from field names to values.
+
+    Continuation lines are neither joined nor stripped of their indentation.
+    """
     for block in re.split(r"\n(?:[ \t]*\n)+", text):
         fields: Stanza = {}
         name = ""
@@ -64,13 +70,16 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 
 def source_names(text: str) -> Dict[str, str]:
-    """Map binary to source packages according to a Packages index; ``Source: name (1.0)`` becomes ``name``."""
+    """Map binary packages in a Packages index to their source packages. ``Source: name (1.0)`` becomes ``name``."""
     stanzas = (s for s in parse_stanzas(text) if "Package" in s)
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
 
 def stem(package: str) -> str:
-    """Remove prefix, version and role from a name: libfoo2-dev, foo-doc and python3-foo all become foo."""
+    """Remove prefixes, version numbers and suffixes such as -dev from a package name.
+
+    For example, the stem of libfoo2-dev, foo-doc and python3-foo is foo.
+    """
     name, previous = package, ""
     while name != previous:
         previous, name = name, re.sub(r"(?<=[a-z])[\d.-]+$", "", NAME_SUFFIX.sub("", name))
@@ -78,11 +87,13 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> Tuple[str, int]:
-    """Put a text on one line; also return the number of sentence marks in the text itself, which are broken up by
-    spaces.
+    """Put a text on one line and neutralise the sentence marks that it contains.
 
-    The text is normalised to Unicode NFC, any white space becomes one space, and control and invisible characters are
-    removed.
+    The text is normalised to Unicode NFC, each run of white space is replaced with one space, and control and invisible
+    characters are removed.
+
+    Returns:
+        The text, and the number of neutralised sentence marks. A mark is neutralised by inserting spaces into it.
     """
     return neutralise_marks(" ".join(_visible(unicodedata.normalize("NFC", text)).split()))
 
@@ -93,7 +104,7 @@ def _visible(text: str) -> str:
 
 
 def count_changes(text: str) -> Counter:
-    """Count the changes of a text by :func:`clean`, and possible mistakes in the text."""
+    """Count the changes that :func:`clean` makes to a text, and possible mistakes that remain in the text."""
     counts = find_suspicious(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
     counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
@@ -104,7 +115,10 @@ def count_changes(text: str) -> Counter:
 
 
 def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
-    """Split a Description field into the synopsis and the paragraphs, each on one clean line; either can be empty."""
+    """Split a Description field into the synopsis and the paragraphs of the long description.
+
+    The synopsis and each paragraph are cleaned and put on one line. Both can be empty.
+    """
     first, *rest = value.split("\n")
     blocks: List[List[str]] = [[]]
     for line in rest:
@@ -117,10 +131,11 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join wrapped lines to one paragraph. List items lose their marker and end with ``;``, or with ``.`` for the last
-    item.
+    """Join the wrapped lines of a paragraph. List markers are removed; list items end with ``;``, and the last with
+    ``.``.
 
-    An unindented dash is a marker only where an item can begin; elsewhere, it may be part of a wrapped sentence.
+    An unindented dash is treated as a list marker only where a list item can begin. Elsewhere, it may be part of a
+    wrapped sentence.
     """
     out: List[str] = []
     text = ""  # running text, followed by list items

@@ -1,17 +1,17 @@
-"""Select pairs from Debian packages and assign them to splits, so that no text occurs in two splits.
+"""Select pairs from Debian packages, and assign the pairs to splits so that no text occurs in two splits.
 
-The module guarantees that no source package, no document, no synopsis, and no paragraph or sentence of UNIT_CHARS
-characters or more occurs in two splits. Source packages with names that differ only in digits and dots (gcc-11, gcc-12)
-are treated as one. Texts are equal if they match after case folding and after replacing each run of digits with 0.
-Paragraphs and sentences are also equal if they match after masking the name of each package. Sentences are separated by
-``.!?:;`` and a space. Shorter phrases ("This package contains the documentation.") and paraphrases may occur in several
-splits.
+No source package, document or synopsis occurs in two splits, and neither does a paragraph or sentence of at least
+UNIT_CHARS characters. Source packages are treated as the same package if their names differ only in digits and dots
+(gcc-11, gcc-12). Two texts are considered equal if they match after case folding and after replacing each run of digits
+with 0. Two paragraphs or sentences are also considered equal if they match after the names of their packages are
+masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package contains the
+documentation.") and paraphrases may occur in several splits.
 
-Source packages that share such a text are merged into groups (union-find). A seeded hash of a group's name determines
-the split of the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the descriptions of
-library families share boilerplate. With a limit of 40 characters, paragraphs would already join a quarter of the
-corpus. Groups larger than HELD_OUT_SHARE of valid or test are assigned to train, so that no family dominates an
-evaluation.
+Source packages that share such a text are merged into groups with a union-find algorithm. A seeded hash of the group's
+name determines the split of the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the
+descriptions of related libraries share boilerplate text. If UNIT_CHARS were 40, shared paragraphs would merge a quarter
+of the corpus into one group. A group that is larger than HELD_OUT_SHARE of valid or test is assigned to train, so that
+no family of packages dominates an evaluation.
 """
 
 import argparse
@@ -29,13 +29,16 @@ from fairseq_etads.text.atomic import SPLITS
 from .debian_index import stem
 
 UNIT_CHARS = 60
-"""Minimum length, in characters, of a paragraph or sentence that may not occur in two splits."""
+"""Minimum length in characters of the paragraphs and sentences that must not occur in two splits."""
 
 HELD_OUT_SHARE = 0.05
-"""Maximum share of one group in valid or test, unless the group contains at most HELD_OUT_MINIMUM pairs."""
+"""Maximum fraction of valid or test that a single group may constitute.
+
+A group of at most HELD_OUT_MINIMUM pairs may constitute a larger fraction.
+"""
 
 HELD_OUT_MINIMUM = 5
-"""Maximum number of pairs in a group with a larger share than HELD_OUT_SHARE."""
+"""Number of pairs up to which a group may exceed HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -43,7 +46,14 @@ Groups = Dict[str, List["Pair"]]
 
 @dataclass(frozen=True)
 class Pair:
-    """One document: the ``paragraphs`` of the long description (one line each), and the synopsis as ``target``."""
+    """Document and summary of a package.
+
+    Attributes:
+        package: name of the binary package.
+        source_package: name of the source package.
+        paragraphs: paragraphs of the long description, each on one line.
+        target: synopsis, which is the summary.
+    """
 
     package: str
     source_package: str
@@ -52,23 +62,23 @@ class Pair:
 
     @property
     def source(self) -> str:
-        """Complete description on one line."""
+        """Long description on one line, which is the document."""
         return " ".join(self.paragraphs)
 
 
 def canonical(text: str) -> str:
-    """Normalise a text for comparison: fold its case and replace each run of digits with 0."""
+    """Normalise a text for comparison. Its case is folded, and each run of digits is replaced with 0."""
     return re.sub(r"\d+", "0", text.casefold())
 
 
 def text_keys(pair: Pair) -> Set[str]:
-    """List all texts of a pair that may occur in only one split, normalised for comparison."""
+    """Return all texts of a pair that must not occur in two splits, normalised for comparison."""
     keys = {"document " + canonical(pair.source), "synopsis " + canonical(pair.target)}
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem(name)) if len(n) > 2}
     alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
-    # Both the paragraphs and the whole line are split into sentences, because only the line can be checked in the
-    # files.
+    # Both the paragraphs and the whole line are split into sentences. The output files contain only the whole line, so
+    # that only its sentences can be found when the files are checked.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
             unit = canonical(unit)
@@ -77,7 +87,7 @@ def text_keys(pair: Pair) -> Set[str]:
 
 
 def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
-    """Return a reason to drop a pair, regardless of other pairs; None to keep the pair."""
+    """Return the reason for dropping a pair regardless of other pairs, or None if there is no reason."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
         "empty description": n_source == 0,
@@ -92,8 +102,10 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
 
 
 def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
-    """Select pairs in order, only the first of equal documents; also return the number of pairs dropped for each
-    reason.
+    """Select the pairs to keep, in their original order. Of several pairs with equal documents, only the first is kept.
+
+    Returns:
+        The selected pairs, and the number of pairs dropped for each reason.
     """
     kept: Dict[str, Pair] = {}
     dropped: Counter = Counter()
@@ -110,13 +122,17 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
 
 
 def group_pairs(pairs: Sequence[Pair]) -> Groups:
-    """Group pairs with source packages that share a text or, apart from digits, a name. The first name is the key."""
+    """Group the pairs of source packages that share a text or have names that differ only in digits and dots.
+
+    Returns:
+        The groups. The key of a group is its alphabetically first source package.
+    """
     parent: Dict[str, str] = {}
 
     def find(node: str) -> str:
         parent.setdefault(node, node)
         while parent[node] != node:
-            parent[node] = parent[parent[node]]  # path halving, which keeps the trees flat
+            parent[node] = parent[parent[node]]  # path halving keeps the trees shallow
             node = parent[node]
         return node
 
@@ -131,12 +147,14 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 
 
 def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
-    """Assign groups to splits; also return the numbers of pairs dropped because of ``--max-per-group`` and of the
-    sizes.
+    """Assign each group of pairs to one split.
 
-    Groups are processed in the order of their seeded hash. Each group is assigned to the first of test, valid and train
-    that has space for all of its pairs. The lines keep this order, so the first lines of a file are a random sample of
-    the file.
+    The groups are processed in the order of their seeded hashes. Each group is assigned to the first of test, valid and
+    train with enough space for all of its pairs. The pairs of a split remain in this order, so the first lines of each
+    output file are a random sample of the file.
+
+    Returns:
+        The splits, and the number of pairs dropped because of ``--max-per-group`` or because no split had enough space.
     """
 
     def rank(text: str) -> Tuple[str, str]:
@@ -161,7 +179,7 @@ def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter
 
 
 def crossings(splits: Groups) -> List[str]:
-    """Find source packages and texts that occur in more than one split; the list must be empty."""
+    """Return the source packages and texts that occur in more than one split. For a valid corpus, the list is empty."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
     keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *text_keys(p)})

@@ -1,4 +1,4 @@
-"""Build dictionaries with a copy tail: words that the model learns, followed by all other words of the documents."""
+"""Build dictionaries with a copy tail, which contains the words that the model does not learn but can copy."""
 
 from pathlib import Path
 from typing import List, Tuple
@@ -13,7 +13,7 @@ from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
-    """Count all words of the files according to fairseq's rules.
+    """Count the words in text files, split at white space as in fairseq.
 
     Raises:
         InputError: a file is missing or not UTF-8.
@@ -22,14 +22,17 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
     for path in files:
         if not path.is_file():
             raise InputError(f"{path}: no such file")
-        for _ in read_lines(path):  # detects invalid UTF-8; fairseq's own message would not contain the position
+        for _ in read_lines(path):  # detects invalid UTF-8, for which fairseq would not report the position
             pass
         Dictionary.add_file_to_dictionary(str(path), counts, tokenize_line, jobs)
     return counts
 
 
 def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
-    """Build a dictionary: known words by frequency, padded to a multiple of 8, followed by the sorted copy tail.
+    """Build a dictionary with a copy tail.
+
+    The dictionary contains the words that the model learns, in order of decreasing frequency, and then the copy tail in
+    alphabetical order. The words to learn are padded to a multiple of 8 entries.
 
     Args:
         train: text files; the model learns their most frequent words.
@@ -51,11 +54,12 @@ def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: 
 
 
 def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
-    """Read the words of a dictionary, which are all known and keep their order, and add a copy tail of other words in
-    the texts.
+    """Read a dictionary and append a copy tail with the other words in the texts.
 
-    A pretrained model also has vectors for words with a count of 0 in the file. Their count is set to 1, because 0
-    would make them part of the tail.
+    The model learns all words in the given dictionary, and their order does not change.
+
+    In the dictionary of a pretrained model, words that the model knows may have a count of 0. Their count is set to 1,
+    because a count of 0 marks the words in the copy tail.
 
     Raises:
         InputError: the file is not a dictionary.
@@ -77,19 +81,21 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 def build_bounded_dictionaries(
     train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
 ) -> Tuple[Dictionary, Dictionary]:
-    """Build dictionaries of documents and summaries with the same ids for the same words, but with different bounds.
+    """Build dictionaries for documents and summaries that assign the same ids but contain different numbers of known
+    words.
 
-    Both dictionaries contain the most frequent words of summaries, then the most frequent other words of documents,
-    then the copy tail. Words of the second group have counts only in the dictionary of documents; in the dictionary of
-    summaries, they belong to the tail. Each of the first two groups is padded so that it ends at a multiple of 8
+    Both dictionaries contain three groups of words: the most frequent words of the summaries, the most frequent other
+    words of the documents, and the copy tail. In the dictionary for summaries, the second group has counts of 0 and
+    therefore belongs to the copy tail. Each of the first two groups is padded so that it ends at a multiple of 8
     entries.
 
     Args:
-        train: files of documents; the model learns their most frequent words.
+        train: files of documents; the model learns to read their most frequent words.
         summaries: files of summaries; the model learns to generate their most frequent words.
         documents: further files; their words can be copied.
         size: total number of words to learn, without the special symbols; -1 for all.
-        target_size: number of these words that can be generated; they are learned even if they occur in no document.
+        target_size: number of words that the model can generate. They are included in ``size`` and are learned even if
+            they do not occur in the documents.
         jobs: number of processes.
 
     Raises:
@@ -118,6 +124,6 @@ def build_bounded_dictionaries(
 
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:
-    """Write the dictionary in fairseq's format. The file appears only when it is complete."""
+    """Write the dictionary in fairseq's format. An incomplete file never has the final name."""
     with writing(path) as file:
         dictionary.save(file)

@@ -1,4 +1,4 @@
-"""The command ``etads-dictionary``."""
+"""Build dictionaries for documents and summaries: the command ``etads-dictionary``."""
 
 import argparse
 import sys
@@ -57,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Raise InputError for invalid sizes, missing files, and options that require each other."""
+    """Raise InputError if a size is invalid, a file is missing, or only some of the options for summaries are given."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
     for path in [*args.train, *args.documents, *(args.summaries or [])]:

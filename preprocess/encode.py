@@ -1,4 +1,7 @@
-"""Encode raw text to words and words to subwords in several processes, with fairseq's --tokenizer and --bpe classes."""
+"""Split raw text into words, and words into subwords, in several processes.
+
+Both steps use fairseq's --tokenizer and --bpe classes.
+"""
 
 import contextlib
 import io
@@ -19,7 +22,7 @@ from fairseq_etads.text.files import read_lines
 from .processes import TOKENIZER_MODULES, ordered_map
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
-"""Stages of encoding: raw text to words, and words to subwords."""
+"""Stages of encoding. The first splits raw text into words, and the second splits words into subwords."""
 
 
 def _fairseq_options(settings: Settings, out: Path) -> Namespace:
@@ -29,8 +32,8 @@ def _fairseq_options(settings: Settings, out: Path) -> Namespace:
 
 
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
-    """Build the tokeniser of ``--tokenizer etads`` for documents or summaries, in which sentence marks are treated
-    differently.
+    """Build the tokeniser of ``--tokenizer etads`` for documents or summaries, which may differ in their sentence
+    marks.
     """
     from fairseq.data import encoders
 
@@ -53,13 +56,13 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(_fairseq_options(settings, out))
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
-        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason before it exits
+        reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and then exits
         paths = " or ".join(str(out / name) for name in settings.needed_files)
         raise InputError(f"{paths} is damaged ({reason}); give another OUT or delete it") from None
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
-    """Return a function that encodes a line of raw text to words, or of words to subwords, depending on the stage."""
+    """Return a function that encodes a line. Depending on the stage, the function returns words or subwords."""
     is_first = stage == TO_WORDS
     encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
     encode: Callable[[str], str] = encoder.encode
@@ -79,10 +82,10 @@ def _encode_lines(lines: List[str]) -> List[str]:
 
 
 def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
-    """Encode lines independently of one another; the result does not depend on the number of processes.
+    """Encode each line separately and write the results. They do not depend on the number of processes.
 
     Args:
-        destination: path of the new file SPLIT.source or SPLIT.target.
+        destination: path of the new file, SPLIT.source or SPLIT.target.
         out: folder with the subword model.
         stage: stage of encoding, TO_WORDS or TO_SUBWORDS.
     """
@@ -107,9 +110,11 @@ def encode_all(
     made: Checksums,
     read: Callable[[Path], Iterable[str]] = read_lines,
 ) -> None:
-    """Encode the files of ``sources`` that are missing from ``destination``, a folder inside the folder of ``made``.
+    """Encode the files in ``sources`` that have not been encoded yet.
 
     Args:
+        sources: folder with the files to encode.
+        destination: name of the folder for the encoded files, inside the folder of ``made``.
         out: folder with the subword model.
         made: checksums to which the new files are added.
         read: function that reads the lines of a file.
@@ -124,9 +129,7 @@ def encode_all(
 
 
 def lengths(path: Path) -> Dict[str, Any]:
-    """Return the mean and maximum number of tokens per line, and the numbers of lines longer than the limits in the
-    papers.
-    """
+    """Return the mean and maximum number of tokens per line, and the numbers of lines above common length limits."""
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())
     return {

@@ -1,17 +1,18 @@
-"""Compute factors of words for feature-rich encoders: POS, entities, binned TF and IDF (Nallapati et al. 2016, 2.2).
+"""Compute word factors for feature-rich encoders: POS tags, entities, TF and IDF bins (Nallapati et al. 2016, 2.2).
 
-OUT/factors/SPLIT.NAME is a text file with one value for each token of OUT/tokens/SPLIT.source. Subwords have the value
-of their word. These files are converted to:
+The text file OUT/factors/SPLIT.NAME contains one value for each token in OUT/tokens/SPLIT.source. A subword has the
+same value as its word. These text files are converted to:
 
-    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: the factors in use, in their order
-    OUT/bin/dict.factor-NAME.txt            fairseq's dictionary of the values
-    OUT/bin/SPLIT.factor-NAME.bin, .idx     their ids and the end symbol, as long as the document, in fairseq's format
+    OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: names of the factors, in order
+    OUT/bin/dict.factor-NAME.txt            fairseq dictionary of the values
+    OUT/bin/SPLIT.factor-NAME.bin, .idx     ids of the values and the end symbol, in fairseq's indexed format
 
 The paper does not describe how TF and IDF are binned. Here, *tf* is the number of occurrences of the word in the
-document: 1, 2, ...; the last bin also contains all greater numbers. *idf* is ln((1 + D) / (1 + df)), where df of the D
-training documents contain the word. Its bins have equal width, from 0 to ln(1 + D), the idf of a word that occurs in no
-training document. The value of a sentence mark is the mark itself. *salience* is the level of the word's sentence,
-which etads-shorten writes.
+document (1, 2, ...), and the last bin also contains all greater numbers. *idf* is ln((1 + D) / (1 + df)), where D is
+the number of training documents and df is the number of training documents that contain the word. The bins of *idf*
+have equal width. They range from 0 to ln(1 + D), which is the value for a word that occurs in no training document.
+*salience* is the salience level of the sentence that contains the word; etads-shorten writes these levels. For a
+sentence mark, the value of every factor is the mark itself.
 """
 
 import contextlib
@@ -40,20 +41,20 @@ from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 
 TAGS = ("pos", "ner")
-"""Factors that are tags of words, read from a file or predicted by spaCy."""
+"""Factors with word tags as values. The tags are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""Arguments of FactorValues.lines: place, tokens, raw line, lines of tags."""
+"""Arguments of FactorValues.lines for one document: place, tokens, raw line, and lines of tags."""
 
 
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
-    """Join tokens to words; also return the index of each token's word."""
+    """Join subword tokens into words. Return the words and, for each token, the index of its word."""
     kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
     return subwords.join_words(tokens, kind)
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
-    """Count the documents and, for each word, the documents that contain it."""
+    """Return the number of documents and, for each word, the number of documents that contain the word."""
     documents = 0
     counts: Counter = Counter()
     for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
@@ -63,14 +64,16 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
 
 
 def idf_bin(df: int, documents: int, bins: int) -> int:
-    """Compute the bin of a word's idf: 0 if all documents contain the word, bins - 1 if none or few contain it (see the
-    module).
+    """Compute the bin of a word's idf, as defined in the module's docstring.
+
+    The bin is 0 for a word that occurs in all documents, and ``bins - 1`` for a word that occurs in few or no
+    documents.
     """
     return min(bins - 1, int(bins * math.log((1 + documents) / (1 + df)) / math.log(1 + documents)))
 
 
 class SpacyTagger:
-    """Tagger that uses an installed spaCy pipeline without the components that tagging does not require.
+    """Tagger that uses an installed spaCy pipeline. Components that are not required for tagging are disabled.
 
     Raises:
         InputError: spaCy or the model is not installed.
@@ -88,8 +91,10 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Return the tags of words for each name in TAGS. ``starts`` marks the words that begin a sentence, or is empty
-        if they are unknown.
+        """Return the tags of the words for each name in TAGS.
+
+        Args:
+            starts: whether each word begins a sentence; an empty list if the sentence boundaries are unknown.
         """
         from spacy.tokens import Doc
 
@@ -101,10 +106,10 @@ class SpacyTagger:
 
 
 class FactorValues:
-    """Computation of the factors of a line's tokens, with one instance per process.
+    """Compute the factors of the tokens in a line. Each process creates its own instance.
 
     Args:
-        idf: bin of each word in the training documents.
+        idf: idf bin of each word in the training documents.
 
     Raises:
         InputError: spaCy, its model or the subword model cannot be loaded.
@@ -113,7 +118,7 @@ class FactorValues:
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
         self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
-        # A tagger requires the words in their original case.
+        # The tagger requires words in their original case.
         cased = dataclasses.replace(settings, lowercase=False) if self.tagger else settings
         self.tokenizer = build_tokenizer(cased, out, "source")
         self.encode_subwords: Optional[Callable[[str], str]] = None
@@ -123,14 +128,14 @@ class FactorValues:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
-        """Return a line for each factor, in the order of the settings, with one value per token.
+        """Return a line for each factor, in the order of the settings. Each line contains one value per token.
 
         Args:
             where: place of the line, for messages.
-            raw: line of TEXT from which the tokens were made.
-            tags: line of each factor that is read from a file, with one tag per space-separated word (salience: one per
-                sentence). The key ORIGINAL, if there is such a file, contains the line before it was lower-cased and
-                its digits were masked.
+            raw: line of the raw text from which the tokens were created.
+            tags: for each factor that is read from a file, the line with one tag per space-separated word (for
+                salience, one level per sentence). If the key ORIGINAL exists, its value is the raw line before it was
+                lower-cased and before its digits were masked.
 
         Raises:
             InputError: the tags do not match the words.
@@ -155,7 +160,9 @@ class FactorValues:
         return lines
 
     def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Return the tags of the words for each name in TAGS; spaCy reads the words as spelt in the raw line."""
+        """Return the tags of the words for each name in TAGS. The case and the digits of the words are taken from
+        ``raw``.
+        """
         assert self.tagger is not None
         spelt = self._spell(words, raw)
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
@@ -168,11 +175,12 @@ class FactorValues:
         return values
 
     def _spell(self, words: List[str], raw: str) -> List[str]:
-        """Return the words with the case and the digits of the raw line, which is split and joined in the same way as
-        the tokens.
+        """Return the words with the case and the digits of the raw line.
 
-        If lower-casing changes the number of words (a capital I with a dot, in --words characters), the words are
-        returned unchanged.
+        The raw line is tokenised, and its subwords are joined, in the same way as for the tokens.
+
+        The words are returned unchanged if lower-casing has changed the number of words. With ``--words characters``,
+        this happens for a capital I with a dot.
         """
         line = self.tokenizer.encode(raw)
         tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
@@ -181,13 +189,20 @@ class FactorValues:
         return spelt if next(marks) == next(marks) else words
 
     def _word_count(self, word: str) -> int:
-        """Count the words in text without spaces; SentencePiece can split it into several words ("can´t") or none."""
+        """Count the words in a text that contains no spaces.
+
+        SentencePiece may split such a text into several words ("can´t") or into none.
+        """
         if self.encode_subwords is None:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
     def _read_levels(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
-        """Return the level of each word's sentence; raise InputError if the numbers of levels and sentences differ."""
+        """Return the salience level of the sentence that contains each word.
+
+        Raises:
+            InputError: the numbers of levels and sentences differ, or the words cannot be assigned to sentences.
+        """
         values: List[str] = []
         sentences = self.tokenizer.encode_words(raw)
         if len(sentences) != len(levels):
@@ -201,7 +216,14 @@ class FactorValues:
         return values
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
-        """Return the tags of a line's ``expected`` words, given the tags of space-separated words in the raw line."""
+        """Convert one tag per space-separated word of the raw line to one tag per tokenised word.
+
+        Args:
+            expected: number of tokenised words.
+
+        Raises:
+            InputError: the number of tags is wrong, or the numbers of words differ.
+        """
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
         words = 0
@@ -233,8 +255,10 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """Find the file TEXT/SPLIT.source.NAME for each factor that is read from a file; for spaCy, also ORIGINAL, if it
-    exists.
+    """Find the file TEXT/SPLIT.source.NAME for each factor that is read from a file.
+
+    If spaCy is used and the file with the original case and digits exists, this file is returned under the key
+    ORIGINAL.
 
     Raises:
         InputError: a file is missing.
@@ -252,7 +276,11 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
 
 
 def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
-    """Yield the lines of a split's documents; raise InputError if a file has fewer lines than the others."""
+    """Yield the arguments of :meth:`FactorValues.lines` for each document in a split.
+
+    Raises:
+        InputError: a file has fewer lines than the others.
+    """
     files = tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
@@ -267,10 +295,10 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
 def make_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
-    """Write all files that the module's docstring lists.
+    """Write all files that are listed in the docstring of this module.
 
     Args:
-        like: a folder of prepared data from which dictionaries and bins of IDF are taken, or None.
+        like: folder of prepared data with the dictionaries and the idf bins to use; None to compute new ones.
 
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.
@@ -294,7 +322,10 @@ def make_factors(
 
 
 def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
-    """Compute the bin of each training word, and write the bins to OUT/factors/idf.txt for later test sets."""
+    """Compute the idf bin of each training word, and write the bins to OUT/factors/idf.txt.
+
+    A test set that is prepared later with --like reads the bins from this file.
+    """
     path = out / "factors" / "idf.txt"
     if like:
         path.parent.mkdir(exist_ok=True)
@@ -308,8 +339,10 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
-    """Write the dictionary and the ids of a factor; raise InputError if the lengths differ from the lengths of the
-    documents.
+    """Write the dictionary and the ids of a factor.
+
+    Raises:
+        InputError: the number of values differs from the number of tokens in a document.
     """
     multiprocessing.set_start_method("fork", force=True)  # see binarise.py for the reason
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer

@@ -1,5 +1,6 @@
-"""Files that the user can pass to etads-prepare: a subword model, GPT-2's files (``--tokens gpt2``), and BART's
-dictionary.
+"""Check and copy the files that users can pass to etads-prepare.
+
+These files are a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and the dictionary of BART.
 """
 
 import json
@@ -20,13 +21,13 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 @dataclass(frozen=True)
 class GivenFiles:
-    """Paths of the given files; None for all others.
+    """Paths of the files that the user has passed. The path of any other file is None.
 
     Attributes:
-        encoder_json: ids of GPT-2's pieces.
-        vocab_bpe: GPT-2's merges.
-        dictionary: fairseq's dictionary with these ids as words, in the order of a pretrained model.
-        model: merges of subword-nmt, or a model of SentencePiece.
+        encoder_json: file with the ids of GPT-2's subword pieces.
+        vocab_bpe: file with the merges of GPT-2's BPE.
+        dictionary: fairseq dictionary of a pretrained model. Its words are the ids of the pieces.
+        model: file with subword-nmt merges, or a SentencePiece model.
     """
 
     encoder_json: Optional[Path] = None
@@ -41,11 +42,11 @@ class GivenFiles:
 
     @property
     def has_subwords(self) -> bool:
-        """Whether the subwords are given and need not be learned."""
+        """Whether the user has passed a subword model, so that none needs to be learned."""
         return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:
-        """Raise InputError if a file is missing or damaged, or cannot be combined with other options."""
+        """Raise InputError if a file is missing, damaged or incompatible with other options."""
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
         for option, path in options.items():
             if path is not None and settings.tokens != "gpt2":
@@ -79,7 +80,7 @@ class GivenFiles:
             load_pieces(self.model)
 
     def record(self) -> Dict[str, str]:
-        """Return the checksums of the files, with their names in fairseq's archives as keys."""
+        """Map the name of each file in fairseq's archives to the checksum of the given file."""
         names = {
             "encoder.json": self.encoder_json,
             "vocab.bpe": self.vocab_bpe,
@@ -89,7 +90,7 @@ class GivenFiles:
         return {name: sha256(path) for name, path in names.items() if path is not None}
 
     def copy_to(self, out: Path, settings: Settings) -> None:
-        """Copy the files of the subwords to the folder of the prepared data."""
+        """Copy the files of the subword model to the folder of prepared data."""
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])
         elif self.model is not None:
@@ -100,7 +101,7 @@ class GivenFiles:
 
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
-    """Raise InputError unless the files belong to a byte-level BPE and contain an id for every possible piece."""
+    """Raise InputError unless the files describe a byte-level BPE and every possible piece has an id."""
     numbers = _read_numbers(encoder_json)
     pieces = _byte_symbols()
     for number, line in enumerate(read_lines(vocab_bpe), 1):
@@ -120,7 +121,7 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
 
 
 def _read_numbers(path: Path) -> Dict[str, int]:
-    """Read the id of each piece; raise InputError if the file has other content."""
+    """Read the id of each piece. Raise InputError if the file has any other content."""
     try:
         numbers: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -133,8 +134,9 @@ def _read_numbers(path: Path) -> Dict[str, int]:
 
 
 def _byte_symbols() -> List[str]:
-    """Map each byte to its character in GPT-2: the character itself if it is printable, otherwise a character from
-    U+0100 on.
+    """Return the characters with which GPT-2 represents the 256 bytes.
+
+    A printable character represents itself. All other bytes are represented by the characters from U+0100 on.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

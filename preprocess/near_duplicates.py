@@ -1,10 +1,10 @@
-"""Find nearly equal documents within a split or in two splits with MinHash over runs of words (package datasketch).
+"""Find near-duplicate documents, within a split or across splits, with MinHash (from the package datasketch).
 
-The similarity of two documents is their Jaccard similarity: the share of distinct runs of SHINGLE words (lower-cased,
-without punctuation) that occur in both documents, among all runs of either document. MinHash (Broder 1997) estimates
-the similarity from PERMUTATIONS numbers per document, with a standard error of at most 0.044. Locality-sensitive
-hashing finds the pairs to compare, so that time and memory are proportional to the number of documents (about 10 KB per
-document).
+Each document is represented by the set of its runs of SHINGLE consecutive words, lower-cased and without punctuation.
+The similarity of two documents is the Jaccard similarity of these sets: the number of runs in both documents, divided
+by the number of runs in at least one of them. MinHash (Broder 1997) estimates the similarity from PERMUTATIONS numbers
+per document, with a standard error of at most 0.044. Locality-sensitive hashing finds the pairs to compare. The
+required time and memory are therefore proportional to the number of documents; a document requires about 10 KB.
 """
 
 import argparse
@@ -27,17 +27,17 @@ from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
-"""Number of words in a run. With shorter runs, texts on the same subject would be similar. With longer runs, a single
-edited word would reduce the similarity more.
+"""Number of words in a run. With shorter runs, different texts on the same subject would be similar. With longer runs,
+changing a single word would reduce the similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
-"""Minimum share of pairs to compare, among pairs with exactly the given similarity."""
+"""Minimum probability that two documents with exactly the given similarity are compared."""
 EXAMPLES = 5
-"""Number of most similar pairs that report.json quotes."""
+"""Number of pairs quoted in report.json, starting with the most similar pair."""
 QUOTED = 120
-"""Number of characters to quote from a document."""
+"""Number of characters quoted from each document."""
 
 _WORD = re.compile(r"\w+")
 
@@ -62,15 +62,17 @@ def check_datasketch() -> None:
 
 
 def shingles(line: str) -> Set[str]:
-    """List the runs of SHINGLE words in a document. A shorter document has one run of all its words, or none if it has
-    no words.
+    """Return the set of runs of SHINGLE words in a document.
+
+    If the document is shorter than SHINGLE words, all of its words form a single run. If it contains no words, the set
+    is empty.
     """
     words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 
 def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
-    """Compute the MinHash (PERMUTATIONS,) of each document; None for a document without words."""
+    """Compute the MinHash signature of each document, shape (PERMUTATIONS,), or None for a document without words."""
     from datasketch import MinHash
 
     made: List[Optional[np.ndarray]] = []
@@ -83,13 +85,16 @@ def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
 
 
 def _nothing() -> None:
-    """Do nothing when a process starts."""
+    """Do nothing. This function is called at the start of each worker process."""
 
 
 def bands(similarity: float) -> Tuple[int, int]:
-    """Compute the number and the length of the bands of a signature. Documents that agree in a band are compared.
+    """Compute the number and the length of the bands into which signatures are divided.
 
-    The bands are the longest for which FOUND_SHARE of the pairs with this similarity agree in a band.
+    Two documents are compared if their signatures agree in at least one band.
+
+    The bands are as long as possible such that a fraction FOUND_SHARE of the pairs with this similarity agree in a
+    band.
     """
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
@@ -99,9 +104,7 @@ def bands(similarity: float) -> Tuple[int, int]:
 
 
 class _Index:
-    """Index of the documents that were added so far. The first of several nearly equal documents in a split represents
-    the others.
-    """
+    """Index of the documents added so far. Of several near-duplicates in the same split, only the first is indexed."""
 
     def __init__(self, similarity: float):
         from datasketch import MinHash, MinHashLSH
@@ -112,7 +115,12 @@ class _Index:
         self._places: List[Tuple[str, int]] = []
 
     def add(self, split: str, line: int, signature: np.ndarray) -> Dict[str, Tuple[float, int]]:
-        """Add a document; return the similarity and the line of the most similar earlier document in each split."""
+        """Add a document to the index.
+
+        Returns:
+            For each split with a similar document among those added before, the similarity and the line number of the
+            most similar one.
+        """
         sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
         sketch.hashvalues = signature
         found: Dict[str, Tuple[float, int]] = {}
@@ -129,7 +137,7 @@ class _Index:
 
 
 def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
-    """Yield the split, line number and text of all documents except empty documents and exact duplicates."""
+    """Yield the split, the line number and the text of each document. Skip empty documents and exact duplicates."""
     known: Set[bytes] = set()
     for split in splits:
         for number, line in enumerate(read_lines(text / f"{split}.source"), 1):
@@ -140,13 +148,14 @@ def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, st
 
 
 def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
-    """Compare all documents of TEXT/SPLIT.source, and write the list of nearly equal pairs to TEXT/LIST.
+    """Compare all documents in TEXT/SPLIT.source, and write the list of near-duplicates to TEXT/LIST.
 
-    Only the first of several equal documents, which :func:`.overlap.overlap` counts, is compared.
+    Of several equal documents, only the first is compared. :func:`.overlap.overlap` counts equal documents.
 
-    Returns: The part of report.json about near-duplicates: the settings, examples and, for each split, the number of
-    documents that are nearly equal to an earlier document of the split ("within") or of an earlier split ("also in
-    train").
+    Returns:
+        The part of report.json about near-duplicates. It contains the settings, examples and, for each split, the
+        number of documents that are near-duplicates of an earlier document in the same split ("within") or of a
+        document in an earlier split ("also in train").
     """
     index = _Index(similarity)
     counts: Dict[str, Dict[str, int]] = {
@@ -174,10 +183,10 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
 
 
 def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
-    """Describe a pair with quotations from its documents; ``value`` is the negative similarity."""
+    """Describe a pair of near-duplicates and quote both documents. ``value`` is the negative similarity."""
     first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
-    start = max(same - QUOTED // 2, 0)  # start the quotation shortly before the first difference
+    start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
     quoted = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
     places = [f"{name}.source, line {line}" for name, line in ((split, number), (other, place))]
     return {"similarity": round(-value, 2), "where": places, "text": quoted}
@@ -188,7 +197,7 @@ def _line(path: Path, number: int) -> str:
 
 
 def summarise_near(report: Dict[str, Any]) -> Iterator[str]:
-    """Describe the report in a few lines, for the terminal."""
+    """Summarise the report in a few lines for the terminal."""
     yield f"near-duplicates, by {report['signature']}; all are listed in {LIST}:"
     for split, counts in report["splits"].items():
         yield f"  {split}: " + ", ".join(f"{number:,} {where}" for where, number in counts.items())

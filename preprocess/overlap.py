@@ -1,4 +1,4 @@
-"""Count documents that occur twice in a corpus or in two of its splits."""
+"""Count documents that occur more than once in a corpus."""
 
 import hashlib
 from pathlib import Path
@@ -10,14 +10,15 @@ from fairseq_etads.text.files import read_lines
 
 
 def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
-    """Count the documents of each split that occur twice in the split or also occur in an earlier split.
+    """Count the documents in each split that occur earlier in the same split, or also occur in an earlier split.
 
-    Whole lines of TEXT/SPLIT.source are compared by 8 bytes of a hash, which requires 8 bytes of memory per document.
-    Empty lines are ignored. Among a million documents, the probability of a single false match is 1 in 20 million.
+    Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source, so each document requires 8 bytes of
+    memory. Empty lines are ignored. Among a million documents, the probability that any two different documents have
+    the same hash is less than 1 in 20 million.
 
     Args:
-        repeated: whether training documents are repeated on consecutive lines, once for each reference. Such documents
-            are counted once.
+        repeated: whether each training document is repeated on consecutive lines, once for each reference summary. Such
+            repetitions are not counted as duplicates.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}

@@ -1,8 +1,8 @@
-"""Convert parallel text to input of fairseq-train: the command ``etads-prepare``.
+"""Prepare parallel text for fairseq-train: the command ``etads-prepare``.
 
-The command tokenises text, learns and applies subwords, and binarises the result. It uses tokenisers and subword models
-through fairseq's own ``--tokenizer`` and ``--bpe`` classes. With the options that the command prints,
-``fairseq-interactive`` therefore processes new text exactly like the training text.
+The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's own
+``--tokenizer`` and ``--bpe`` classes, and prints the corresponding options. If these options are passed to
+``fairseq-interactive``, new text is therefore processed in exactly the same way as the training text.
 """
 
 import argparse
@@ -47,11 +47,11 @@ files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Return the checksum of each text file of the splits; ``made`` watches the files from now on.
+    """Return the checksum of each text file in the splits. ``made`` then watches these files for changes.
 
     Raises:
-        InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the numbers of lines in a pair of
-            files differ.
+        InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the documents and summaries of a
+            split differ in their number of lines.
     """
     listed = Checksums(text, "Make the text again")
     if not text.is_dir():
@@ -74,10 +74,10 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
 
 
 def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
-    """Write ``record`` to prepare.json, unless the file already has this content.
+    """Write ``record`` to prepare.json, unless the file already contains this record.
 
     Raises:
-        InputError: OUT was made with other options or from other text.
+        InputError: OUT contains data that was prepared with other options or from another text.
     """
     path = out / "prepare.json"
     if path.exists():
@@ -96,7 +96,11 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
 
 
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
-    """Learn the subword model from the training text in ``words``, or copy the given model or the model of ``like``."""
+    """Create the subword model in ``out``.
+
+    The model is copied from ``like`` if it is set, otherwise from the given files if they contain a model. Otherwise,
+    the model is learned from the training text in ``words``.
+    """
     names = settings.subword_files
     if like:
         for name in names:
@@ -113,10 +117,10 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
-    """Write OUT/report.json: numbers of tokens in all texts, known and unknown words, and SHA-256 of the files in
+    """Write OUT/report.json, with text lengths, numbers of known and unknown words, and checksums of the files in
     OUT/bin.
 
-    Table 2 of the Aggregation Transformer's paper also reports means and maxima.
+    Table 2 of the Aggregation Transformer paper reports the same mean and maximum lengths.
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
@@ -138,13 +142,15 @@ def prepare(
     given: GivenFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
-    """Create the missing files in ``out``; return the options for new text (see :func:`inference_options`).
+    """Create the missing files in ``out``, and return the options for processing new text.
+
+    :func:`inference_options` describes these options.
 
     Args:
-        like: folder of prepared data from which the settings, the subword model and the dictionaries are taken;
-            ``text`` may then contain only some of the splits.
-        given: external files with subwords and a dictionary.
-        shard: shard of the words to create (see :mod:`etads_preprocess.word_shards`); None for all words.
+        like: folder of prepared data with the settings, the subword model and the dictionaries to use. If it is set,
+            ``text`` need not contain all splits.
+        given: subword model and dictionary that the user has passed.
+        shard: shard of the text to tokenise (see :mod:`etads_preprocess.word_shards`); None to process the whole text.
 
     Raises:
         InputError: the text, the options or an earlier output are invalid.
@@ -210,7 +216,9 @@ def _prepare(
 
 
 def check_made(out: Path) -> Checksums:
-    """Return the checksums of the existing files in ``out``. Missing files except prepare.json can be created again.
+    """Verify the existing files in ``out`` and return their checksums.
+
+    Missing files do not cause an error, because they can be created again. The exception is prepare.json.
 
     Raises:
         InputError: a file has changed since it was written.
@@ -225,7 +233,7 @@ def check_made(out: Path) -> Checksums:
 
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
-    """Return the checksums of the files taken from --like: dictionaries, the subword model and the bins of IDF."""
+    """Return the checksums of the files that --like reuses: the dictionaries, the subword model and the idf bins."""
     subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
@@ -241,7 +249,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # None marks options that were not given, because --like cannot be combined with any that were.
+    # Options that are not given are None. This is needed because --like cannot be combined with given options.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder with the six text files")
     add("out", metavar="OUT", type=Path, help="folder to write")
@@ -336,12 +344,12 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _settings_from(args: argparse.Namespace) -> Settings:
-    """Read the settings from the options; raise InputError if other options are given with --like."""
+    """Create the settings from the options. Raise InputError if --like is combined with options that it determines."""
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
-    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces contain capital letters, and there is no piece for sentence marks
+    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces are case-sensitive, and no piece represents the sentence mark
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},

@@ -1,4 +1,8 @@
-"""Share work among processes. Results keep their order, errors are raised unchanged, and slow imports happen once."""
+"""Run functions in worker processes.
+
+The results are returned in order, exceptions are raised again in the calling process, and modules that take long to
+import are imported only once.
+"""
 
 import itertools
 import multiprocessing
@@ -11,21 +15,21 @@ from fairseq_etads.platform.console import leave_signals_to_parent
 from fairseq_etads.platform.processes import process_pool
 
 CHUNK = 64
-"""Number of items that are sent to a process at a time."""
+"""Number of items that are sent to a worker process at a time."""
 
 PLUGIN = "fairseq_etads.plugin"
-"""Module that registers --tokenizer etads with fairseq; importing it takes several seconds."""
+"""Module that registers --tokenizer etads with fairseq. Importing this module takes several seconds."""
 
 TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
-"""Modules that --tokenizer etads imports. It imports the last two only when it first splits a text."""
+"""Modules that --tokenizer etads requires. Without preloading, the last two are imported when the first text is split.
+"""
 
 
 def _processes(preload: Sequence[str]) -> Any:
-    """Return a context with processes that are forked from a server, which has only imported the modules in
-    ``preload``.
+    """Return a multiprocessing context that forks processes from a server, which has only imported the given modules.
 
-    Forking this process can cause a deadlock, because it may have used torch. Spawned processes would import everything
-    again.
+    Forking the current process could cause a deadlock, because it may have used torch. Spawned processes would have to
+    import all modules again.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
@@ -33,7 +37,9 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Create a :func:`process_pool`; every process first calls the function and arguments in ``start``."""
+    """Create a :func:`process_pool`. Each process first calls the function in ``start`` with the arguments that follow
+    it.
+    """
     return process_pool(count, _start_process, start, _processes(preload))
 
 
@@ -44,10 +50,12 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 
 
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call a function that requires the plugin in a separate process, and raise its exceptions here.
+    """Call a function that requires the plugin in a separate process.
+
+    Exceptions that the function raises are raised again in the current process.
 
     Args:
-        function: function at the top level of a module, so that the process can find it.
+        function: function at the top level of a module, so that it can be pickled.
     """
     with _pool(1, [PLUGIN]) as pool:
         return pool.submit(function, *arguments).result()
@@ -57,7 +65,7 @@ _start_error: Optional[BaseException] = None
 
 
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
-    """Call ``start`` and store its exception, because a pool only reports that a process has ended."""
+    """Call ``start`` and store its exception. Otherwise, the pool would only report that the process has ended."""
     global _start_error
     try:
         start(*arguments)
@@ -66,7 +74,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
 
 
 def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
-    """Apply ``function`` to the items; raise the exception from the start of this process, if any."""
+    """Apply ``function`` to the items. If starting this worker process has failed, raise the stored exception."""
     if _start_error is not None:
         raise _start_error
     return function(items)
@@ -81,26 +89,27 @@ def ordered_map(
     preload: Sequence[str] = (),
     small: int = 1000,
 ) -> Iterator[Any]:
-    """Yield the results of ``function`` for ``items`` in order, computed by any number of processes.
+    """Apply ``function`` to ``items`` in several processes and yield the results in order.
 
-    At most a few chunks of items and results are in memory at a time. For up to ``small`` items, this process does the
-    work and starts no others.
+    At most a few chunks of items and results are in memory at a time. If ``jobs`` is 1 or there are fewer than about
+    ``small`` items, they are processed in the current process, unless this would require importing the plugin.
 
     Args:
-        function: function that maps a list of items to the list of their results. Like ``start``, it must be defined at
-            the top level of a module, so that processes can find it.
-        start: function that every working process calls as ``start(*arguments)`` before its first items.
-        preload: modules that ``function`` requires and that take seconds to import; they are imported once for all
-            processes.
+        function: function that maps a list of items to the list of their results. Both this function and ``start`` must
+            be defined at the top level of a module, so that they can be pickled.
+        start: function that each worker process calls once, as ``start(*arguments)``, before it processes any items.
+        preload: modules that ``function`` requires and that take seconds to import. They are imported once and shared
+            by all worker processes.
 
     Raises:
-        InputError: a process was killed, for example because of a lack of memory.
-        Exception: any exception of ``start`` or ``function``.
+        InputError: a worker process was killed, for example because of a lack of memory.
+        Exception: any exception that ``start`` or ``function`` raises.
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     worthwhile = -(-small // CHUNK)  # the number of chunks, rounded up
-    # This process does not need the plugin. The server imports it once, including for later calls of run_apart.
+    # If the current process has not imported the plugin, the import is left to the server, which also keeps the plugin
+    # for later calls of run_apart.
     apart = PLUGIN in preload and PLUGIN not in sys.modules
     first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
     if not apart and (jobs <= 1 or len(first) < worthwhile):

@@ -1,4 +1,4 @@
-"""Divide work among separate processes: ``--shard I/N``."""
+"""Divide work among independent processes: ``--shard I/N``."""
 
 import re
 from pathlib import Path
@@ -8,14 +8,19 @@ from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):
-    """Shard ``number`` of ``shares``, counting from 1."""
+    """One of several shards.
+
+    Attributes:
+        number: number of this shard, counting from 1.
+        shares: total number of shards.
+    """
 
     number: int
     shares: int
 
     @classmethod
     def parse(cls, value: str) -> "Shard":
-        """Parse a value such as "2/4"; raise InputError for other forms."""
+        """Parse a value such as "2/4". Raise InputError if the value does not have this form."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
         if not found or not 1 <= int(found.group(1)) <= int(found.group(2)):
             raise InputError(f"--shard {value}: choose I/N with I from 1 to N, such as 2/4, the second of four")
@@ -27,13 +32,15 @@ class Shard(NamedTuple):
         return f"{self.number}-of-{self.shares}"
 
     def siblings(self) -> List["Shard"]:
-        """List all shards of the same work, including this one."""
+        """Return all shards into which the work is divided, including this one."""
         return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
 
     def lines(self, path: Path) -> Iterator[str]:
-        """Yield the lines that begin in this shard of a plain file's bytes, without their line ends.
+        """Yield the lines of a plain text file that belong to this shard, without line endings.
 
-        The lines of all shards, joined in order, are the lines of the file.
+        The bytes of the file are divided equally among the shards. A line belongs to the shard in which it begins.
+
+        If the lines of all shards are concatenated in order, the result is the whole file.
 
         Raises:
             InputError: a line is not UTF-8.
@@ -43,7 +50,7 @@ class Shard(NamedTuple):
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # skip the rest of a line that begins in an earlier shard
+                file.readline()  # skip the rest of a line that began in an earlier shard
             place = file.tell()
             while place < end:
                 line = file.readline()

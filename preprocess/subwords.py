@@ -1,4 +1,7 @@
-"""Learn subwords: BPE (subword-nmt), or SentencePiece's unigram pieces or merges. The sentence mark is never split."""
+"""Learn subword models: BPE with subword-nmt, or unigram or BPE models with SentencePiece.
+
+The models never split the sentence mark.
+"""
 
 import contextlib
 import io
@@ -13,23 +16,24 @@ from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
 WHOLE = (SENTENCE_MARK, "<unk>")
-"""Words that BPE never splits."""
+"""Words that are never split by BPE."""
 
 
 SENTENCEPIECE_BYTES = 1 << 28
-"""Maximum size of the text for learning. SentencePiece requires memory of twenty times the size of its text."""
+"""Maximum size in bytes of the text from which SentencePiece learns. It needs about twenty times as much memory."""
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
-    """Learn ``size`` merges from all files together (Sennrich et al. 2016; subword-nmt) and write them to ``codes``.
+    """Learn ``size`` merges from all files together with subword-nmt (Sennrich et al. 2016), and write them to
+    ``codes``.
 
-    fairseq's ``--bpe subword_nmt`` has no option for subword-nmt's glossaries. The file therefore begins with the
-    merges of the words in WHOLE. The first merges are always applied, and these merges do not affect other words
-    without a "<".
+    fairseq's ``--bpe subword_nmt`` does not support the glossaries of subword-nmt, which list words that must not be
+    split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest priority
+    and do not affect other words, unless they contain a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
-    # subword-nmt would draw its progress bar even without a terminal.
+    # subword-nmt would show its progress bar even if standard error is not a terminal.
     quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
     learnt = io.StringIO()
     with quiet:
@@ -39,10 +43,10 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def read_merges(path: Path) -> List[str]:
-    """Read the lines of a subword-nmt file of merges, including the version if there is one.
+    """Read the lines of a merges file from subword-nmt. The first line may contain the version.
 
     Raises:
-        InputError: the file has other content.
+        InputError: the file contains no merges, or a line is not a merge.
     """
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
@@ -54,10 +58,11 @@ def read_merges(path: Path) -> List[str]:
 
 
 def write_merges(lines: List[str], codes: Path) -> None:
-    """Write merges to ``codes``, after the merges of the words in WHOLE.
+    """Write merges to ``codes``, preceded by the merges for the words in WHOLE.
 
     Args:
-        lines: merges, preceded by the version if there is one; a file without a version is from subword-nmt 0.1.
+        lines: lines of a merges file. The first line may contain the version; a file without a version was written by
+            subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
     whole = _whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
@@ -67,10 +72,11 @@ def write_merges(lines: List[str], codes: Path) -> None:
 
 
 def _whole_merges(end_is_apart: bool) -> Iterator[str]:
-    """Yield the merges of each word in WHOLE from left to right; "</w>" marks the end of a word.
+    """Yield the merges that assemble each word in WHOLE from left to right. The symbol "</w>" denotes the end of a
+    word.
 
     Args:
-        end_is_apart: whether the mark is a separate symbol, as in subword-nmt 0.1.
+        end_is_apart: whether the end of a word is a separate symbol, as in subword-nmt 0.1.
     """
     for word in WHOLE:
         letters = [*word, "</w>"] if end_is_apart else [*word[:-1], word[-1] + "</w>"]
@@ -79,9 +85,10 @@ def _whole_merges(end_is_apart: bool) -> Iterator[str]:
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
-    """Learn ``size`` pieces from all files together, and write ``model`` and a readable ``.vocab`` file.
+    """Learn ``size`` pieces from all files together with SentencePiece, and write ``model`` and a readable ``.vocab``
+    file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory.
+    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, which limits the required memory.
 
     Args:
         kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
@@ -91,13 +98,13 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     """
     import sentencepiece
 
-    every = -(-sum(path.stat().st_size for path in text) // SENTENCEPIECE_BYTES)  # the quotient is rounded up
+    every = -(-sum(path.stat().st_size for path in text) // SENTENCEPIECE_BYTES)  # rounded up
     read: Dict[str, Any] = {"input": [str(path) for path in text]}
     if every > 1:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         read = {"sentence_iterator": itertools.islice(lines, 0, None, every)}
         print(f"SentencePiece learns from one in {every} lines of the training text", file=sys.stderr)
-    learnt = io.BytesIO()  # SentencePiece itself would not notice a full disk
+    learnt = io.BytesIO()  # when SentencePiece writes the file itself, it does not detect a full disk
     try:
         sentencepiece.SentencePieceTrainer.train(
             **read,
@@ -106,7 +113,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
             model_type=kind,
             character_coverage=0.9995,
             user_defined_symbols=[SENTENCE_MARK],
-            max_sentence_length=10_000_000,  # the default of 4,192 bytes would leave out long documents
+            max_sentence_length=10_000_000,  # with the default of 4,192 bytes, long documents would be skipped
             minloglevel=1,
         )
     except RuntimeError as error:
@@ -116,7 +123,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
 
 
 def load_pieces(path: Path) -> Any:
-    """Load a SentencePiece model; raise InputError if the file contains something else."""
+    """Load a SentencePiece model. Raise InputError if the file is not a SentencePiece model."""
     import sentencepiece
 
     try:

@@ -1,4 +1,4 @@
-"""Write files of summaries from fairseq's output for ``scripts/generate.sh``."""
+"""Extract summaries from fairseq's output and write them to files, for ``scripts/generate.sh``."""
 
 import json
 import re
@@ -11,13 +11,13 @@ from fairseq_etads.platform.outputs import write_text, writing
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Line of fairseq's output with the number of a document, the score and the words of a hypothesis. The best hypothesis
-comes first.
+"""Line in fairseq's output that contains a document number, and the score and the words of a hypothesis. The best
+hypothesis of a document comes first.
 """
 
 
 def best_summaries(log: Path) -> Dict[int, str]:
-    """Map document numbers to their best summaries, as read from a log of fairseq."""
+    """Read a fairseq log and map the number of each document to the best summary."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
         match = SUMMARY.match(line)
@@ -27,7 +27,7 @@ def best_summaries(log: Path) -> Dict[int, str]:
 
 
 def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
-    """List the summaries of all documents, starting with number 0.
+    """Return the summaries of all documents, in the order of the document numbers 0, 1, ...
 
     Raises:
         InputError: a summary is missing.
@@ -40,11 +40,11 @@ def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
 def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> None:
     """Write summaries to a file, or to standard output if ``output`` is ``-``.
 
-    A .jsonl file contains JSON lines with the names of the documents. For other files, the names are written to
-    OUTPUT.names, unless they are the line numbers.
+    If ``output`` ends in .jsonl, JSON lines with the document names and the summaries are written. Otherwise, the names
+    are written to OUTPUT.names, unless they are simply the line numbers.
 
     Raises:
-        InputError: the numbers of names and summaries differ.
+        InputError: the number of names differs from the number of summaries.
     """
     lines = list(summaries)
     if len(lines) != len(names):

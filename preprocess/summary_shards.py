@@ -1,8 +1,9 @@
-"""Share summarisation among processes: ``scripts/generate.sh`` writes one shard of the summaries or joins all shards.
+"""Divide summarisation among processes: ``scripts/generate.sh`` writes one shard of the summaries or joins all shards.
 
-A shard is a file of JSON lines such as OUT.shards/2-of-4.jsonl. It contains its inputs (``made_of``), followed by each
-summary with the number of its document, counting from 0. The file appears only when it is complete. A process that
-finds all shards of the same inputs writes OUT; if two processes do so at the same time, they write the same content.
+A shard is a file of JSON lines such as OUT.shards/2-of-4.jsonl. The first line describes the inputs of the shard
+(``made_of``). Each further line contains a summary and the number of its document, counting from 0. An incomplete shard
+never has its final name. A process that finds all shards with the same inputs writes OUT. If two processes do so at the
+same time, they write the same content.
 """
 
 import argparse
@@ -23,25 +24,27 @@ from .shards import Shard
 from .summary_files import best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""Number of documents in a log. fairseq-generate sets the format "time | INFO | module | text", but writes
-"INFO:module:text" if another module has already started to log.
+"""Log line with the number of documents. fairseq-generate uses the log format "time | INFO | module | text", but the
+format is "INFO:module:text" if another module has logged before fairseq sets it.
 """
 
 
 def share_path(output: Path, shard: Shard) -> Path:
-    """Return the path of a shard of ``output``."""
+    """Return the path of the file that contains this shard of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """Return everything that determines the summaries: the command, the number of documents, and the SHA-256 of the
-    input files.
+    """Return a record of everything that determines the summaries.
+
+    The record contains the command, the number of documents, and the SHA-256 of each input file.
     """
     return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
 
 
 def read_share(path: Path) -> Iterator[Any]:
-    """Read the inputs of a shard and its summaries, with the number of each document, ordered by number.
+    """Yield the record of the inputs of a shard, followed by pairs of a document number and a summary, ordered by
+    number.
 
     Raises:
         InputError: the shard is damaged.
@@ -56,16 +59,16 @@ def read_share(path: Path) -> Iterator[Any]:
 
 
 def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
-    """Return whether a shard exists and was made from these inputs."""
+    """Return whether a shard exists and was made from the inputs in ``wanted``."""
     return path.is_file() and next(read_share(path)) == wanted
 
 
 def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
-    """Write the best summaries in a fairseq log as a shard.
+    """Write a shard with the best summaries from a fairseq log.
 
     Args:
-        numbers: numbers of the documents in the order in which fairseq read them; None if the log contains the numbers
-            and, at its end, the number of documents.
+        numbers: numbers of the documents in the order in which fairseq read them. None means that the log contains
+            these numbers and that it ends with the number of documents.
 
     Raises:
         InputError: a summary is missing.
@@ -87,8 +90,9 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 
 
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
-    """Return the summaries of all documents in order if all shards exist; otherwise, print the missing shards and
-    return None.
+    """Return the summaries of all documents in order, or None if shards are missing.
+
+    The numbers of missing shards, and of shards with other inputs, are printed to standard error.
     """
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
@@ -102,7 +106,7 @@ def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optiona
 
 
 def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
-    """Merge the summaries of all shards by document number; raise InputError if a document has none or two."""
+    """Merge the summaries of all shards by document number. Raise InputError if a document has no summary or two."""
     for share in shares:
         next(share)
     expected = 0
@@ -119,7 +123,7 @@ def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iter
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Run the steps of generate.sh before fairseq or, with --log, after fairseq.
+    """Run the steps of generate.sh that precede fairseq or, with --log, the steps that follow it.
 
     Print "done" if the shard is complete, or "joined" if all shards are complete and OUT has been written.
     """

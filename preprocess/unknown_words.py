@@ -1,4 +1,4 @@
-"""Count the known words of prepared data and the unknown words in summaries."""
+"""Count the known words in prepared data, and the unknown words in its summaries."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
@@ -7,20 +7,21 @@ from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
 
 FEWEST = 0.9
-"""Minimum share of the requested words below which a warning is printed."""
+"""Fraction of the requested number of words below which a warning is printed."""
 
 
 def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """Return the part of report.json about words. This function requires the plugin.
+    """Return the vocabulary statistics for report.json. The plugin must be loaded.
 
     Args:
-        out: folder of prepared data, with tokens/ and bin/.
+        out: folder of prepared data, which contains tokens/ and bin/.
         wanted: requested number of words for each side.
 
-    Returns: A dictionary with "known", the number of words (or subwords) that a model knows on each side, without
-    special symbols; "asked", the requested numbers; and "summaries", which contains three counts for each split:
-    "words" in the summaries, "unknown" words among them, and "copyable" words, which are unknown but occur in their
-    untruncated document.
+    Returns:
+        A dictionary with three entries. "known" is the number of words (or subwords) that a model knows on each side,
+        without special symbols. "asked" is the requested number of words on each side. "summaries" contains three
+        counts for each split: the "words" in the summaries, the "unknown" words among them, and the "copyable" words,
+        which are unknown but occur in the untruncated document.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
@@ -46,7 +47,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
 
 def describe(report: Dict[str, Any]) -> Iterator[str]:
-    """Describe the report in sentences, and warn if a side has far fewer words than requested."""
+    """Summarise the report in a few lines, and warn if a side has far fewer words than requested."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
     for side, what in (("source", "documents"), ("target", "summaries")):

@@ -1,9 +1,10 @@
-"""Share tokenisation among processes or machines: ``etads-prepare --shard I/N`` writes a shard, and ``etads-prepare``
-without --shard joins all shards.
+"""Divide tokenisation among processes or machines.
 
-A shard is a folder such as OUT/shards/2-of-4. It has its own prepare.json and SHA256SUMS, so that processes that write
-other shards at the same time do not change it. It contains the tokenised words of a part of each file in TEXT. The
-joined parts are identical to the output of a single process.
+``etads-prepare --shard I/N`` writes one shard, and ``etads-prepare`` without --shard joins all shards.
+
+A shard is a folder such as OUT/shards/2-of-4, which contains a tokenised part of each file in TEXT. Each shard has its
+own prepare.json and SHA256SUMS, so that several shards can be written at the same time. The joined shards are identical
+to the output of a single process.
 """
 
 import re
@@ -20,15 +21,17 @@ from .shards import Shard
 
 
 def shard_folder(out: Path, shard: Shard) -> Path:
-    """Return the folder of a shard."""
+    """Return the path of the folder that contains a shard."""
     return out / "shards" / shard.name
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """List all shards of the division to which the shards in a folder belong; return an empty list if there are none.
+    """Return all shards into which the text was divided, according to the names of the shards in a folder.
+
+    The list is empty if the folder contains no shards.
 
     Raises:
-        InputError: the folder contains shards of different divisions, such as 1/2 and 1/3.
+        InputError: the folder contains shards with different total numbers, such as 1/2 and 1/3.
     """
     names = [re.fullmatch(r"(\d+)-of-(\d+)", path.name) for path in folder.glob("*-of-*")]
     counts = sorted({int(name.group(2)) for name in names if name})
@@ -39,11 +42,11 @@ def _shards_of(folder: Path) -> List[Shard]:
 
 
 def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:
-    """Join the shards, if there are any, into the files that are missing from OUT/``words``.
+    """Create the missing files in OUT/``words`` by joining shards, if there are any.
 
     Args:
         record: content of prepare.json.
-        words: name of the folder.
+        words: name of the folder for tokenised words.
         made: checksums to which the new files are added.
 
     Raises:

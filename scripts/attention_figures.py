@@ -4,10 +4,10 @@ layer and head.
 
     python scripts/attention_figures.py RUN --prepared DIR --json FILE
 
-The same pairs are measured twice: with the initial weights of the training and with the weights of the checkpoint. For
-focus-attention, the figures are the centre mu and the scope sigma as fractions of the document's length, for words in
-each tenth of their document. For saliency-selection, the figure is the share of the attention that passes the gate (1
-for the normalised form). Layers without these mechanisms are omitted.
+The same pairs are measured twice: with the initial weights and with the weights of the checkpoint. For focus-attention,
+the figures are the centre mu and the scope sigma as fractions of the document's length, for words in each tenth of
+their document. For saliency-selection, the figure is the share of the attention that passes the gate (1 for the
+normalised form). Layers without these mechanisms are omitted.
 """
 
 import argparse
@@ -28,7 +28,7 @@ TENTHS = 10
 
 
 class Means:
-    """Means of figures over all batches."""
+    """The means of figures over all batches."""
 
     def __init__(self) -> None:
         self._sums: DefaultDict[str, Any] = defaultdict(float)
@@ -45,12 +45,12 @@ class Means:
 
 
 def rounded(values: Tensor) -> List[Any]:
-    """Return the means as lists of numbers rounded to four digits."""
+    """Return the values as lists of numbers, rounded to four digits."""
     return torch.round(values.double(), decimals=4).tolist()
 
 
 def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
-    """Add mu / m and sigma / m of each head (H, tenths); ``real`` (B, S) is False at padding."""
+    """Add mu / m and sigma / m (H, tenths) of each head. ``real`` (B, S) is False at padding."""
     lengths = real.sum(dim=1)  # (B,)
     order = real.cumsum(dim=1) - 1
     tenth = (order * TENTHS).div(lengths[:, None], rounding_mode="floor").clamp(0, TENTHS - 1)
@@ -63,7 +63,7 @@ def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
 
 
 def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
-    """Add the share of the attention that passes the gate in each head (H,); ``written`` (B, T) is False at padding."""
+    """Add the share (H,) of the attention that passes the gate in each head. ``written`` (B, T) is False at padding."""
     assert found.gated is not None
     share = (found.gated.sum(-1) * written[:, None]).sum(dim=(0, 2))  # (H,)
     means.add("gate", share, written.sum().float().expand_as(share))
@@ -71,7 +71,7 @@ def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor
 
 @torch.no_grad()
 def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
-    """Measure the figures of each module on the first ``pairs`` of a data set."""
+    """Measure the figures of each module on the first ``pairs`` pairs of a split."""
     dataset = task.dataset(subset)
     found: Dict[str, Means] = defaultdict(Means)
     model.eval()
@@ -109,7 +109,7 @@ def main() -> None:
     overrides = {"data": str(args.prepared / "bin"), "init_from": None}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task([str(path)], overrides)
     task.load_dataset(args.subset)
-    utils.set_torch_seed(cfg.common.seed)  # fairseq-train does this, too, before it builds the model
+    utils.set_torch_seed(cfg.common.seed)  # fairseq-train also sets the seed before it builds the model
     before = task.build_model(cfg.model)
     figures = {"before": measure(before, task, args.subset, args.pairs)}
     figures["after"] = measure(models[0], task, args.subset, args.pairs)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Run commands that end with the process that started them, even if this process is killed. The script requires only
-Python.
+"""Run commands that end together with the process that started them, even if this process is killed.
+
+The script requires only Python.
 
     scripts/children.py PARENT COMMAND ...
 
@@ -18,14 +19,14 @@ import time
 from typing import Any, Callable, List, Sequence
 
 SECONDS_BETWEEN_LOOKS = 0.5
-_PR_SET_PDEATHSIG = 1  # a constant of Linux's prctl
+_PR_SET_PDEATHSIG = 1  # a constant for prctl in Linux
 
 
 def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
-    """Start a command that is terminated when this process ends, even if it is killed.
+    """Start a command that is terminated when this process ends, even if this process is killed.
 
     Args:
-        held: file descriptors of locks. The command inherits them, so that each lock lasts as long as the command.
+        held: file descriptors of locks, which the command inherits, so that each lock lasts as long as the command.
         options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
@@ -40,7 +41,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
 
 def _terminate_with(parent: int, prctl: Any) -> None:
-    """Let Linux terminate this process, and the command with which it is replaced, when its parent ends."""
+    """Let Linux terminate this process, and the command that replaces it, when its parent process ends."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # the parent may have ended before prctl was called
         os._exit(128 + signal.SIGTERM)
@@ -69,7 +70,8 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
     """Run a command and wait for it. Signals to end this process are forwarded to the command.
 
     Returns:
-        exit status of the command, or 128 plus the number of the signal that terminated the command or this process.
+        The exit status of the command, or 128 plus the number of the signal that terminated the command or this
+        process.
     """
     ended_by = 0
     child = start(command, held, **options)

@@ -1,5 +1,7 @@
-"""Table of all claims in the papers, each with a verdict, an answer from records, or the training runs required for a
-verdict.
+"""Create the table of all claims in the papers.
+
+Each claim is shown with a verdict, with an answer from the records, or with the number of training runs that a verdict
+requires.
 
 scripts/results_page.py inserts the table into docs/results.md.
 """
@@ -16,17 +18,20 @@ Record = Dict[str, Any]
 Records = Dict[str, List[Record]]
 NGRAMS = (1, 2, 3, 4)
 MOST = 200
-"""Maximum number of trainings per side that is shown exactly; larger numbers are shown as "more than" this."""
+"""Maximum number of training runs per system that is shown exactly.
+
+Larger numbers are shown as "more than" this number.
+"""
 
 
 class Answers(NamedTuple):
-    """Data from which the answer to a claim is derived.
+    """The data from which the answer to a claim is derived.
 
     Attributes:
         systems: records of each system on a corpus.
-        verdicts: "FIRST minus SECOND" -> difference and verdict on this corpus.
+        verdicts: mapping from "FIRST minus SECOND" to the difference and the verdict on this corpus.
         deviation: standard deviation of mean ROUGE between seeds of the same system, on this corpus.
-        benchmarks: folder with the records of the benchmarks.
+        benchmarks: folder with the benchmark records.
     """
 
     systems: Records
@@ -36,11 +41,11 @@ class Answers(NamedTuple):
 
 
 Answer = Callable[[Answers], Optional[str]]
-"""Text of a cell, or None without records."""
+"""Function that returns the text of a cell, or None if there are no records."""
 
 
 class Row(NamedTuple):
-    """Claim of a paper.
+    """A claim in a paper.
 
     Attributes:
         published: difference in mean ROUGE, if the paper reports one.
@@ -57,13 +62,16 @@ class Row(NamedTuple):
 
 
 def mean_of(systems: Records, system: str, figure: Callable[[Record], float]) -> Optional[float]:
-    """Compute the mean of a figure over a system's training runs; None without runs."""
+    """Compute the mean of a figure over the training runs of a system. Returns None if there are no runs."""
     records = systems.get(system)
     return float(np.mean([figure(record) for record in records])) if records else None
 
 
 def changes(systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]) -> Optional[str]:
-    """Format differences between two systems' figures, first minus second, as "+1.2 / -0.3 (3, 1 trainings)"."""
+    """Format the differences between the figures of two systems, first minus second.
+
+    The result has the form "+1.2 / -0.3 (3, 1 trainings)".
+    """
     values = [(mean_of(systems, first, figure), mean_of(systems, second, figure)) for figure in figures]
     if any(value is None for pair in values for value in pair):
         return None
@@ -90,7 +98,7 @@ def verdict(first: str, second: str) -> Answer:
 
 
 def differences(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
-    """Answer with differences between two systems' figures."""
+    """Answer with the differences between the figures of two systems."""
 
     def answer(answers: Answers) -> Optional[str]:
         found = changes(answers.systems, first, second, figures)
@@ -146,7 +154,7 @@ def trick(answers: Answers) -> Optional[str]:
 
 
 def nothing(answers: Answers) -> Optional[str]:
-    """Return None, because there are no records."""
+    """Return None. There are no records for these claims."""
     return None
 
 
@@ -241,8 +249,9 @@ def against_lead(answers: Answers, system: str) -> Optional[str]:
 
 
 def cost(row: Row, deviation: float) -> str:
-    """Compute the training runs per system needed to detect the published difference with 80 % power, uncorrected and
-    corrected.
+    """Compute the number of training runs per system with which the published difference is detected with 80 % power.
+
+    The number is computed with and without correction for multiple comparisons.
     """
     if not row.published:
         return ""
@@ -255,7 +264,7 @@ def cost(row: Row, deviation: float) -> str:
 
 
 def cell(row: Row, answers: Answers) -> str:
-    """Return the answer or, if there is none, the number of training runs required for a verdict."""
+    """Return the answer or, if there is none, the number of training runs that a verdict requires."""
     found = row.answer(answers)
     needed = cost(row, answers.deviation)
     if found is None:

@@ -3,10 +3,10 @@
 
     python scripts/debian_families.py data/debian > results/debian-families.tsv
 
-A family consists of the packages of one source package and of all source packages that share a text or (except for
-digits) a name with it; etads-debian keeps them in one split. Each line of the output describes a test pair: the name of
-its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length limits and blocked n-grams
-were chosen on the sample, so its validation and test pairs are not regarded as unseen.
+A family consists of the packages of one source package and of all source packages that share a text or
+(except for digits) a name with it. etads-debian keeps each family in one split. Each line of the output describes a
+test pair: the name of its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length
+limits and blocked n-grams were chosen on the sample, so its validation and test pairs are not regarded as unseen.
 """
 
 import argparse
@@ -26,7 +26,7 @@ def lines(path: Path) -> List[str]:
 
 
 def main() -> None:
-    """Print one line per test pair."""
+    """Print one line for each test pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="output folder of etads-debian")
     corpus = parser.parse_args().corpus

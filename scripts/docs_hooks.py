@@ -1,7 +1,7 @@
-"""MkDocs hooks for the site of docs/: pages from other folders, links between pages, and the API reference.
+"""MkDocs hooks for the documentation site: pages from other folders, links between pages, and the API reference.
 
-mkdocs.yml refers to this file twice: for the hooks, and for ``Roles``, an extension of griffe, which reads the
-docstrings.
+mkdocs.yml refers to this file twice: for the hooks, and for ``Roles``, an extension of griffe, the library that reads
+the docstrings.
 """
 
 import json
@@ -16,7 +16,7 @@ from mkdocs.structure.files import File
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"fairseq_etads": ROOT / "fairseq_etads", "etads_preprocess": ROOT / "preprocess"}
-"""Name of each installed package -> its folder."""
+"""Mapping from the name of each installed package to its folder."""
 ELSEWHERE = {
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
@@ -24,16 +24,16 @@ ELSEWHERE = {
     "preprocess/sample/README.md": "sample.md",
     "docs/notebook.ipynb": "notebook.md",
 }
-"""Files of the repository outside docs/ -> their pages on the site."""
+"""Mapping from files outside docs/ to their pages on the site."""
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 _ROLE = re.compile(r":\w+:`~?\.*([\w.]+)`")
 _SYMBOL = re.compile(r"(?<![`\w])<(/?\w+)>(?!`)")
 
 
-@event_priority(100)  # must run before mkdocstrings reads its paths
+@event_priority(100)  # this hook must run before mkdocstrings reads its paths
 def on_config(config):
-    """Let griffe find both packages under their installed names."""
+    """Create links so that griffe finds both packages under their installed names."""
     folder = tempfile.TemporaryDirectory()
     config.extra["packages"] = folder  # the folder is deleted with the configuration
     for name, path in PACKAGES.items():
@@ -60,7 +60,7 @@ def on_page_markdown(markdown, page, **_):
 
 
 def with_links(text: str, path: str) -> str:
-    """Convert links to repository files in the text of a page to links between pages of the site.
+    """Convert links to files in the repository to links between pages of the site.
 
     Args:
         path: path of the page in the repository.
@@ -78,7 +78,7 @@ def with_links(text: str, path: str) -> str:
 
 
 def notebook_page(notebook: dict) -> str:
-    """Convert a Jupyter notebook to Markdown with its text, its code and the output of the code."""
+    """Convert a Jupyter notebook to Markdown, including its text, its code and the output of the code."""
     parts = []
     for cell in notebook["cells"]:
         source = "".join(cell["source"])
@@ -93,7 +93,10 @@ def notebook_page(notebook: dict) -> str:
 
 
 def api_pages() -> dict:
-    """Create a page for each folder of modules: page -> text. mkdocstrings inserts the docstrings into the text."""
+    """Create a page for each folder of modules.
+
+    Returns a mapping from pages to their text, into which mkdocstrings inserts the docstrings.
+    """
     pages = {}
     for package, root in PACKAGES.items():
         for folder in [root, *sorted(path.parent for path in root.glob("*/**/__init__.py"))]:
@@ -105,7 +108,7 @@ def api_pages() -> dict:
 
 
 class Roles(griffe.Extension):
-    """Converter of Sphinx roles in docstrings (``:func:`rouge```) to MkDocs links."""
+    """Converts Sphinx roles in docstrings (``:func:`rouge```) to MkDocs links."""
 
     def on_package(self, *, pkg, **_):
         """Convert the docstrings of a package after the package has been read."""
@@ -121,8 +124,9 @@ class Roles(griffe.Extension):
 
     @staticmethod
     def _link(obj, name):
-        """Return a link to the object that ``name`` denotes in ``obj``, or only the name if the reference does not
-        contain it.
+        """Return a link to the object that ``name`` denotes in ``obj``.
+
+        If the API reference does not contain this object, only its name is returned.
         """
         shown = f"`{name}`"
         try:

@@ -40,7 +40,7 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 FORMAT = "fairseq-etads evidence 1"
 MECHANISMS = ("gate", "focus_distance", "focus_scope", "focus_share", "p_gen")
-"""Figures about the mechanisms that criterions log during training."""
+"""Figures about the mechanisms, which criterions log during training."""
 
 
 def read_json(path: Path) -> Any:
@@ -49,7 +49,7 @@ def read_json(path: Path) -> Any:
 
 
 def training_command(run: Path) -> str:
-    """Return the command that trained ``run``, with placeholders DATA, RUN and FAIRSEQ for the folders."""
+    """Return the command that trained ``run``, with folders replaced by the placeholders DATA, RUN and FAIRSEQ."""
     command = (run / "finished.txt").read_text(encoding="utf-8").strip()
     command = re.sub(r"(?<=^fairseq-train )\S+", "DATA/bin", command)
     command = re.sub(r"\S+(?=/examples/pointer_generator)", "FAIRSEQ", command)
@@ -65,9 +65,7 @@ def parameters(log: Path) -> int:
 
 
 def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
-    """Map each figure of a mechanism to its values after the first step, after a tenth of training, after two tenths
-    ...
-    """
+    """Return the values of each figure about a mechanism, after the first step and after each tenth of training."""
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
 
@@ -92,7 +90,7 @@ def processor() -> str:
 
 
 def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
-    """Return the fields of a record that only trained systems have."""
+    """Return the fields of a record that exist only for trained systems."""
     path = find_log(str(run))
     log, file = read_log(path), likelihood_file(run, "test", checkpoint)
     perplexities = log.figures["ppl"]["valid"]
@@ -113,8 +111,9 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
 
 
 def record(args: argparse.Namespace) -> None:
-    """Write the record of a run from its files rouge.json, scores.jsonl, analysis.json and, if it exists,
-    attention.json.
+    """Write the record of a run.
+
+    The record is created from the files rouge.json, scores.jsonl, analysis.json and, if it exists, attention.json.
     """
     run = args.run
     rouge = read_json(run / "rouge.json")
@@ -142,17 +141,18 @@ def record(args: argparse.Namespace) -> None:
 
 
 def one_line_each(content: Dict[str, Any]) -> str:
-    """Format JSON with one line per entry, so that diffs show single entries."""
+    """Format a JSON object with one line per entry, so that diffs show individual entries."""
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
 
 
 EXTRACT = re.compile(r"(?:(lead|oracle|textrank|lexrank)-(\d+)|(lead|textrank|lexrank)-(\d+)-words)")
-"""Kinds of extracts with a number of sentences or words."""
+"""Pattern for kinds of extracts, which include a number of sentences or words."""
 
 
 def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> Iterator[str]:
-    """Yield an extract from each document: its beginning, its most central sentences, or the sentences that match its
-    summary best.
+    """Yield an extract from each document.
+
+    An extract consists of the beginning, the most central sentences, or the sentences that match the summary best.
     """
     named = EXTRACT.fullmatch(kind)
     if not named:
@@ -169,18 +169,19 @@ def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> 
 
 
 def central_sentences(method: str, limit: int, in_words: bool, sentences: List[str]) -> List[str]:
-    """Return the most central sentences according to sumy's TextRank or LexRank in document order, or the first words
-    of the most central sentence.
+    """Return the most central sentences in document order, according to TextRank or LexRank in sumy.
+
+    If the limit is in words, only the first words of the most central sentence are returned.
 
     Args:
-        sentences: sentences of a document, split as for all other systems.
+        sentences: sentences of a document, which are split in the same way for all systems.
     """
-    from sumy.models.dom import ObjectDocumentModel, Paragraph, Sentence  # an optional dependency of these two systems
+    from sumy.models.dom import ObjectDocumentModel, Paragraph, Sentence  # an optional dependency
     from sumy.summarizers.lex_rank import LexRankSummarizer
     from sumy.summarizers.text_rank import TextRankSummarizer
 
     class Words:
-        """Words of a sentence in the form that sumy expects."""
+        """Tokeniser in the form that sumy expects."""
 
         def to_words(self, text: str) -> Tuple[str, ...]:
             return tuple(re.findall(r"[a-z0-9]+", text.lower()))
@@ -193,18 +194,18 @@ def central_sentences(method: str, limit: int, in_words: bool, sentences: List[s
 
 
 def read_text(folder: Path, split: str) -> List[List[str]]:
-    """Read the documents and summaries of a split."""
+    """Read the documents and the summaries of a split."""
     return [(folder / f"{split}.{side}").read_text(encoding="utf-8").splitlines() for side in SIDES]
 
 
 def write_extracts(args: argparse.Namespace) -> None:
-    """Write an extract from each test document."""
+    """Write an extract of each test document."""
     lines = extracts(args.kind, *read_text(args.text, "test"))
     args.summaries.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def choose(args: argparse.Namespace) -> None:
-    """Score extracts from the validation documents, and store the scores and each method's best kind of extract."""
+    """Score extracts of the validation documents, and store the scores and the best kind of extract for each method."""
     documents, references = read_text(args.text, "valid")
     found = {}
     for kind in args.kinds:
@@ -228,7 +229,7 @@ def choose(args: argparse.Namespace) -> None:
 
 
 def words(args: argparse.Namespace) -> None:
-    """Write the truncated words of prepared data, and the dictionary with positions, for fairseq's example."""
+    """Write the truncated words of the prepared data and the dictionary with positions, for fairseq's example."""
     known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
     entries = (args.prepared / "dict.txt").read_text(encoding="utf-8").splitlines()[:known]
     places = [f"<unk-{place}> 0" for place in range(args.lengths[0])]
@@ -242,10 +243,10 @@ def words(args: argparse.Namespace) -> None:
 
 
 def search(args: argparse.Namespace) -> None:
-    """Write the best summary that fairseq's example generates for each test document as tokens, in the order of the
-    documents.
+    """Write the best summary that fairseq's example generates for each test document.
 
-    As for all systems, this project's search is used, because fairseq's own search does not block n-grams on a CPU.
+    Summaries are written as tokens, in the order of the documents. As for all other systems, this project's search is
+    used, because fairseq's own search does not block n-grams on a CPU.
     """
     import torch  # imported here, because the other commands do not require it
     from fairseq import checkpoint_utils, utils
@@ -276,7 +277,7 @@ def search(args: argparse.Namespace) -> None:
 
 
 def detokenise(args: argparse.Namespace) -> None:
-    """Convert lines of words in prepared data to text."""
+    """Convert lines of words in the form of the prepared data to text."""
     from fairseq_etads.jobs.runs import detokenizer_of  # imported here, because it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
@@ -287,7 +288,7 @@ def detokenise(args: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    """Run a command."""
+    """Run the command that is named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     extracting = commands.add_parser("extract", help="write the summaries of an untrained system")

@@ -29,13 +29,13 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import locked
 
 SHOWN_EVERY = 10.0
-"""Seconds between two lines of progress. A terminal shows every line, but in the same place."""
+"""Seconds between two progress lines. On a terminal, every line is shown, but each replaces the previous one."""
 
 KEPT_LINES = 400
-"""Number of lines at the end of the output in which to search for the reason of a failure."""
+"""Number of lines at the end of the output that are searched for the reason for a failure."""
 
 LONGEST = 400
-"""Maximum number of characters to show from a message."""
+"""Maximum number of characters of a message that are shown."""
 
 MESSAGE = re.compile(r"^(?:[-\d]+ [\d:]+ \| (\w+) \| ([\w.]+) \| |(DEBUG|INFO|WARNING|ERROR|CRITICAL):([\w.]+):)(.*)")
 OUT_OF_MEMORY = re.compile(
@@ -45,17 +45,17 @@ OUT_OF_MEMORY = re.compile(
 )
 SAID_PLAINLY = ("ValueError", "InputError", "FileNotFoundError", "NonFiniteLossError", "UnsafeCheckpointError")
 SAID_PLAINLY += ("WorkerEndedError",)
-"""Errors with self-explanatory messages; for other errors, the name is also shown."""
+"""Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 
 def last_option(command: List[str], *names: str) -> Optional[str]:
-    """Return the value of an option in a command, or the last value of a repeated option."""
+    """Return the value of an option in a command. If the option is repeated, return its last value."""
     places = [place for place, word in enumerate(command[:-1]) if word in names]
     return command[places[-1] + 1] if places else None
 
 
 def duration(seconds: float) -> str:
-    """Format a time in words."""
+    """Format a duration in words."""
     if seconds < 90:
         return f"{math.ceil(seconds / 10) * 10} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -66,7 +66,7 @@ def shorten(text: str) -> str:
 
 
 def reason_of(lines: List[str], status: int, command: List[str]) -> str:
-    """Explain in one sentence why the command failed.
+    """Return a sentence that explains why the command failed.
 
     Args:
         lines: last lines of the output.
@@ -83,7 +83,7 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
             advice = f"lower --max-tokens{now} or --beam"
         found = "out of memory" if status > 0 else "it was killed, as the system does when memory runs out"
         return f"{found}: {advice}"
-    # The reason is in one of the last two lines, because stdout and stderr may arrive in either order.
+    # The reason may be in either of the last two lines, because stdout and stderr can arrive in any order.
     usage = [found for found in (re.match(r"^[\w.-]+: error: (.*)", line) for line in tail[-2:]) if found]
     if usage:
         said = usage[-1].group(1)
@@ -102,15 +102,15 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
 
 
 class Watcher:
-    """Reader of fairseq's output that shows the important lines.
+    """Reads the output of fairseq and shows the important lines.
 
     Args:
         command: command to run.
-        say: function that shows a line; its second argument is True if the next line may replace this one.
+        say: function that shows a line, with a second argument that is True if the next line may replace this line.
         clock: function that returns the number of seconds since a fixed time.
-        usual_minutes: time after which a message is shown once; it contains the remaining time and explains how to
-            interrupt it.
-        documents: number of documents to summarise, if the command summarises.
+        usual_minutes: time after which a message with the remaining time and instructions for interrupting the command
+            is shown once.
+        documents: number of documents, if the command summarises documents.
     """
 
     def __init__(
@@ -230,7 +230,7 @@ class Watcher:
         return True
 
     def interrupted(self) -> None:
-        """Show the step from which the same command would continue."""
+        """Show from which step the same command would continue."""
         if "train" not in os.path.basename(self.command[0]):
             return
         if self.saved:
@@ -256,7 +256,7 @@ class Watcher:
 
 
 class Terminal:
-    """Writer of lines to stderr. On a terminal, a progress line is replaced by the next line."""
+    """Writes lines to stderr. On a terminal, each progress line is replaced by the next line."""
 
     def __init__(self) -> None:
         self.replaces = False
@@ -272,8 +272,9 @@ class Terminal:
 
 
 def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int] = ()) -> int:
-    """Run the command, write its output to ``log`` line by line, and return its exit status or a negative signal
-    number.
+    """Run the command and write its output to ``log`` line by line.
+
+    Returns the exit status, or the negative number of the signal that terminated the command.
 
     Args:
         held: file descriptors of locks that the command inherits.
@@ -284,8 +285,9 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
     ended_by = 0
 
     def pass_signal_on(number: int, frame: object) -> None:
-        """Let the command save its state, and read its last messages. A second signal terminates the command
-        immediately.
+        """Pass a signal on, so that the command saves its state.
+
+        The last messages of the command are still read. A second signal terminates the command immediately.
         """
         nonlocal ended_by
         if ended_by:
@@ -295,7 +297,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             child.terminate()
 
     children.on_signals(pass_signal_on)
-    # stdout and stderr use separate pipes, so that output to one cannot interrupt a line of the other.
+    # stdout and stderr use separate pipes, so that output to one of them cannot interrupt a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
     def forward(stream: BinaryIO) -> None:
@@ -353,7 +355,7 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
         new: whether to replace the existing log.
 
     Returns:
-        exit status, or 128 plus the number of the signal that terminated the command.
+        The exit status, or 128 plus the number of the signal that terminated the command.
 
     Raises:
         InputError: the log cannot be written, or there is no such command.

@@ -31,7 +31,7 @@ from fairseq_etads.generation import SummaryGenerator  # noqa: E402
 
 PRETENDED = "pretended_gpu" in sys.modules
 WORDS, DOCUMENT, SUMMARY, BATCH = (200, 30, 6, 2) if PRETENDED else (50_000, 400, 60, 32)
-"""Words in the dictionary, tokens per document, tokens per summary, and pairs per batch."""
+"""Number of words in the dictionary, tokens per document, tokens per summary, and pairs per batch."""
 TIMES = 1 if PRETENDED else 20
 SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 1 if PRETENDED else 6),
@@ -47,14 +47,16 @@ MODELS = {
     "etads, pointer": {"pointer": "soft"},
     "etads, FlexAttention": {"attention_kernel": "flex"},
 }
-"""Models of this project: name -> options. The first word of a name is the preset; etads_basic is a plain Transformer.
+"""Mapping from names of models of this project to their options.
+
+The first word of each name is the preset. etads_basic is a plain Transformer.
 """
 FORMATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 FAIRSEQ = "fairseq's transformer"
 
 
 def run_tests():
-    """Run tests/gpu. Return the number of tests per outcome, the names of failed tests and the recorded figures."""
+    """Run tests/gpu, and return the number of tests per outcome, the names of failed tests and the recorded figures."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.xml")
         pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
@@ -108,7 +110,10 @@ def median_ms(step):
 
 
 def megabytes_of(step):
-    """Measure the peak GPU memory of a call in addition to the memory used before; 0 on a simulated GPU."""
+    """Measure the peak GPU memory of a call, in addition to the memory used before.
+
+    On a simulated GPU, the result is 0.
+    """
     if PRETENDED:
         return 0
     torch.cuda.reset_peak_memory_stats()
@@ -118,7 +123,7 @@ def megabytes_of(step):
 
 
 def training_times(task, name, dtype):
-    """Measure the forward and backward passes for a batch, in milliseconds and megabytes."""
+    """Measure the time and memory of the forward and backward passes for a batch, in milliseconds and megabytes."""
     model, sample = build(name, task).train(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     options = {"label_smoothing": 0.1}
@@ -132,7 +137,7 @@ def training_times(task, name, dtype):
 
 
 def criterion_options(name, options):
-    """Return the options of the loss, for this project's criterion or fairseq's own."""
+    """Return the options of the criterion, which is this project's criterion or fairseq's own."""
     from device_steps import options_of_criterion
 
     kind = "label_smoothed_cross_entropy" if name == FAIRSEQ else "summarization_nll"
@@ -140,7 +145,10 @@ def criterion_options(name, options):
 
 
 def search_times(task, name, dtype):
-    """Measure a search with a beam of 5 for summaries of the maximum length, in milliseconds and megabytes."""
+    """Measure the time and memory of a search, in milliseconds and megabytes.
+
+    The beam size is 5, and all summaries have the maximum length.
+    """
     model, sample = build(name, task).eval(), batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     sample["net_input"].pop("prev_output_tokens")
@@ -154,7 +162,10 @@ def search_times(task, name, dtype):
 
 
 def timings():
-    """Measure the figures in the tables: "what, format" -> model -> milliseconds (or the error) and megabytes."""
+    """Measure the figures in the tables: milliseconds (or the error) and megabytes, by row and model.
+
+    The name of a row has the form "what, format".
+    """
     rows, memory = {}, {}
     for what, measure in (("training step", training_times), ("search", search_times)):
         for number_format, dtype in FORMATS.items():
@@ -170,7 +181,7 @@ def timings():
 
 
 def table(report):
-    """Format the report as lines of text."""
+    """Format the report as text."""
     tests = report["tests"]
     yield f"{report['gpu']['name']}, capability {report['gpu']['capability']}, torch {report['machine']['torch']}"
     bad = tests["failures"] + tests["errors"]

@@ -43,7 +43,7 @@ TESTS = {
     "search/rules": ["test_rule_steps.py", "test_blocking.py", "test_rules.py"],
     "vocabulary/candidates": ["test_candidates.py", "test_output_vocabulary.py"],
 }
-"""Tests of each module in tests/unit/, which run in seconds."""
+"""Mapping from modules to their tests in tests/unit/, which run in seconds."""
 KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 
 
@@ -53,14 +53,17 @@ def fail(message):
 
 
 def selected(name):
-    """Return the path of a test module in the repository, including the selected test if ``name`` contains one."""
+    """Return the path of a test module in the repository.
+
+    The path includes the selected test if ``name`` contains one.
+    """
     file, *test = name.split("::")
     (path,) = (ROOT / "tests" / "unit").rglob(file)
     return "::".join([str(path.relative_to(ROOT)), *test])
 
 
 def lay_out(module, folder):
-    """Create mutmut's working folder with copies of the package and the tests, and settings for this module."""
+    """Create mutmut's working folder with copies of the package and the tests, and with settings for this module."""
     for name in ("fairseq_etads", "tests"):
         shutil.rmtree(folder / name, ignore_errors=True)
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -95,7 +98,7 @@ def forget_survivors(module, folder):
 
 
 def mutmut(folder, *arguments, **options):
-    # Modules on PYTHONPATH would be imported instead of the mutants.
+    # Clear PYTHONPATH, because its modules would be imported instead of the mutants.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, text=True, check=False, **options)

@@ -28,12 +28,15 @@ RECORD = ".made.json"
 
 
 def digests(files: List[Path]) -> Dict[str, Optional[str]]:
-    """Compute the SHA-256 of each file; None for missing files."""
+    """Compute the SHA-256 hash of each file, or None for missing files."""
     return {str(path): sha256(path) if path.is_file() else None for path in files}
 
 
 def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
-    """List the files in ``paths`` and directly in folders among them, except outputs and hidden or incomplete files."""
+    """Return the files in ``paths``, including the files directly in folders.
+
+    Outputs, hidden files and incomplete files are left out.
+    """
     found: List[Path] = []
     for path in paths:
         inside = sorted(path.iterdir()) if path.is_dir() else []
@@ -44,7 +47,7 @@ def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
 
 
 def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
-    """Return whether all outputs match the record at ``path``, and the record matches the wanted command and inputs."""
+    """Return whether all outputs match the record at ``path`` and the record matches the wanted command and inputs."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -55,7 +58,7 @@ def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
 def run_once(
     makes: List[Path], reads: List[Path], keeps: Optional[Path], record: Optional[Path], command: List[str]
 ) -> int:
-    """Run the command if its outputs have to be made, and return its exit status."""
+    """Run the command if its outputs must be created, and return its exit status."""
     if keeps is not None:
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +88,7 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
         with open(partial, "wb") as file:
             status = children.call(command, held, stdout=file)
         if status:
-            sys.exit(status)  # because of this exception, the partial file is deleted
+            sys.exit(status)  # this exception causes the partial file to be deleted
     return 0
 
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Write a table of the recipes' deviations from the papers' values, which are in tests/reference/papers.yaml, to a
-page.
+"""Write a table of deviations between the recipes and the papers to a page.
+
+The values in the papers are listed in tests/reference/papers.yaml.
 
     scripts/paper_values.py docs/deviations.md
 
@@ -18,16 +19,16 @@ BEGIN, END = "<!-- scripts/paper_values.py -->", "<!-- end of the table -->"
 
 
 class Value(NamedTuple):
-    """Value of an option in a paper and in its recipe.
+    """The value of an option in a paper and in the corresponding recipe.
 
     Attributes:
         recipe: entry of the recipe in the table.
         kind: "training" or "search".
         run: name of the run without the seed.
-        paper: value in the paper; None if the paper does not report it or was not available.
-        where: section, "code", "memory" or "ours".
+        paper: value in the paper, or None if the paper does not report a value or was not available.
+        where: source of the value: a section of the paper, "code", "memory" or "ours".
         ours: value that the recipe must use.
-        why: reason for a different value, or a remark.
+        why: reason why the value differs, or a remark.
     """
 
     recipe: str
@@ -46,7 +47,7 @@ def load() -> Dict[str, Any]:
 
 
 def values(table: Dict[str, Any]) -> Iterator[Value]:
-    """Yield all values in the table."""
+    """Iterate over all values in the table."""
     for recipe, entry in table.items():
         for kind in ("training", "search"):
             for run, options in entry.get(kind, {}).items():
@@ -63,7 +64,7 @@ def values(table: Dict[str, Any]) -> Iterator[Value]:
 
 
 def _shown(value: Value) -> str:
-    """Return the recipe's value of an option, and the paper's value if it is known."""
+    """Return text with the value of an option in the recipe and, if it is known, the value in the paper."""
     if value.paper is None:
         return f"`{value.option}={value.ours}`"
     if str(value.paper) == str(value.ours):
@@ -72,7 +73,7 @@ def _shown(value: Value) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Format deviations and our own choices: for each recipe, a list of options with their values and the reasons."""
+    """Format the deviations and our own choices as lists of options, with values and reasons, for each recipe."""
     rows: Dict[str, Dict[str, List[str]]] = {}
     for value in values(table):
         if value.why is not None:

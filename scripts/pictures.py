@@ -1,7 +1,7 @@
-"""Draw the pictures in docs/pictures/: scripts/pictures.py [DIR].
+"""Draw the pictures in docs/pictures/ (usage: scripts/pictures.py [DIR]).
 
-fairseq_etads.attention computes the curves and maps. Each SVG file has its own background and two sets of colours, for
-light and dark screens, so that it is readable on any background.
+The curves and maps are computed with fairseq_etads.attention. Each SVG file contains its own background and two sets of
+colours, for light and dark screens, so that the picture is readable on any page.
 """
 
 import math
@@ -42,7 +42,7 @@ def _style() -> str:
 
 
 class Picture:
-    """SVG picture that is built by method calls. Lengths are in pixels, and y increases downwards."""
+    """An SVG picture that is built by method calls. Lengths are in pixels, and y increases downwards."""
 
     def __init__(self, width: int, height: int, title: str):
         self.width, self.height, self.title = width, height, title
@@ -91,7 +91,7 @@ class Picture:
         self.parts.append(f'<polyline class="s-{colour}" points="{path}" fill="none" stroke-width="{width}"{more}/>')
 
     def labelled(self, x: float, y: float, width: float, height: float, text: str, edge: str) -> None:
-        """Draw a box with lines of text in its middle, separated by " | "; the first line is bold."""
+        """Draw a box with lines of text, which are separated by " | ", in its middle. The first line is bold."""
         lines = text.split(" | ")
         self.box(x, y, width, height, "box", edge)
         first = y + height / 2 - (len(lines) - 1) * 9 + 5
@@ -151,8 +151,10 @@ def overview() -> Picture:
 
 
 def etads() -> Picture:
-    """Draw focus-attention (the weights of one query with and without the focal bias) and saliency-selection (the
-    weights before and after the gate).
+    """Draw focus-attention and saliency-selection.
+
+    The picture shows the weights of one query with and without the focal bias, and the weights before and after the
+    gate.
     """
     picture = Picture(960, 330, "Focus-attention narrows attention around a centre; saliency-selection gates it")
     length, centre, scope = 60, 22.0, 8.0
@@ -187,7 +189,7 @@ def _saliency(picture: Picture, generator: torch.Generator) -> None:
     x, bottom, count, width = 600, 265, 9, 4
     q, gate_q = (torch.randn(1, 1, 1, width, generator=generator, dtype=torch.float64) for _ in range(2))
     k, gate_k = (torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for _ in range(2))
-    # With unit vectors as values, the output consists of the gated weights.
+    # If the values are unit vectors, the output is equal to the gated weights.
     v = torch.eye(count, dtype=torch.float64)[None, None]
     gated, weights = saliency_attention(q, k, v, gate_q, gate_k, need_weights=True)
     picture.text(x, 34, "Saliency-selection (decoder)", 15, bold=True)
@@ -210,8 +212,7 @@ POINTER_STEP = {
     "vocabulary": [("the", 0.197), ("<unk>", 0.188), ("manipulating", 0.050), ("parsing", 0.028), ("creating", 0.023)],
     "mixture": [("minifying", 0.233), ("cssmin.js", 0.153), ("the", 0.091), ("<unk>", 0.087), ("css", 0.084)],
 }
-"""Probabilities of the word after "ruby library for" in document 372 of the test split, for a model of
-scripts/quickstart.sh.
+"""Probabilities of the word after "ruby library for" in test document 372, from a model of scripts/quickstart.sh.
 """
 
 
@@ -244,7 +245,7 @@ def pointer() -> Picture:
 
 
 def aggregation() -> Picture:
-    """Draw the decoder's input (plain and with the three kinds of aggregation), the gate, and shared layers."""
+    """Draw the input of the decoder without aggregation and with all three kinds of it, the gate, and shared layers."""
     picture = Picture(960, 350, "What the decoder reads from an encoder of four layers")
     kinds: Tuple[Tuple[str, str, Tuple[int, ...], str], ...] = (
         ("plain", "h⁴", (4,), "h⁴"),

@@ -26,9 +26,9 @@ from xml.etree import ElementTree
 ROOT = Path(__file__).resolve().parents[1]
 SECONDS = ROOT / "tests" / "seconds.json"
 UNKNOWN = 3.0
-"""Assumed time, in seconds, of a file that has not been measured."""
+"""Time in seconds that is assumed for a test file that has not been measured."""
 FOLDERS = {"fairseq_etads": "fairseq_etads", "preprocess": "etads_preprocess"}
-"""Names of the packages in each folder."""
+"""Mapping from folders to the names of their packages."""
 CORE = """
 attention/test_attention attention/test_recurrent_attention layers/test_pointer layers/test_aggregation
 vocabulary/test_batch_vocab vocabulary/test_candidates search/test_penalties search/test_blocking search/test_generation
@@ -37,13 +37,15 @@ data/test_labels evaluation/test_rouge evaluation/test_rewards text/test_words t
 project/test_imports project/test_reference_table
 """
 NEAREST, USERS, PACKAGE, PACKAGES = range(4)
-"""Levels of distance: the test or one of its imports has changed; the test names a changed file; it tests the same
-package; it tests a package that imports the changed package.
+"""Levels of distance between a test and a change.
+
+In order, the levels mean that the test or one of its imports has changed, that the test names a changed file, that the
+test belongs to the same package, and that it belongs to a package that imports the changed package.
 """
 
 
 def seconds() -> Dict[str, float]:
-    """Read the time that each test file takes when it runs alone. The keys are paths in the repository."""
+    """Read the time that each test file takes when it is run alone. The keys are paths in the repository."""
     return json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.is_file() else {}
 
 
@@ -52,7 +54,7 @@ def unit_tests() -> List[str]:
 
 
 def module_name(path: str) -> str:
-    """Return the name by which a file is imported; empty for other files."""
+    """Return the name by which a file is imported, or an empty string for other files."""
     parts = Path(path).with_suffix("").parts
     if not path.endswith(".py"):
         return ""
@@ -67,7 +69,7 @@ def module_name(path: str) -> str:
 
 @functools.cache
 def imports(path: str) -> FrozenSet[str]:
-    """Collect the names of the modules, and of their members, that a file imports."""
+    """Return the names of all modules, and of their members, that a file imports."""
     found: Set[str] = set()
     package = module_name(path).split(".")
     if not path.endswith("__init__.py"):
@@ -83,7 +85,7 @@ def imports(path: str) -> FrozenSet[str]:
 
 
 def folder_of(path: str) -> str:
-    """Return the folder of tests/unit for a file's package; empty for a file outside the packages."""
+    """Return the folder in tests/unit for the package of a file, or an empty string for a file outside the packages."""
     parts = Path(path).parts
     if parts[0] == "preprocess":
         return "preprocess"
@@ -96,7 +98,7 @@ def folder_of(path: str) -> str:
 
 
 def packages_above(changed: Set[str]) -> Set[str]:
-    """Return the folders of packages in which a module other than the plugin imports a changed module."""
+    """Return the folders of packages that contain a module, other than the plugin, that imports a changed module."""
     names = {module_name(path) for path in changed} - {""}
     found = set()
     for folder in FOLDERS:
@@ -142,10 +144,10 @@ def changed_files(base: str) -> List[str]:
 
 
 def choose(changed: List[str], most: float, near: Optional[Dict[str, int]] = None) -> List[str]:
-    """Choose the nearest tests, quick tests first, within ``most`` seconds in total, but at least one.
+    """Choose the nearest tests, quick tests first, within a total of ``most`` seconds. At least one test is chosen.
 
     Args:
-        near: the result of :func:`distances` if it is known.
+        near: result of :func:`distances`, or None to compute it.
     """
     known = seconds()
     if not changed:
@@ -161,7 +163,7 @@ def choose(changed: List[str], most: float, near: Optional[Dict[str, int]] = Non
 
 
 def record(report: Path) -> None:
-    """Write the time of each file in a pytest report to the table, without changing other times."""
+    """Write the time of each file in a pytest report to the table. Other times are not changed."""
     taken: Dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
         parts = case.get("classname", "").split(".")

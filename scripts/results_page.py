@@ -29,15 +29,15 @@ CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed"}
 RESAMPLES = 10_000
 LEVEL = 0.05
 SEEDS = 3
-"""Number of trainings per system required for a verdict."""
+"""Number of training runs per system that a verdict requires."""
 
 Record = Dict[str, Any]
 Records = Dict[str, List[Record]]
-"""Trainings of each system, ordered by seed."""
+"""The records of the training runs of each system, ordered by seed."""
 
 
 class Claim(NamedTuple):
-    """Claim in a paper that one system is better than another."""
+    """A claim in a paper that one system is better than another."""
 
     paper: str
     text: str
@@ -47,7 +47,7 @@ class Claim(NamedTuple):
     """Published difference in the mean of ROUGE-1, 2 and L, if the paper reports one."""
 
     def can_be_tested(self, systems: Records) -> bool:
-        """Whether both systems have records."""
+        """Return whether there are records of both systems."""
         return self.first in systems and self.second in systems
 
 
@@ -204,13 +204,13 @@ def read_records(folder: Path) -> Records:
 
 
 def scores_of(records: Sequence[Record]) -> np.ndarray:
-    """Return ROUGE-1, 2 and L and their mean (runs, documents, 4)."""
+    """Return ROUGE-1, 2 and L and their mean, as an array (runs, documents, 4)."""
     scores = np.array([[record["f1"][metric] for metric in METRICS] for record in records]).transpose(0, 2, 1)
     return np.concatenate([scores, scores.mean(axis=2, keepdims=True)], axis=2)
 
 
 def likelihoods_of(records: Sequence[Record]) -> np.ndarray:
-    """Return the mean log-likelihood per word (runs, documents, 1)."""
+    """Return the mean log-likelihood per word, as an array (runs, documents, 1)."""
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
 
@@ -220,7 +220,7 @@ def same_words(first: Record, second: Record) -> bool:
 
 
 class Difference(NamedTuple):
-    """Difference between two systems' values of one figure."""
+    """The difference between two systems in one figure."""
 
     value: float
     low: float
@@ -232,8 +232,9 @@ class Difference(NamedTuple):
 
 
 def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
-    """Compare the columns of two arrays (runs, documents, columns), with or without the variance between training
-    runs.
+    """Compare the columns of two arrays (runs, documents, columns).
+
+    The variance between training runs is included if ``with_trainings`` is set.
     """
     if with_trainings:
         found = compare_trainings(first, second, RESAMPLES, SEED, families)
@@ -243,12 +244,12 @@ def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, wit
 
 
 class Documents(NamedTuple):
-    """Test documents of a corpus, in the order of the scores in the records.
+    """The test documents of a corpus, in the order of the scores in the records.
 
     Attributes:
-        families: family number of each document (documents,).
-        unseen: whether each document occurs in neither the validation nor the test pairs of the sample corpus
-            (documents,).
+        families: family number (documents,) of each document.
+        unseen: mask (documents,), True for documents that occur in neither the validation nor the test pairs of the
+            sample corpus.
     """
 
     families: np.ndarray
@@ -271,12 +272,12 @@ def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
 
 
 def source(records: Iterable[str]) -> str:
-    """Return the line below a table, which names the folders with the table's records."""
+    """Return the line below a table that names the folders with the records."""
     return f"\nSource: {' and '.join(f'`results/{corpus}/`' for corpus in records)}.\n"
 
 
 class Comparison(NamedTuple):
-    """Claim on one corpus, with the records of both systems and their differences."""
+    """A claim on one corpus, with the records of both systems and the differences between them."""
 
     claim: Claim
     corpus: str
@@ -285,15 +286,15 @@ class Comparison(NamedTuple):
     scores: List[Difference]
     """Differences in ROUGE-1, 2 and L and in their mean."""
     likelihood: Optional[Difference]
-    """Difference in the likelihood; None if the systems predict different words."""
+    """Difference in the likelihood, or None if the systems predict different words."""
 
     @property
     def is_decidable(self) -> bool:
-        """Whether there are enough training runs for a verdict."""
+        """Return whether there are enough training runs for a verdict."""
         return min(len(self.first), len(self.second)) >= SEEDS
 
     def cells(self) -> List[Any]:
-        """Cells of the comparison's row, without a verdict."""
+        """Return the cells in the row of this comparison, without a verdict."""
         seeds = f"{len(self.first)}, {len(self.second)}"
         likelihood = ""
         if self.likelihood:
@@ -314,7 +315,7 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
-    """On each corpus, compare the systems of every claim for which there are records."""
+    """Compare the systems of each claim on every corpus for which there are records."""
     found = []
     for claim in CLAIMS:
         for corpus, systems in records.items():
@@ -337,7 +338,7 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Compute each comparison's p-value with Holm's correction for the number of comparisons from the same paper."""
+    """Compute the p-values with Holm's correction for the number of comparisons from the same paper."""
     values = [0.0] * len(found)
     for paper in {comparison.claim.paper for comparison in found}:
         places = [place for place, comparison in enumerate(found) if comparison.claim.paper == paper]
@@ -360,7 +361,7 @@ def simulated(results: Path) -> str:
 
 
 def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """Write the claims with enough training runs for a verdict, followed by the claims with single runs."""
+    """Create the section with the claims that have enough runs for a verdict, followed by claims with single runs."""
     found = comparisons(results, records)
     seen = int((~read_documents(results, "debian", 1).unseen).sum())
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=simulated(results), seen=seen)
@@ -384,8 +385,10 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
 def all_claims_section(
     results: Path, records: Dict[str, Records], found: Sequence[Comparison], corrected_p: Sequence[float]
 ) -> Iterator[str]:
-    """Write every claim in the papers with its verdict, an answer from records, or the training runs required for a
-    verdict.
+    """Create the section with all claims in the papers.
+
+    Each claim is shown with its verdict, with an answer from the records, or with the number of training runs that a
+    verdict requires.
     """
     readings: Dict[str, Dict[str, str]] = {corpus: {} for corpus in records}
     p_values = iter(corrected_p)
@@ -417,8 +420,9 @@ def seed_deviation(results: Path, corpus: str, systems: Records) -> float:
 
 
 def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
-    """Write the differences between systems for subsets of the documents, by reference length and number of unknown
-    words.
+    """Create the section with differences between systems for subsets of the documents.
+
+    The subsets are defined by the length of the reference and by its number of unknown words.
     """
     rows = []
     for corpus, systems in records.items():
@@ -439,7 +443,7 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
 def stratum_row(
     results: Path, corpus: str, systems: Records, pair: Tuple[str, str], name: str, chosen: np.ndarray
 ) -> List[Any]:
-    """Return the row for a comparison on those chosen documents (documents,) that are unseen."""
+    """Return the row for a comparison on the chosen documents that are unseen. ``chosen`` is a mask (documents,)."""
     first, second = (systems[system] for system in pair)
     families, unseen = read_documents(results, corpus, len(chosen))
     part = unseen & chosen
@@ -451,8 +455,9 @@ def stratum_row(
 
 
 def length_parts(systems: Records) -> Dict[str, np.ndarray]:
-    """Divide the documents into thirds by the number of words in the reference, without the end symbol. The result is
-    empty if no record contains token counts.
+    """Divide the documents into thirds by the number of words in the reference, not counting the end symbol.
+
+    The result is empty if no record contains token counts.
     """
     if "etads_basic" not in systems:
         return {}
@@ -465,11 +470,11 @@ def length_parts(systems: Records) -> Dict[str, np.ndarray]:
     }
     return {
         name: part for name, part in parts.items() if part.any()
-    }  # long references are truncated, so one part can be empty
+    }  # long references are truncated, so a part can be empty
 
 
 def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
-    """Divide the documents into halves by the number of unknown words in the reference for a model without copying."""
+    """Divide the documents into halves by the number of reference words that a model without copying does not know."""
     for system in ("words_lvt2k", "words_lvt2k_temp_att"):
         if system in systems:
             unknown = np.array(systems[system][0]["unknown"])
@@ -479,7 +484,7 @@ def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
 
 
 def synthetic_section(results: Path) -> Iterator[str]:
-    """Write the accuracy of tiny models on tasks that are each designed for one mechanism."""
+    """Create the section with the accuracy of tiny models on synthetic tasks, each designed for one mechanism."""
     path = results / "synthetic_tasks.json"
     if not path.is_file():
         return
@@ -507,7 +512,7 @@ def shown_p(p: float) -> str:
 
 
 ANALYSED = {"words": "words", "copied": "copy rate", "new 2": "novel 2-grams", "rep. 2": "repeated 2-grams"}
-"""Heading of a column -> figure of ``etads-analyse``."""
+"""Mapping from column headings to figures of ``etads-analyse``."""
 
 
 OF_A_CORPUS = """\
@@ -524,11 +529,11 @@ Perplexities are comparable only between systems that predict the same words. Th
 a batch covers 2,000 words); for the same reason, comparisons omit the likelihood of `transformer_bpe`.
 """
 NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
-"""Systems with perplexities that refer to other words than in the other systems."""
+"""Pattern for systems with perplexities that cannot be compared, because they refer to different words."""
 
 
 def systems_section(corpus: str, systems: Records) -> Iterator[str]:
-    """Write the results of each training run on a corpus, starting with the best system."""
+    """Create the section with the results of each training run on a corpus, starting with the best system."""
     records = sorted_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
@@ -540,7 +545,7 @@ def systems_section(corpus: str, systems: Records) -> Iterator[str]:
 
 
 def sorted_records(systems: Records) -> List[Record]:
-    """List all records of a corpus, starting with the system with the best ROUGE."""
+    """Return all records of a corpus, starting with the system that has the best ROUGE."""
     by_score = sorted(systems.values(), key=lambda records: -np.mean(scores_of(records)[..., 3]))
     return [record for records in by_score for record in records]
 
@@ -570,7 +575,7 @@ LOGGED = {
     "focus_scope": "focus: scope, words",
     "p_gen": "p_gen",
 }
-"""Figure in a training log -> its description."""
+"""Mapping from figures in a training log to their descriptions."""
 
 
 IN_TRAINING = """\
@@ -584,7 +589,7 @@ focus stops following the words; [etads.md](etads.md#other-forms) describes the 
 
 
 def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
-    """Write how the figures of the mechanisms develop during training."""
+    """Create the section on how the figures of the mechanisms develop during training."""
     yield IN_TRAINING
     rows = []
     for corpus, systems in records.items():
@@ -608,12 +613,12 @@ that passes, as the mean over heads (with minimum and maximum).
 
 
 def attention_of(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
-    """Return the figures of each module "before" and "after" a system's first training run; None without figures."""
+    """Return the figures of each module "before" and "after" the first run of a system, or None without figures."""
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
 
 def attention_section(records: Dict[str, Records]) -> Iterator[str]:
-    """Write the figures of the focus and the gate for each layer, with pictures."""
+    """Create the section with the figures of the focus and the gate in each layer, with pictures."""
     rows = []
     for corpus, systems in records.items():
         for system in systems:
@@ -641,7 +646,7 @@ def layer_name(module: str) -> str:
 
 
 def layer_cells(figures: Dict[str, Any]) -> List[str]:
-    """Format the movement of the centre over a text, the scope and the gate; empty if figures are missing."""
+    """Format the movement of the centre over a text, the scope and the gate. Cells without figures are empty."""
     cells = ["", "", ""]
     if "center" in figures:
         cells[0] = f"{np.mean([head[-1] - head[0] for head in figures['center']]):+.2f}"

@@ -5,7 +5,7 @@
 
 The script writes docs/pictures/results/claims.svg (the difference and interval behind each claim) and
 attention_CORPUS.svg (the centres of focus-attention and the shares of attention that pass the saliency gate, for the
-first training of etads on each corpus). The same records always result in the same files. The script requires
+first training run of etads on each corpus). The same records always result in the same files. The script requires
 matplotlib.
 """
 
@@ -36,7 +36,7 @@ def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> 
 
 
 def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]]) -> None:
-    """Draw the share of the attention that passes the gate in each head as points, before and after training."""
+    """Draw the share of the attention that passes the gate in each head, before and after training, as points."""
     gates = {module: figures["gate"] for module, figures in attention["after"].items() if "gate" in figures}
     labels = []
     for number, module in enumerate(gates):
@@ -49,7 +49,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """Draw two rows, before and after training, each with the encoder layers and the decoder's gates."""
+    """Draw two rows, before and after training, each with the encoder layers and the gates of the decoder."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with repeatable():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
@@ -63,7 +63,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Compute half the width of the 95 % range of differences in mean ROUGE between two training runs of one system."""
+    """Compute half the width of the range with 95 % of the differences in mean ROUGE between two runs of one system."""
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom
@@ -71,8 +71,9 @@ def two_trainings(systems: Records) -> float:
 
 
 def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path) -> None:
-    """Draw a forest plot with a panel per corpus and a row per claim. Points are filled if there are enough training
-    runs for a verdict.
+    """Draw a forest plot with a panel for each corpus and a row for each claim.
+
+    A point is filled if there are enough training runs for a verdict.
     """
     with repeatable():
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)

@@ -18,11 +18,13 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "rules.md"
 sys.path.insert(0, str(ROOT))
 EXCLUDES, NEEDS = "declared exclusions", "declared needs"
-"""Names of the two lists, which are between comments on the page."""
+"""Names of the two lists. Comments on the page mark the beginning and end of each list."""
 
 
 def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
-    """Collect the exclusions as (reason, option) -> excluded options, and the requirements as part of a sentence ->
+    """Collect the exclusions and the requirements of all options.
+
+    The first mapping is from reasons and options to excluded options. The second mapping is from parts of sentences to
     options.
     """
     from fairseq_etads.jobs.architectures import option_dataclasses
@@ -68,7 +70,7 @@ def item(text: str) -> str:
 
 
 def page(text: str) -> str:
-    """Return the page with both lists."""
+    """Return the text of the page with both lists inserted."""
     for name, made in lists().items():
         before, begin, rest = text.partition(f"<!-- begin: {name} -->")
         _, end, after = rest.partition(f"<!-- end: {name} -->")

@@ -30,11 +30,15 @@ _NO_PROSE = re.compile(
 )
 _NO_WORDS = re.compile(r"``?[^`]+``?|\[[^\]]*\]\([^)]*\)")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_LIST_ITEM = re.compile(r"^ {0,3}(?:[-*]|\d+\.) ", re.MULTILINE)
+_LIST_ITEM = re.compile(
+    r"^ {0,3}(?:[-*]|\d+\.) |^(?:Args|Attributes|Returns|Yields|Raises):$|^ {4}(?=\*{0,2}\w+(?:, \*{0,2}\w+)*: )",
+    re.MULTILINE,
+)
+"""Start of an item in a list, of a docstring's section, or of an entry in a section."""
 
 
 class Piece(NamedTuple):
-    """Sentence or name with its kind, its place (FILE:LINE) and its text."""
+    """A sentence or name, with its kind, its place (FILE:LINE) and its text."""
 
     kind: str
     place: str
@@ -42,7 +46,7 @@ class Piece(NamedTuple):
 
 
 def sentences(text: str) -> Iterator[str]:
-    """Split prose into sentences and normalise spaces. Empty lines and list items end a sentence, too."""
+    """Split prose into sentences and normalise spaces. Sentences also end at empty lines and before list items."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
             if len(_WORD.findall(_NO_WORDS.sub("", sentence))) >= FEWEST_WORDS:
@@ -50,7 +54,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def modules() -> List[Path]:
-    """List the Python files from which sentences are drawn."""
+    """Return the Python files from which sentences are drawn."""
     return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 
@@ -59,8 +63,9 @@ def _name(path: Path) -> str:
 
 
 def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield the strings passed as ``help=`` or as the value of a key "help", and the description and epilog of a
-    parser.
+    """Yield the help texts in a module.
+
+    These are strings passed as ``help=`` or as the value of a key "help", and the descriptions and epilogs of parsers.
     """
     for node in ast.walk(tree):
         values = []
@@ -145,7 +150,7 @@ def all_sentences() -> Dict[str, List[Piece]]:
 
 
 def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
-    """Draw ``number`` pieces without repetition, about the same number of each kind."""
+    """Draw ``number`` pieces without repetition, with about the same number for each kind."""
     draw = random.Random(seed)
     if of_names:
         return draw.sample(list(names()), number)

@@ -26,7 +26,7 @@ CHOSEN = 2
 
 
 def explanation(browser):
-    """Take a screenshot of an explanation page as PNG."""
+    """Take a screenshot of an explanation page. Returns the PNG image."""
     from fairseq_etads.summarizer.explanation_page import page
 
     data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
@@ -41,7 +41,7 @@ def explanation(browser):
 
 
 def demo(browser, model):
-    """Take a screenshot of etads-demo with a summary of its first example as PNG."""
+    """Take a screenshot of etads-demo with a summary of its first example. Returns the PNG image."""
     from selenium.webdriver.support.ui import WebDriverWait
 
     wait = WebDriverWait(browser.driver, 60)
@@ -67,7 +67,7 @@ def main() -> None:
     parser.add_argument("--model", metavar="MODEL")
     args = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))
-    sys.argv[0] = "etads-explain"  # name of a command that can start without fairseq
+    sys.argv[0] = "etads-explain"  # the name of a command that can start without fairseq
     from browser import start
     from PIL import Image
 

@@ -3,12 +3,12 @@
 
     python scripts/simulate_comparisons.py [--output results/comparisons.json]
 
-Scores are drawn with variances estimated from the records in results/. Each score is the sum of an effect of the system
-on the document, the level of the training, and a residual of training and document, which documents of the same family
-partly share. (The difficulty of a document for all systems cancels out in a paired test.) Two systems with a known
-difference are then compared many times with the method of etads-compare --families. The JSON file contains the share of
-p < 0.05 for each number of trainings and each true difference. For a difference of 0, this share is the type-I error.
-The script takes about ten minutes on one core.
+Scores are drawn with variances estimated from the records in results/. Each score is the sum of the effect of the
+system on the document, the level of the training run, and a residual for the run and the document, which documents of
+the same family partly share. (The difficulty of a document for all systems cancels out in a paired test.) Two systems
+with a known difference are then compared many times with the method of etads-compare --families. The JSON file contains
+the share of comparisons with p < 0.05 for each number of training runs and each true difference. For a difference of 0,
+this share is the type-I error. The script takes about ten minutes on one core.
 """
 
 import argparse
@@ -31,10 +31,10 @@ LEVEL = 0.05
 
 
 def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
-    """Estimate standard deviations of the mean of ROUGE-1, 2 and L from the systems with several training runs.
+    """Estimate standard deviations of mean ROUGE (ROUGE-1, 2 and L) from the systems with several training runs.
 
-    The keys are "training", for the mean level of a training run; "family" and "document", for residuals after
-    subtracting the means of the document and the run; and "system", for the effect of a system on a document.
+    The key "training" is for the mean level of a training run, "family" and "document" are for residuals after the
+    means of the document and the run have been subtracted, and "system" is for the effect of a system on a document.
     """
     levels, left, within = [], [], []
     means_of_systems = []
@@ -55,7 +55,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
         levels.append(scores.mean(axis=1).var(ddof=1) - left[-1] / scores.shape[1])
     total = float(np.mean(left))
     pairs = itertools.combinations(means_of_systems, 2)
-    # Each system was trained three times.
+    # each system was trained three times
     system = np.mean([(one - other).var() / 2 - total / 3 for one, other in pairs])
     family = max(float(np.mean(within)), 0.0) if within else 0.0
     return {
@@ -69,8 +69,9 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
 def draw(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
-    """Draw the scores (runs, documents, 1) of a system, without the documents' difficulty, which both systems
-    share.
+    """Draw the scores (runs, documents, 1) of a system.
+
+    The difficulty of the documents, which is the same for both systems, is left out.
     """
     ways = rng.normal(scale=sizes["system"], size=len(families))
     own = rng.normal(scale=sizes["training"], size=(trainings, 1))
@@ -82,7 +83,7 @@ def draw(
 def rates(
     sizes: Dict[str, float], families: np.ndarray, trainings: Tuple[int, int], repeats: int, resamples: int
 ) -> List[Dict[str, Any]]:
-    """Compute the share of comparisons with p < 0.05 for each true difference."""
+    """Compute the share of comparisons with p < 0.05, for each true difference."""
     found = []
     for difference in DIFFERENCES:
         rng = np.random.default_rng([*trainings, round(10 * difference)])

@@ -14,9 +14,9 @@ Documents consist of random words, so a model can learn nothing except the rule 
               saliency-selection, which can close its gate for a word.
 
 Each system is trained with fairseq's Trainer as in fairseq-train, on new documents in each step. The accuracy is the
-share of summary words that a greedy search writes at the correct position, for 200 documents that are the same for all
-systems. results/synthetic_tasks.json contains a curve and the options of each training. Trainings that are already in
-the file are not repeated, so the script can be interrupted. A training takes half a minute on one core.
+share of summary words that a greedy search generates at the correct position, for 200 documents that are the same for
+all systems. results/synthetic_tasks.json contains a curve and the options for each training run. Runs that are already
+in the file are not repeated, so the script can be interrupted. A run takes half a minute on one core.
 """
 
 import argparse
@@ -44,14 +44,16 @@ from fairseq_etads.version import version
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "synthetic_tasks.json"
 WORDS = 60
-"""Number of words in the vocabulary, in addition to special symbols, numbers and the marker."""
+"""Number of words in the vocabulary, not counting special symbols, numbers and the marker."""
 FIRST = 4
 """Id of the first word, after the special symbols."""
 NUMBERS = 24
-"""Ids of the numbers in the vocabulary."""
+"""Number of ids that represent numbers in the vocabulary."""
 PLACES = 8
-"""Number of positions in a document to which a number can refer. With 24 positions, basic and focus wrote only 7 and 9
-% of the words after 600 steps (one seed), too few for a comparison.
+"""Number of positions in a document to which a number can refer.
+
+With 24 positions, basic and focus produced only 7 % and 9 % of the words after 600 steps (one seed), which is too few
+for a comparison.
 """
 MARKER = FIRST + WORDS + NUMBERS
 VOCABULARY = MARKER + 1
@@ -111,7 +113,7 @@ SYSTEMS_OF = {
 
 
 class Size(NamedTuple):
-    """Model and data sizes for training."""
+    """The sizes of the model and of the training data."""
 
     steps: int = 600
     every: int = 100
@@ -123,7 +125,7 @@ class Size(NamedTuple):
 
 
 def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
-    """Collate pairs of equal lengths into a batch, as a data set does."""
+    """Collate pairs of equal lengths into a batch, like a fairseq data set."""
     source = torch.tensor([[*document, EOS] for document, _ in pairs])
     target = torch.tensor([[*summary, EOS] for _, summary in pairs])
     return {
@@ -140,7 +142,7 @@ def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
 
 
 def trainer_of(system: str, seed: int, size: Size) -> Trainer:
-    """Create fairseq's Trainer with a tiny model from the arguments of fairseq-train."""
+    """Create fairseq's Trainer for a tiny model, using the arguments of fairseq-train."""
     command = ["data", "--task", "summarization", "--criterion", "summarization_nll", *SYSTEMS[system], "--cpu"]
     command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", str(size.rate), "--clip-norm", "2"]
     command += ["--lr-scheduler", "polynomial_decay", "--warmup-updates", str(size.steps // 10)]
@@ -159,7 +161,7 @@ def trainer_of(system: str, seed: int, size: Size) -> Trainer:
 
 
 def accuracy_of(trainer: Trainer, pairs: List[Pair]) -> float:
-    """Compute the share of the summaries' words that a greedy search writes at the correct position."""
+    """Compute the share of summary words that a greedy search generates at the correct position."""
     trainer.model.eval()
     length = len(pairs[0][1])
     generator = SummaryGenerator([trainer.model], trainer.task.target_dictionary, 1, max_len_b=length + 1)
@@ -203,12 +205,12 @@ def train(task: str, system: str, seed: int, size: Size) -> Dict[str, Any]:
 
 
 def read(path: Path) -> List[Dict[str, Any]]:
-    """Read the records in the file, or return none if there is no such file."""
+    """Read the records in the file. The result is empty if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8"))["trainings"] if path.exists() else []
 
 
 def key_of(record: Dict[str, Any]) -> Tuple[str, str, int]:
-    """Return a record's task, system and seed."""
+    """Return the task, system and seed of a record."""
     return record["task"], record["system"], record["seed"]
 
 
@@ -219,7 +221,7 @@ def write(path: Path, records: List[Dict[str, Any]]) -> None:
 
 
 def main() -> None:
-    """Train the models that are missing from the file."""
+    """Train all models that are missing from the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
     parser.add_argument(

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Train with fairseq-train, unless a training with these options and data has already finished.
+"""Train with fairseq-train, unless a run with these options and data has already finished.
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
-RUN/training.json records the command and the data. If a training was interrupted, the same command continues it. If
-options have changed, the script lists the changes; another seed is refused. fairseq's output is written to
-RUN/train.log, and RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process
-uses it at a time.
+RUN/training.json records the command and the data. If a run was interrupted, the same command continues it. If options
+have changed, the script lists the changes. A different seed is refused. fairseq's output is written to RUN/train.log,
+and RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process uses it at a time.
 """
 
 import argparse
@@ -31,8 +30,9 @@ def say(text: str) -> None:
 
 
 def words_of(command: Sequence[str]) -> List[str]:
-    """Split a command as recorded by earlier versions at spaces, and drop --log-interval, which does not affect the
-    result.
+    """Return the words of a command without --log-interval, which does not affect the result.
+
+    Commands that were recorded by earlier versions are split at spaces.
     """
     words = " ".join(command).split()
     while "--log-interval" in words:
@@ -47,7 +47,7 @@ def train_once(
     """Train unless this run has already finished, and return the exit status of fairseq-train.
 
     Args:
-        plugin: path of the plugin, recorded as "fairseq_etads" so that it can be moved.
+        plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
     record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
@@ -82,13 +82,13 @@ def train_once(
 
 
 def finished_command(run: Path) -> List[str]:
-    """Read the last finished command from RUN/finished.txt; empty if no command has finished."""
+    """Read the last finished command from RUN/finished.txt. The result is empty if no command has finished."""
     path = run / FINISHED
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
 def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
-    """Refuse to continue a run with another seed, because the result would match neither seed.
+    """Refuse to continue a run with a different seed, because the result would match neither seed.
 
     Raises:
         InputError: the seeds differ.
@@ -102,7 +102,7 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
 
 
 def seed_of(command: Sequence[str]) -> str:
-    """Find the seed of a command (1 by default)."""
+    """Return the seed of a command. The default is 1."""
     words = [part for word in command for part in (word.split("=") if word.startswith("--seed=") else [word])]
     return fairseq_log.last_option(words, "--seed") or "1"
 

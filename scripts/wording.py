@@ -19,9 +19,9 @@ from typing import Iterable, Iterator, List, NamedTuple, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PATTERNS = (Path(__file__).name, "test_wording.py")
-"""Files that contain the patterns and are therefore not checked."""
+"""Files that are not checked because they contain the patterns."""
 OPENING = re.compile(r"(What|How|Which|Those|That|As|Who|Whose|Where|Why)\b")
-"""Words that begin a clause, although a docstring should begin with a verb phrase or a noun phrase."""
+"""Words that begin a clause, whereas a docstring should begin with a verb phrase or a noun phrase."""
 PHRASES = {
     r"[Tt]hose of|[Tt]hat of": "repeat the noun, or use a possessive",
     r"[Bb]eside": "with, or next to",
@@ -39,7 +39,7 @@ PHRASES = {
     r"end(?:s|ed)? without words|in words what": "a message, or explain",
     r"the other way round": "or vice versa",
 }
-"""Advice for each pattern."""
+"""Mapping from patterns to advice."""
 SPELLINGS = {
     r"learnt": "learned",
     r"abstracters?": "abstractor",
@@ -51,7 +51,7 @@ SPELLINGS = {
     r"(\w*(?:summar|token|normal|initial|optim|quant|penal|recogn|serial|organ|minim|maxim|factor|emphas|util|random))"
     r"iz(?:e[sdr]?|ers|ing|ations?|able)": "-ise, as elsewhere",
 }
-"""Other spellings -> the spelling that the project uses in prose."""
+"""Mapping from other spellings to the spellings that the project uses in prose."""
 CODE = re.compile(
     r"``.*?``|`[^`]*`|:\w+:|https?://\S+|\{[^}]*\}"  # literals, links and fields of formatted strings
     r"|(?<!\w)--?[A-Za-z][\w-]*(?: summarization)?|etads (?:summarize|export)"  # options, commands
@@ -62,12 +62,12 @@ NOT_PROSE = re.compile(
     r"outside lower center|attention beside these|pipeline_tag: summarization"  # matplotlib, a checkpoint, the Hub
     r"|no room in any split|[^ ]*\|[^ ]*"  # report.json, regular expressions
 )
-"""Strings of a few words that only programs read, such as regular expressions."""
+"""Pattern for strings that contain a few words but are only read by programs, such as regular expressions."""
 WORDS = re.compile(r"[A-Za-z]{2,}")
 
 
 class Text(NamedTuple):
-    """Docstring, comment or message, with the line on which it begins."""
+    """A docstring, comment or message, with the line on which it begins."""
 
     line: int
     text: str
@@ -88,7 +88,7 @@ def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
 
 
 def texts(source: str, messages: bool = True) -> List[Text]:
-    """Collect the prose of a Python file.
+    """Collect the prose in a Python file.
 
     Args:
         messages: whether to include strings of three words or more, such as help texts and errors.
@@ -128,7 +128,7 @@ def shell_texts(source: str) -> List[Text]:
 
 
 def check(text: Text) -> Iterator[Tuple[str, str]]:
-    """Yield each pattern that occurs in a text, with advice on what to write instead."""
+    """Yield each pattern that occurs in a text, with advice on better wording."""
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
     prose = CODE.sub(" ", text.text)
@@ -149,7 +149,7 @@ def hits(paths: Iterable[Path]) -> Iterator[str]:
 
 
 def tracked() -> List[Path]:
-    """List all Python files and shell scripts of the project."""
+    """Return all Python files and shell scripts of the project."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "*.py", "*.sh"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
     return [ROOT / name for name in listed.stdout.split("\0") if name]

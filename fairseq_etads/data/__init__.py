@@ -1,1 +1,1 @@
-"""Training data: pairs of document and summary, and the factors of the documents' words."""
+"""Load training data: pairs of a document and a summary, and the factors of the words in the documents."""

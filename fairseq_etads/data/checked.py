@@ -1,4 +1,4 @@
-"""Verify checksums of data when the data is loaded, and detect changes while it is used."""
+"""Verify the checksums of data when it is loaded, and detect changes while it is in use."""
 
 import os
 import re
@@ -9,16 +9,16 @@ from ..text.checksums import Checksums
 
 ADVICE = "Create the data again"
 SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
-"""Options of fairseq's --bpe classes that name a file made by etads-prepare."""
+"""Options of fairseq's --bpe classes with the path of a file that etads-prepare creates."""
 
 
 class DataChecks:
-    """Refuses data that does not match DATA/SHA256SUMS, if that file exists.
+    """Check that data matches DATA/SHA256SUMS, if this file exists.
 
-    fairseq maps data files into memory, so a change to a file in use would change the data that is read.
+    fairseq maps the data files into memory. If a file is changed during use, the data in memory also changes.
 
     Attributes:
-        checked: data folder -> the checksums of its files.
+        checked: mapping from each data folder to the checksums of its files.
     """
 
     def __init__(self) -> None:
@@ -30,12 +30,16 @@ class DataChecks:
         return self.checked[directory]
 
     def check_dictionaries(self, directory: str) -> None:
-        """Verify the dictionaries, including dictionaries of factors, and factors.json; raises InputError."""
+        """Verify factors.json and all dictionaries, including those for factors. Raise InputError if a file has
+        changed.
+        """
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
-        """Verify all files of a split, and of its parts if there are any (train, train1, ...); raises InputError."""
+        """Verify all files of a split and of its further parts (train, train1, ...). Raise InputError if a file has
+        changed.
+        """
         checksums = self._of(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
 
@@ -46,20 +50,22 @@ class DataChecks:
 
 
 def refuse_empty(directory: str, split: str, languages: str) -> None:
-    """Raise ValueError if a split or a part of it has no pairs; unlike fairseq's error, the message names the split.
+    """Raise ValueError if a split, or a part of the split, contains no pairs.
+
+    Unlike the message of fairseq's own error, this message contains the name of the split.
 
     Args:
-        languages: the suffixes of the files, such as "source-target".
+        languages: suffixes of the files, such as "source-target".
     """
     files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
     for file in os.scandir(directory) if os.path.isdir(directory) else ():
         found = files.fullmatch(file.name)
-        if found and not file.stat().st_size:  # even a document without words has an end symbol
+        if found and not file.stat().st_size:  # even a document without words contains an end symbol
             raise ValueError(f'the split "{found.group(1)}" in "{directory}" has no pairs: leave it out')
 
 
 def check_subword_model(args: Any) -> None:
-    """Verify the file of a --bpe class with SHA256SUMS in its folder; raises InputError."""
+    """Verify the subword model of a --bpe class, using SHA256SUMS in its folder. Raise InputError if it has changed."""
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)
         if path and os.path.isfile(path):

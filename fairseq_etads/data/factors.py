@@ -1,10 +1,10 @@
-"""Source factors: a value for each word of a document, such as its part of speech, stored with the binarised words.
+"""Load source factors: values for each word of a document, such as its part of speech.
 
-The files in the data folder are:
+The factors are stored in the data folder with the binarised words:
 
 DATA/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}
-DATA/dict.factor-NAME.txt            fairseq's dictionary of the values
-DATA/SPLIT.factor-NAME.{bin,idx}     fairseq's indexed data: one value per word, and the end symbol
+DATA/dict.factor-NAME.txt            fairseq dictionary of the values
+DATA/SPLIT.factor-NAME.{bin,idx}     ids of the values and the end symbol, in fairseq's indexed format
 """
 
 import json
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """Read the dictionary of each factor in a data folder, by the factor's name; empty without factors.json.
+    """Map the name of each factor in a data folder to its dictionary. The result is empty if there is no factors.json.
 
     Raises:
         ValueError: factors.json or a dictionary is malformed.
@@ -38,7 +38,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
             names = json.load(file)["factors"]
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f'{path}: expected {{"factors": [names]}} ({type(error).__name__}: {error})') from None
-    # A factor's name is part of file names, so it must be a plain word.
+    # The name of a factor occurs in file names, so it must be a plain word.
     if not isinstance(names, list) or any(not isinstance(name, str) or not _NAME.fullmatch(name) for name in names):
         raise ValueError(f"{path}: names of factors must consist of letters, digits, - and _; found {names!r}")
     dictionaries = {}
@@ -51,14 +51,14 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
 
 
 def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
-    """Load the values of one factor for a split.
+    """Load the values of one factor for all documents in a split.
 
     Args:
-        sizes: lengths of the documents with the end symbol; the number of values per document must be the same.
+        sizes: lengths of the documents, including the end symbol. The number of values per document must be the same.
 
     Raises:
-        FileNotFoundError: the split has no such file.
-        ValueError: the file belongs to other documents.
+        FileNotFoundError: there is no file with the values of this factor.
+        ValueError: the values belong to other documents.
     """
     path = os.path.join(directory, f"{split}.factor-{name}")
     values = data_utils.load_indexed_dataset(path, dictionary, "mmap")
@@ -82,10 +82,10 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
 
 
 class FactoredPairs(LanguagePairDataset):
-    """fairseq's pairs of texts, with the factors of the documents.
+    """fairseq's dataset of text pairs, with the factors of the documents.
 
     Attributes:
-        factors: for each factor, a dataset with a value for each token of a document; empty without factors.
+        factors: for each factor, a dataset with one value per token of each document; empty if there are no factors.
     """
 
     factors: Sequence[Any] = ()
@@ -97,7 +97,12 @@ class FactoredPairs(LanguagePairDataset):
         return example
 
     def collater(self, samples: List[Dict[str, Any]], pad_to_length: Optional[Dict[str, int]] = None) -> Dict[str, Any]:
-        """Collate like fairseq, and add any factors to net_input: "factors" (B, S, F), int64, padded like documents."""
+        """Collate samples like fairseq, and add the factors to the batch.
+
+        Returns:
+            The batch. If there are factors, net_input contains "factors", an int64 tensor of shape (B, S, F) that is
+            padded like the documents.
+        """
         batch: Dict[str, Any] = super().collater(samples, pad_to_length)
         if batch and self.factors:
             tokens, pad = batch["net_input"]["src_tokens"], self.src_dict.pad()
@@ -110,10 +115,10 @@ class FactoredPairs(LanguagePairDataset):
 
 
 class SourceFactors:
-    """The source factors of a task's data, and the factors that its models read.
+    """Source factors in the data of a task, and the factors that the models read.
 
     Args:
-        cfg: the task's options. The data folder is read when a dictionary is first requested.
+        cfg: options of the task. The data folder is read when a dictionary is first requested.
     """
 
     def __init__(self, cfg: Any):
@@ -123,7 +128,7 @@ class SourceFactors:
 
     @property
     def dictionaries(self) -> Dict[str, Dictionary]:
-        """Return the dictionary of each factor of the data, by name."""
+        """Map from the name of each factor in the data to its dictionary."""
         if self._dictionaries is None:
             directories = utils.split_paths(self._cfg.data) if self._cfg.data else []
             self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
@@ -134,17 +139,21 @@ class SourceFactors:
         self._dictionaries = dictionaries
 
     def read(self, names: Tuple[str, ...]) -> None:
-        """Add a model's factors to batches, in the model's order."""
+        """Request the factors that a model reads. Batches then contain these factors, in the same order.
+
+        Raises:
+            ValueError: another model in the ensemble reads different factors.
+        """
         if self.names and names and names != self.names:
             raise ValueError(f"the models of an ensemble read different factors: {self.names} and {names}")
         self.names = self.names or names
 
     def load(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
-        """Load the values of the factors that the models read; see :func:`load_factor`."""
+        """Load the values of all factors that the models read, see :func:`load_factor`."""
         return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
     def refuse_plain_words(self) -> None:
-        """Raise ValueError if a model reads factors, because only words are given."""
+        """Raise ValueError if a model reads factors. Call this method if only the words of a document are available."""
         if self.names:
             raise ValueError(
                 f"the model reads source factors ({', '.join(self.names)}; --source-factors), but only words were "
@@ -152,14 +161,14 @@ class SourceFactors:
             )
 
     def fingerprints(self) -> Dict[str, str]:
-        """Compute fingerprints of the factors' dictionaries, for the checkpoint."""
+        """Return the fingerprints of the factor dictionaries, which are stored in checkpoints."""
         return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_trained_with(self, trained: Dict[str, str]) -> None:
-        """Raise ValueError if a dictionary is not the checkpoint's.
+        """Raise ValueError if a dictionary differs from the dictionary with which the model was trained.
 
         Args:
-            trained: the :meth:`fingerprints` in the checkpoint.
+            trained: result of :meth:`fingerprints` in the checkpoint.
         """
         for name, words in trained.items():
             if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:

@@ -1,6 +1,6 @@
-"""Read pairs of sentences for natural language inference, from SNLI and MultiNLI as published or tab-separated text.
+"""Read sentence pairs for natural language inference from SNLI, MultiNLI or tab-separated text.
 
-This module needs neither torch nor fairseq.
+This module requires neither torch nor fairseq.
 """
 
 import json
@@ -13,31 +13,35 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
-"""Relations between a premise and a hypothesis, in the order of a model's classes."""
+"""Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
 UNDECIDED = "-"
-"""The label of SNLI and MultiNLI for a pair on which the annotators did not agree."""
+"""Label in SNLI and MultiNLI for a pair on which the annotators did not agree."""
 SKIPPED = "pairs without a label"
-"""Name under which :func:`read_pairs` counts unlabelled pairs."""
+"""Key under which :func:`read_pairs` counts pairs without a label."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Largest share of words that may end in punctuation, as abbreviations do."""
+"""Maximum fraction of words that may end in punctuation before a warning is returned.
+
+The fraction is not 0, because abbreviations end in punctuation.
+"""
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
 
 
 def hide_digits(text: str) -> str:
-    """Replace each digit of a text by ``#``, as in Gigaword's headlines."""
+    """Replace each digit in a text with ``#``, as in the Gigaword headlines."""
     return re.sub("[0-9]", "#", text)
 
 
 def punctuation_warning(words: Iterable[str], option: str) -> str:
-    """Return a warning if more than :data:`MOST_PUNCTUATED` of the words end in punctuation; otherwise "".
+    """Return a warning if the text does not seem to be tokenised, and otherwise an empty string.
 
-    Words such as "airplane." suggest that the text is not tokenised.
+    Words such as "airplane." suggest that the text is not tokenised. The warning is returned if more than a fraction
+    :data:`MOST_PUNCTUATED` of the words end in punctuation.
 
     Args:
-        option: the option that selects the tokeniser.
+        option: name of the option that selects the tokeniser, for the warning.
     """
     total, found = 0, Counter[str]()
     for word in words:
@@ -54,7 +58,7 @@ def punctuation_warning(words: Iterable[str], option: str) -> str:
 
 
 class NliPair(NamedTuple):
-    """A premise, a hypothesis, and one of :data:`LABELS`. The texts are not tokenised, but unchanged."""
+    """Premise and hypothesis with their label, one of :data:`LABELS`. The texts are not tokenised."""
 
     premise: str
     hypothesis: str
@@ -62,15 +66,17 @@ class NliPair(NamedTuple):
 
 
 def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
-    """Yield the labelled pairs of a file, in order.
+    """Yield the labelled pairs in a file, in order.
 
     Args:
-        path: a plain or compressed file. If its name contains ``.jsonl``, JSON lines as in SNLI or MultiNLI; otherwise
-            a line "PREMISE<tab>HYPOTHESIS<tab>LABEL" for each pair.
-        counts: counter of the pairs that are skipped because their label is "-", under the key :data:`SKIPPED`.
+        path: path of a plain or compressed file. If its name contains ``.jsonl``, the file is read as JSON lines in the
+            format of SNLI and MultiNLI. Otherwise, each line must have the form "PREMISE<tab>HYPOTHESIS<tab>LABEL".
+        counts: counter to which the number of pairs with the label "-" is added, under the key :data:`SKIPPED`. These
+            pairs are skipped.
 
     Raises:
-        InputError: the file cannot be read, or a line contains no valid pair; the message names file and line.
+        InputError: the file cannot be read, or a line does not contain a valid pair. The message contains the file and
+            the line.
     """
     path = Path(path)
     split = _json_fields if ".jsonl" in path.suffixes else _tabbed_fields
@@ -108,8 +114,8 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
 
 
 def tabbed_line(pair: NliPair) -> str:
-    """Format a pair as a line for :func:`read_pairs`, including the line end.
+    """Format a pair as a tab-separated line that :func:`read_pairs` can read, including the line ending.
 
-    White space inside a text is replaced by single spaces.
+    Each run of white space inside a text is replaced with a single space.
     """
     return "\t".join(" ".join(text.split()) for text in pair) + "\n"

@@ -1,4 +1,4 @@
-"""Pairs of document and summary. Only this module truncates texts."""
+"""Datasets of pairs of a document and a summary. Texts are truncated only in this module."""
 
 import logging
 import os
@@ -18,9 +18,13 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """Find the suffixes of documents and summaries from the file names in a data folder; (None, None) without files.
+    """Determine the suffixes of documents and summaries from the file names in a data folder.
 
-    fairseq's own function mistakes a factor's file (train.factor-tf.idx) for a file of pairs if it comes first.
+    fairseq's own function would mistake a file of factors, such as train.factor-tf.idx, for a file of pairs if it came
+    first.
+
+    Returns:
+        The two suffixes, or (None, None) if there are no files of pairs.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)
@@ -30,9 +34,13 @@ def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
 
 
 def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
-    """Keep the first ``limit`` tokens of a text (int tensor (T,)) and the end symbol, which is added if it is missing.
+    """Truncate a text to its first ``limit`` tokens and append the end symbol.
 
-    If ``ends_if_cut`` is False, a text that is cut ends without the end symbol.
+    Args:
+        tokens: ids of the text, int tensor of shape (T,), with or without the end symbol.
+        limit: maximum number of tokens, not counting the end symbol.
+        eos: id of the end symbol.
+        ends_if_cut: whether the end symbol is also appended if tokens have been cut off.
     """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     if len(text) > limit and not ends_if_cut:
@@ -41,14 +49,14 @@ def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> 
 
 
 class TruncatedDataset(BaseWrapperDataset):
-    """A dataset of token sequences, each truncated to ``limit`` tokens and the end symbol.
+    """Dataset of token sequences that are truncated to ``limit`` tokens and the end symbol.
 
     Args:
-        dataset: sequences of token ids (T,), with or without the end symbol.
-        sizes: lengths of the sequences with the end symbol.
-        limit: number of tokens to keep, not counting the end symbol.
+        dataset: dataset of token ids, each of shape (T,), with or without the end symbol.
+        sizes: lengths of the sequences, including the end symbol.
+        limit: maximum number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether truncated sequences also end with the end symbol.
+        ends_if_cut: whether sequences that are truncated also end with the end symbol.
     """
 
     def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
@@ -71,14 +79,16 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """Return a text of a raw dataset (``--dataset-impl raw``), truncated like the ids."""
+        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated in the same way as the
+        ids.
+        """
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log the amount of text cut off, if any; ``what`` names the texts.
+        """Log how much text has been cut off, if any. ``what`` is the name of the texts in the message.
 
-        Nothing is logged if the limit is a single token, because the texts are then not used, such as the summaries of
-        an extractor.
+        Nothing is logged if the limit is a single token, because such texts are not used. An example is the summaries
+        in the training of an extractor.
         """
         if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
@@ -89,25 +99,29 @@ class TruncatedDataset(BaseWrapperDataset):
 
 
 class SummarizationDataset(FactoredPairs):
-    """Truncated pairs of document and summary for training, validation, generation and interactive use.
+    """Dataset of truncated pairs of a document and a summary, for training, validation, generation and interactive use.
 
     Args:
-        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: the data, as for fairseq's ``LanguagePairDataset``.
-        truncate_source, truncate_target: number of tokens to keep, not counting the end symbol.
-        ends_if_cut: whether truncated summaries also end with the end symbol; otherwise their last target is a word.
-        name: name of the texts in the log, such as "train".
-        factors: name -> a value for each token of the documents, truncated and padded like the tokens.
-        sort_within: in training, shuffle in every epoch and then sort groups of this size by length; 0: sort all pairs
-            once, as fairseq does.
-        references: number of pairs, from the first, for which batches contain the untruncated summaries under
-            "references", a list of (T,); the list contains None for other pairs.
+        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: data, as for fairseq's ``LanguagePairDataset``.
+        truncate_source, truncate_target: maximum number of tokens to keep in documents and in summaries, not counting
+            the end symbol.
+        ends_if_cut: whether summaries that are truncated also end with the end symbol. Otherwise, their last token is a
+            word.
+        name: name of the dataset in log messages, such as "train".
+        factors: for each factor, a dataset with one value per token of each document. The values are truncated and
+            padded like the tokens.
+        sort_within: number of pairs per group. In training, the pairs are shuffled in each epoch and then sorted by
+            length within groups of this size. If 0, all pairs are sorted by length once, as in fairseq.
+        references: number of pairs, counted from the first, for which batches contain the untruncated summaries. The
+            entry "references" of a batch is a list of tensors of shape (T,), or None for the other pairs.
         kwargs: further arguments of ``LanguagePairDataset``.
 
     Attributes:
-        token_values: name -> numbers for the documents' tokens, which batches contain under this name.
+        token_values: mapping from names to values for the tokens of the documents. Batches contain the values under
+            these names.
 
     Raises:
-        ValueError: the numbers of summaries and documents differ.
+        ValueError: the number of summaries differs from the number of documents.
     """
 
     token_values: Mapping[str, TokenValues] = {}
@@ -156,7 +170,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Tell fairseq whether an epoch may reuse the previous epoch's batches."""
+        """Whether fairseq may reuse the batches of the previous epoch."""
         return not self._sorts_in_parts
 
     @property
@@ -164,21 +178,24 @@ class SummarizationDataset(FactoredPairs):
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Record the next epoch; fairseq calls this method before it creates the batches of the epoch."""
+        """Set the number of the next epoch. fairseq calls this method before it creates the batches of the epoch."""
         super().set_epoch(epoch)
         self._epoch = epoch
 
     def ordered_indices(self) -> np.ndarray:
-        """Return the order of documents for batching: by length, or shuffled and then sorted by length in groups."""
+        """Return the order in which documents are batched.
+
+        They are sorted by length, or shuffled and then sorted by length within groups of ``sort_within`` documents.
+        """
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # Before this call, fairseq seeds numpy with --seed, which is the same for all epochs.
+        # Before this call, fairseq seeds numpy with --seed, which is the same in all epochs.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """Collate like fairseq, and add "references" if requested and the ``token_values``."""
+        """Collate samples like fairseq, and add the ``token_values`` and, if requested, "references" to the batch."""
         batch = super().collater(samples, pad_to_length)
         add_token_values(batch, self.token_values, self.src_dict.pad())
         if self.references and batch and self.tgt is not None:
@@ -193,10 +210,10 @@ class SummarizationDataset(FactoredPairs):
         max_sentences: Optional[int] = None,
         required_batch_size_multiple: int = 1,
     ) -> List[np.ndarray]:
-        """Batch all documents, in the order of ``indices``.
+        """Divide all documents into batches, in the order of ``indices``.
 
-        fairseq's method silently drops the last batch (the longest documents) in training, validation and generation if
-        its size is not a multiple of ``--required-batch-size-multiple`` (8 by default).
+        In training, validation and generation, fairseq's own method silently drops the last batch, with the longest
+        documents, if its size is not a multiple of ``--required-batch-size-multiple`` (8 by default).
         """
         batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         batched = sum(len(batch) for batch in batches)

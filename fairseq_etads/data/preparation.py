@@ -1,4 +1,7 @@
-"""The settings of etads-prepare, stored in prepare.json, and the options for processing new text in the same way."""
+"""Define the settings of etads-prepare, and the options with which new text is processed in the same way.
+
+The settings are stored in prepare.json.
+"""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -16,19 +19,21 @@ FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of etads-prepare that determine the result; prepare.json stores them under these names.
+    """Options of etads-prepare that determine the prepared data. prepare.json stores them under the same names.
 
     Attributes:
         tokens: kind of tokens, one of TOKENS.
-        words: kind of words, one of WORD_KINDS; empty for the default of ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words; GPT-2's pieces are fixed.
+        words: kind of words, one of WORD_KINDS; empty to use the default for ``tokens``.
+        size: number of BPE merges, SentencePiece pieces or words. It has no effect on GPT-2's pieces, which are fixed.
+        lowercase: whether to lower-case the text.
         source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
-        separate: whether to create separate dictionaries for documents and summaries, of ``source_size`` and
-            ``target_size`` words; 0 means ``size`` words, or all subwords. Otherwise, both sides share a dictionary,
-            and ``target_size`` of its words are known in summaries; 0 means all words known in documents.
-        factors: names of source factors, from FACTORS.
-        tf_bins, idf_bins: numbers of bins of tf and idf.
-        spacy_model: model for the factors pos and ner; if empty, these factors are read from files.
+        separate: whether to create separate dictionaries for documents and summaries instead of a shared dictionary.
+        source_size, target_size: numbers of known words. With separate dictionaries, they are the sizes of the
+            dictionaries; 0 means ``size`` words, or all subwords. With a shared dictionary, ``target_size`` is the
+            number of words that are known in summaries; 0 means all words that are known in documents.
+        factors: names of the source factors, which must be in FACTORS.
+        tf_bins, idf_bins: numbers of bins for the factors tf and idf.
+        spacy_model: spaCy model that predicts the factors pos and ner; empty to read these factors from files.
     """
 
     tokens: str = "bpe"
@@ -51,27 +56,30 @@ class Settings:
 
     @property
     def reads_raw_text(self) -> bool:
-        """Tell whether subwords are created from raw text, without splitting it into words first."""
+        """Whether subwords are created directly from raw text, without first splitting the text into words."""
         return self.is_sentencepiece or self.tokens == "gpt2"
 
     @property
     def word_kind(self) -> str:
-        """Return the kind of words, one of WORD_KINDS: ``words``, or the default."""
+        """Kind of words, one of WORD_KINDS. It is ``words`` if set, and otherwise the default for ``tokens``."""
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
     def subword_files(self) -> List[str]:
-        """Return the names of the subword model's files; the file that encodes text comes first."""
+        """Names of the files of the subword model, starting with the file that is used to encode text."""
         files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
     @property
     def needed_files(self) -> List[str]:
-        """Return the ``subword_files`` that encode text, without SentencePiece's readable list of pieces."""
+        """Names of those ``subword_files`` that are needed to encode text.
+
+        SentencePiece's readable list of pieces is not needed.
+        """
         return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
-        """Raise InputError for impossible or incompatible values; the message names the option."""
+        """Raise InputError if values are invalid or incompatible. The message contains the option."""
         if self.size < 1:
             raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
@@ -106,7 +114,7 @@ class Settings:
             )
 
     def _check_gpt2(self) -> None:
-        """Raise InputError for options that do not apply to GPT-2's pieces."""
+        """Raise InputError if an option is set that cannot be used with GPT-2's pieces."""
         if self.size != Settings.size:
             raise InputError(
                 f"--size {self.size} has no effect with --tokens gpt2, because its pieces are fixed: leave it out"
@@ -120,17 +128,17 @@ class Settings:
             raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
 
     def wanted_words(self) -> Dict[str, int]:
-        """Return the minimum number of known words of each side ("source", "target") that has a minimum."""
+        """Return the minimum number of known words that is expected for each side ("source", "target"), if any."""
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
     def from_record(cls, record: Any) -> "Settings":
-        """Restore the settings from the result of :meth:`record`.
+        """Create the settings from a result of :meth:`record`.
 
         Raises:
-            ValueError: the record has a different form; the message reports the wrong name or value.
+            ValueError: the record is invalid. The message contains the invalid name or value.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not a JSON object")
@@ -149,18 +157,21 @@ class Settings:
         return cls(**record)
 
     def record(self) -> Dict[str, Any]:
-        """Return the settings for prepare.json: the first three, and all others that differ from their defaults."""
+        """Return the settings for prepare.json.
+
+        The result contains the first three settings, and all other settings that differ from their defaults.
+        """
         defaults = asdict(Settings())
         always = ("tokens", "size", "lowercase")
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
 
 def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Return the options, without dashes, with which fairseq processes new text like the prepared text in ``out``.
+    """Return the options with which fairseq processes new text in the same way as the prepared text in ``out``.
 
     Args:
-        record: settings as in prepare.json.
-        out: the folder of prepared data, which contains the subword model.
+        record: settings in the form in which prepare.json stores them.
+        out: folder of prepared data, which contains the subword model.
     """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
@@ -181,12 +192,13 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
 
 
 def command_line(options: Dict[str, Any]) -> List[str]:
-    """Format options as the words of a command line; an option with the value True is a flag."""
+    """Format options as a list of command-line arguments. An option with the value True is a flag without a value."""
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """Return the options with which fairseq processes new text like the text of a folder of prepared data.
+    """Return the options with which fairseq processes new text in the same way as the text in a folder of prepared
+    data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
@@ -197,7 +209,11 @@ def prepared_options(prepared: Path) -> Dict[str, Any]:
 
 
 def settings_of(prepared: Path, option: str) -> Settings:
-    """Read the settings of a folder of prepared data, which ``option`` names.
+    """Read the settings of a folder of prepared data.
+
+    Args:
+        prepared: path of the folder.
+        option: name of the option that specifies the folder, for messages.
 
     Raises:
         InputError: the folder is incomplete, or prepare.json is damaged.

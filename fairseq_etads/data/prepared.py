@@ -1,4 +1,4 @@
-"""Prepared documents and summaries as tokens, for commands that analyse texts."""
+"""Read the tokens of prepared documents and summaries, for commands that analyse texts."""
 
 from typing import Any, List
 
@@ -7,19 +7,19 @@ from torch import Tensor
 
 
 def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
-    """Return the tokens of a text (ids (T,)) without its end symbol."""
+    """Return the tokens of a text, given its ids (T,). The end symbol is dropped."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
 
 
 class PreparedPairs:
-    """The documents and summaries of a split as tokens, untruncated.
+    """Tokens of all documents and summaries in a split. The texts are not truncated.
 
     Args:
-        pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
+        pairs: dataset with the pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        unk: the unknown word, which can represent any word.
+        unk: token for unknown words, which can represent any word.
     """
 
     def __init__(self, pairs: Any):
@@ -31,7 +31,7 @@ class PreparedPairs:
 
     @property
     def dictionary(self) -> Dictionary:
-        """Return the dictionary of the documents."""
+        """Dictionary of the documents."""
         dictionary: Dictionary = self._pairs.src_dict
         return dictionary
 
@@ -48,5 +48,5 @@ class PreparedPairs:
         return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
     def without_unknown(self, words: List[str]) -> List[str]:
-        """Replace unknown words of a summary by empty words, which match no word of the document."""
+        """Replace the unknown words in a summary with empty words, so that they match no word in the document."""
         return ["" if word == self.unk else word for word in words]

@@ -1,4 +1,4 @@
-"""Values for the tokens and sentences of documents, from files of labels or probabilities."""
+"""Load values for the tokens and sentences of documents from files of labels or probabilities."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -15,27 +15,30 @@ from .labels.files import NOTHING, UNITS, SelectionFile, file_name
 from .prepared import tokens_of
 
 MISSING = -1.0
-"""Value of tokens without a label or probability: the end symbol, sentence marks and padding."""
+"""Value of tokens that have no label or probability, which are the end symbol, sentence marks and padding."""
 CHECKED = 200
-"""Number of evenly spaced documents that are checked when a file is opened; others are checked when they are read."""
+"""Number of evenly spaced documents that are checked when a file is opened.
+
+All other documents are checked when they are read.
+"""
 
 
 class TokenValues:
-    """A number for each token, up to the limit, of each document of a split.
+    """Dataset with a number for each token of the truncated documents in a split.
 
-    All words of a sentence have its label or probability.
+    If labels or probabilities belong to sentences, all words of a sentence have the same value.
 
     Args:
-        path: path of the file.
-        unit: "words" or "sentences".
-        documents: ids (T,) of each document with the end symbol, untruncated.
+        path: path of the file of labels or probabilities.
+        unit: unit to which the values belong, "words" or "sentences".
+        documents: ids of each document, shape (T,), with the end symbol and not truncated.
         sizes: lengths of the documents.
-        dictionary: the dictionary of the documents.
-        limit: number of tokens that are read, not counting the end symbol.
-        option: the option that named the file, for messages.
+        dictionary: dictionary of the documents.
+        limit: maximum number of tokens that are read, not counting the end symbol.
+        option: name of the option that specifies the file, for messages.
 
     Raises:
-        InputError: the file is damaged, or was created for other documents or for fewer tokens than are read.
+        InputError: the file is damaged, or it was created for other documents or for fewer tokens than are read.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class TokenValues:
             self.file.row_of(number, tokens_of(documents[number], dictionary))
 
     def _check_kind(self) -> None:
-        """Raise InputError if the file contains a different kind of labels than required."""
+        """Raise InputError if the file contains another kind of labels than this class requires."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
                 f"{self.option}: {self.file.path} contains distributions, which do not select sentences; create it "
@@ -75,7 +78,10 @@ class TokenValues:
         return len(self.file)
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the values of one document (T + 1,), float32; MISSING at the end symbol and at sentence marks."""
+        """Return the values of one document, float32 tensor of shape (T + 1,).
+
+        The value is MISSING at the end symbol and at sentence marks.
+        """
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         tokens = tokens[: self._limit]
@@ -88,7 +94,16 @@ class TokenValues:
         return torch.tensor([*values[: len(tokens)], MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the values of the documents (B, S) with indices ``numbers``: (B, S), float32, MISSING at padding."""
+        """Collate the values of a batch of documents.
+
+        Args:
+            tokens: ids of the documents (B, S).
+            numbers: indices of the documents in the split.
+            pad: id of the padding symbol.
+
+        Returns:
+            Values (B, S), float32. The value is MISSING at padding.
+        """
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
             table[row, tokens[row] != pad] = self[number]
@@ -113,12 +128,12 @@ class TokenValues:
 
 
 class SentenceTargets(TokenValues):
-    """Distributions over the sentences of each document of a split, one for each sentence of its summary.
+    """Dataset with distributions over the sentences of each document in a split, one for each summary sentence.
 
-    The file is created by ``etads-labels --kind distribution``. In a truncated document, the weights of the remaining
-    sentences are rescaled to sum to 1, so a file can be used with any ``--truncate-source`` up to the value with which
-    it was created. If the remaining sentences have no weight, the row is 0. See :class:`TokenValues` for arguments and
-    errors.
+    ``etads-labels --kind distribution`` creates the file. If a document is truncated, the weights of the remaining
+    sentences are rescaled so that they sum to 1. A file can therefore be used with any ``--truncate-source`` up to the
+    value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
+    :class:`TokenValues` for the arguments and errors.
     """
 
     def _check_kind(self) -> None:
@@ -130,10 +145,13 @@ class SentenceTargets(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the targets (n, m), float32, of one document with m sentences and n non-empty summary sentences."""
+        """Return the targets of one document, float32 tensor of shape (n, m).
+
+        n is the number of non-empty summary sentences, and m is the number of document sentences.
+        """
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
-        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of sentences that the model reads
+        count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of document sentences that the model reads
         rows = torch.zeros(len(fields), count)
         try:
             for row, field in zip(rows, fields):
@@ -147,7 +165,7 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the targets of the documents with indices ``numbers``: (B, n, m), float32; missing targets are 0."""
+        """Collate the targets of the documents with indices ``numbers``, shape (B, n, m), float32. Padding is 0."""
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)
@@ -157,10 +175,10 @@ class SentenceTargets(TokenValues):
 
 
 class SentenceOrder(TokenValues):
-    """Sentences of each document of a split that match the sentences of its summary, in the summary's order.
+    """Dataset with the sentences of each document that match the sentences of the summary, in the order of the summary.
 
-    The file is created by ``etads-labels --kind match``. Sentences beyond the model's limit are left out. See
-    :class:`TokenValues` for arguments and errors.
+    ``etads-labels --kind match`` creates the file. Sentences that the model does not read because of truncation are
+    left out. See :class:`TokenValues` for the arguments and errors.
     """
 
     def _check_kind(self) -> None:
@@ -172,7 +190,7 @@ class SentenceOrder(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the numbers of one document's matching sentences: (n,), int64."""
+        """Return the numbers of the matching sentences in one document, int64 tensor of shape (n,)."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
@@ -183,7 +201,7 @@ class SentenceOrder(TokenValues):
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the sentences of the documents with indices ``numbers``: (B, n), int64, -1 after the last one."""
+        """Collate the sentence numbers for the documents with indices ``numbers``: (B, n), int64. Padding is -1."""
         found = [self[number] for number in numbers]
         table = torch.full((len(found), max(1, *map(len, found))), -1)
         for row, order in zip(table, found):
@@ -192,7 +210,12 @@ class SentenceOrder(TokenValues):
 
 
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add the ``values`` of a batch's documents to the batch, under their names; see :meth:`TokenValues.collate`."""
+    """Add values for the documents in a batch to the batch.
+
+    Args:
+        values: mapping from the names under which values are added to the datasets with the values.
+        pad: id of the padding symbol.
+    """
     if not batch:
         return
     for name, dataset in values.items():
@@ -200,15 +223,15 @@ def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], p
 
 
 class DocumentLabels:
-    """Labels for training a task's models, and probabilities for decoding with them.
+    """Labels for training the models of a task, and probabilities for decoding with them.
 
     Args:
-        cfg: the task's options.
+        cfg: options of the task.
 
     Attributes:
-        unit: the units of the labels, "words" or "sentences"; None if the models need no labels.
-        in_order: whether labels are sentences in the order of the summary; see :class:`SentenceOrder`.
-        reads_targets: whether --selection-loss needs distributions over sentences; see :class:`SentenceTargets`.
+        unit: unit to which the labels belong, "words" or "sentences"; None if the models do not require labels.
+        in_order: whether the labels are sentences in the order of the summary, see :class:`SentenceOrder`.
+        reads_targets: whether --selection-loss requires distributions over sentences, see :class:`SentenceTargets`.
     """
 
     def __init__(self, cfg: Any):
@@ -218,11 +241,16 @@ class DocumentLabels:
         self.reads_targets = False
 
     def read(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Add labels for a model to batches; see the attributes for the arguments."""
+        """Request the labels that a model requires. See the attributes for the arguments."""
         self.unit, self.in_order = unit, in_order
 
     def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
-        """Add the labels to batches that a criterion with the options ``cfg`` and this class needs."""
+        """Request the labels that a criterion requires.
+
+        Args:
+            cfg: options of the criterion.
+            criterion: class of the criterion.
+        """
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
         if getattr(criterion, "reads_labels", None) is False:
@@ -232,29 +260,32 @@ class DocumentLabels:
     def load(
         self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
     ) -> Dict[str, TokenValues]:
-        """Load values for a split's batches: "labels" or "sentence_targets" in training, "selection" in decoding.
+        """Load the values that the batches of a split contain.
+
+        In training, these are "labels" and "sentence_targets". In decoding, they are "selection".
 
         Args:
-            directory: folder with the data.
-            pairs: a ``SummarizationDataset``.
-            limit: number of tokens read per document.
-            is_loading: whether a trained model is used, which does not need labels.
-            decodes: whether summaries of the split are generated.
+            directory: data folder.
+            split: name of the split.
+            pairs: dataset of the split, a ``SummarizationDataset``.
+            limit: maximum number of tokens that are read per document.
+            is_loading: whether a trained model is used, which does not require labels.
+            decodes: whether summaries are generated for the split.
 
         Raises:
-            InputError: a file is missing or unsuitable; see :class:`TokenValues`.
+            InputError: a file is missing or unsuitable, see :class:`TokenValues`.
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
         if self.unit is not None:
             path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
-            # etads-select does not need labels. In training, the criterion reports missing labels.
+            # etads-select does not require labels. In training, the criterion reports missing labels.
             if path.is_file() or not is_loading:
                 kind = SentenceOrder if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")
         if self.reads_targets:
             path = Path(self._cfg.labels or directory) / file_name("labels", "sentences", split)
-            if path.is_file() or not is_loading:  # fairseq-validate does not need labels
+            if path.is_file() or not is_loading:  # fairseq-validate does not require labels
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         if self._cfg.selection and decodes:
             folder = Path(utils.split_paths(self._cfg.selection)[0])

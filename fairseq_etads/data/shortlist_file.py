@@ -1,9 +1,9 @@
-"""Files of shortlists (:mod:`fairseq_etads.vocabulary.shortlist`), which can be loaded only with the same dictionaries.
+"""Read and write shortlists (:mod:`fairseq_etads.vocabulary.shortlist`).
 
-The files are in the safetensors format: they contain numbers and metadata, but no executable code. "frequent" (F,) and
-"together" (V_s, k) contain ids of words of summaries, int32. Each row of "together" belongs to the document word with
-the row's index, and is filled with -1 if there are fewer than k words. The metadata contain the format, fingerprints of
-both dictionaries, and the origin of the table.
+The files are in the safetensors format, so they contain numbers and metadata, but no executable code. The arrays
+"frequent" (F,) and "together" (V_s, k) contain ids of summary words, int32. Row i of "together" belongs to the document
+word with id i. It is padded with -1 if there are fewer than k words. The metadata contain the format, the fingerprints
+of both dictionaries, and the origin of the table. A file can be loaded only with the same dictionaries.
 """
 
 import json
@@ -19,19 +19,19 @@ from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
-"""Format name, changed when older versions would misread a file."""
+"""Name of the format. It changes whenever older versions could no longer read a file correctly."""
 ADVICE = "Create it again with etads-shortlist"
 
 
 def write_shortlist(
     path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
 ) -> None:
-    """Write a file, and list it in the folder's SHA256SUMS if this list exists.
+    """Write a shortlist to a file, and list the file in SHA256SUMS if the folder contains such a list.
 
     Args:
-        frequent, together: arrays (F,) and (V_s, k), int32; see the module's docstring.
-        source, target: the dictionaries of documents and summaries.
-        made_from: description of the table's origin.
+        frequent, together: arrays (F,) and (V_s, k), int32; see the docstring of the module.
+        source, target: dictionaries of documents and of summaries.
+        made_from: description of the origin of the table.
     """
     from safetensors.numpy import save
 
@@ -51,11 +51,11 @@ def write_shortlist(
 
 
 def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortlist") -> Shortlist:
-    """Read the table of a file.
+    """Read a shortlist from a file.
 
     Args:
-        source, target: the dictionaries of documents and summaries.
-        option: the option that named the file, for messages.
+        source, target: dictionaries of documents and of summaries.
+        option: name of the option that specifies the file, for messages.
 
     Raises:
         InputError: the file is missing or damaged, or was created for other dictionaries.
@@ -90,7 +90,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
 
 
 def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
-    """Describe an error in the arrays of a file, or return an empty string."""
+    """Return a description of an error in the arrays of a file, or an empty string if they are valid."""
     for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
         array = arrays.get(name)
         if array is None or array.dtype != np.int32 or array.ndim != dimensions:

@@ -1,4 +1,4 @@
-"""Compute initial values from the training text: word frequencies of summaries, and word vectors."""
+"""Compute initial values of parameters from the training text: word frequencies in summaries, and word vectors."""
 
 import logging
 import os
@@ -16,13 +16,15 @@ from ..vocabulary.text_vectors import WEIGHTS, text_vectors
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Maximum number of words read from documents, and from summaries, to compute word vectors."""
+"""Maximum number of words to read from the documents, and from the summaries, when word vectors are computed."""
 
 
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
-    """Read the training documents ("source") or summaries ("target") as ids, untruncated and with their end symbols.
+    """Load the ids of the training documents ("source") or summaries ("target").
 
-    If there are several data folders, only the first is read.
+    The texts are not truncated and contain their end symbols.
+
+    If there are several data folders, only the first one is read.
 
     Raises:
         FileNotFoundError: the data folder contains no training texts.
@@ -40,13 +42,13 @@ def read_split(task: Any, side: str) -> Sequence[Tensor]:
 
 
 def word_probabilities(task: Any, copies: bool) -> Tensor:
-    """Compute the relative frequencies (V,) of words and of the end symbol in the truncated training summaries.
+    """Compute the relative frequencies of words and the end symbol in the truncated training summaries, shape (V,).
 
-    One is added to each count.
+    Each count is increased by one, so that no frequency is 0.
 
     Args:
-        copies: whether the model has a pointer, which can copy words outside the vocabulary. Such words are then
-            ignored; otherwise they are counted as the unknown word.
+        copies: whether the model has a pointer, which can copy words outside the vocabulary. If it has, such words are
+            ignored. Otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     size = known_words(dictionary)
@@ -59,10 +61,12 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
 
 
 def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
-    """Initialise word vectors from the training text, except for special symbols and words that have no such vector.
+    """Initialise word embeddings with vectors that are computed from the training text.
+
+    The embeddings of special symbols, and of words for which no vector can be computed, are not changed.
 
     Args:
-        documents, summaries: the embedding tables of both sides, which may share their weights.
+        documents, summaries: embedding tables for documents and summaries, which may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one_dictionary = source == target
@@ -82,14 +86,14 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Yield tensors (n,) of the words of many texts, with at most the first ``longest`` words of each text."""
+    """Concatenate the first ``longest`` words of each text, and yield a tensor of shape (n,) per block of texts."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
 def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
-    """Join texts into one tensor of ids (n,), with -1 for unknown words and for the separators of texts."""
+    """Concatenate texts to one tensor of ids, shape (n,), with -1 for unknown words and between two texts."""
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0

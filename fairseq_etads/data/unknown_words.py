@@ -1,4 +1,4 @@
-"""Count the words in a sample of the training data that a model can neither generate nor copy."""
+"""Count words in a sample of the training data that a model can neither generate nor copy."""
 
 import json
 import logging
@@ -14,26 +14,26 @@ from ..vocabulary.dictionary import known_words
 logger = logging.getLogger(__name__)
 
 SAMPLE = 2000
-"""Number of pairs to sample from a split."""
+"""Maximum number of pairs that are sampled from a split."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Largest share of unknown words in training documents that is allowed for a pointer. With subwords, a few words are
-unknown; with a dictionary without a copy tail, many more.
+"""Maximum fraction of unknown words in the training documents of a pointer model. With subwords, a few words are
+unknown. If the dictionary has no copy tail, there are many more unknown words.
 """
 
 FEWEST_WORDS = 0.9
-"""Smallest share of the words requested from etads-prepare that a dictionary may contain without a warning."""
+"""Fraction of the requested number of words below which a warning is logged."""
 
 
 class SummaryWords(NamedTuple):
-    """Numbers of words in sampled summaries, without end symbols.
+    """Numbers of words in sampled summaries. End symbols are not counted.
 
     Attributes:
         pairs: number of summaries.
-        words: number of all words in the summaries.
+        words: total number of words in the summaries.
         unknown: number of words that the model cannot generate.
-        copyable: number of unknown words that occur in the document.
-        in_document: number of words, known or not, that occur in the document; "<unk>" is not counted.
+        copyable: number of these unknown words that occur in the document.
+        in_document: number of all words that occur in the document, whether known or unknown; "<unk>" is not counted.
     """
 
     pairs: int
@@ -44,16 +44,16 @@ class SummaryWords(NamedTuple):
 
 
 def sample(count: int) -> Sequence[int]:
-    """Return at most SAMPLE evenly spaced numbers below ``count``."""
+    """Return at most SAMPLE evenly spaced indices from 0 to ``count`` - 1."""
     return range(0, count, -(-count // SAMPLE)) if count else range(0)
 
 
 def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
-    """Count the words of a sample of the summaries.
+    """Count the words in a sample of the summaries.
 
     Args:
-        pairs: a ``SummarizationDataset``, which truncates.
-        dictionary: the dictionary of the summaries.
+        pairs: dataset with the truncated pairs, a ``SummarizationDataset``.
+        dictionary: dictionary of the summaries.
     """
     known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = sample(len(pairs))
@@ -71,13 +71,13 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
 
 
 def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
-    """Check whether loaded data suits the model; the task calls this function for every split.
+    """Check whether the data of a split is suitable for the model. The task calls this function for each split.
 
     Args:
         split: name of the split.
         pairs: a ``SummarizationDataset``.
-        pointer: the model's pointer: "none", "soft" or "switch".
-        task: the task with the dictionaries and the splits loaded so far.
+        pointer: pointer of the model, "none", "soft" or "switch".
+        task: task with the dictionaries and the splits that have been loaded so far.
 
     Raises:
         ValueError: see :func:`check_documents` and :func:`check_summaries`.
@@ -90,14 +90,14 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
 
 
 def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
-    """Log the share of unknown words in the summaries, and refuse a pointer if there is nothing to copy.
+    """Log the share of unknown words in the summaries, and check that a pointer can copy words.
 
     Args:
         split, pairs, pointer: see :func:`check_data`.
-        dictionary: the dictionary of the summaries.
+        dictionary: dictionary of the summaries.
 
     Raises:
-        ValueError: no sampled summary contains a word that a pointer of this kind could copy.
+        ValueError: none of the sampled summaries contains a word that this kind of pointer could copy.
     """
     if pairs.tgt is None:
         return
@@ -122,11 +122,11 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
 
 def warn_of_few_words(data: Path) -> None:
-    """Warn if etads-prepare found far fewer words than requested when it created this folder."""
+    """Log a warning if etads-prepare found far fewer words than requested when it created this data folder."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was not created by etads-prepare, or its report is from an older version.
+        # The data was not created with etads-prepare, or it was created with an older version.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]
@@ -138,15 +138,16 @@ def warn_of_few_words(data: Path) -> None:
 
 
 def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
-    """Warn about words that a pointer cannot copy because they were unknown when the data was created.
+    """Log a warning if documents contain words that a pointer cannot copy, because they are not in the dictionary.
 
     Args:
-        documents: ids (S,) of each document of the split.
-        dictionary: the dictionary of the documents.
-        training: whether the split is for training.
+        documents: ids of each document in the split, shape (S,).
+        dictionary: dictionary of the documents.
+        training: whether the split is used for training.
 
     Raises:
-        ValueError: the share of unknown training words exceeds UNKNOWN_ALLOWED, and the dictionary has no copy tail.
+        ValueError: the fraction of unknown words in training documents exceeds UNKNOWN_ALLOWED, and the dictionary has
+            no copy tail.
     """
     if pointer == "none":
         return

@@ -1,4 +1,7 @@
-"""Files of weights in the safetensors format, which contain names, shapes and numbers, but no executable code."""
+"""Read and write model weights in the safetensors format.
+
+Such files contain names, shapes and numbers, but no executable code.
+"""
 
 import contextlib
 import os
@@ -12,28 +15,28 @@ from torch import Tensor
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
-"""Floating-point dtypes allowed in a file."""
+"""Floating-point dtypes that a file may contain."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
-    """Write tensors that share no memory."""
+    """Write tensors to a file. They must not share memory."""
     from safetensors.torch import save_file
 
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors creates files that only the owner can read
+    path.chmod(0o666 & ~umask)  # safetensors creates files that only their owner can read
 
 
 class WeightsFile:
-    """A file with the weights of a model folder.
+    """File with the weights in a model folder.
 
     Args:
-        shared: name of each tied weight -> name under which its values are stored.
-        advice: advice for the user about a damaged file: a sentence without its full stop.
+        shared: mapping from the name of each tied weight to the name under which its values are stored.
+        advice: advice for the user if the file is damaged, as a sentence without a full stop.
 
     Attributes:
-        shapes: name -> shape of each weight, including tied weights, from the header of the file.
+        shapes: mapping from the name of each weight, including tied weights, to its shape as given in the file header.
 
     Raises:
         InputError: the file is damaged, or a weight cannot be tied.
@@ -49,7 +52,7 @@ class WeightsFile:
         self.shapes = self._with_tied(stored)
 
     def check(self, expected: Dict[str, Tensor]) -> None:
-        """Raise InputError if the names or shapes of the weights differ from the model's."""
+        """Raise InputError if the names or shapes of the weights differ from ``expected``."""
         for name in sorted(set(self.shapes) ^ set(expected)):
             what = "lacks the weight" if name in expected else "has an unknown weight"
             raise InputError(f"{self.path} {what} {name[:100]!r}, so it belongs to another model. {self._advice}")
@@ -64,10 +67,10 @@ class WeightsFile:
         """Read the weights for a model.
 
         Args:
-            expected: the model's own weights, which determine names, shapes and types.
+            expected: weights of the model, with the expected names, shapes and dtypes.
 
         Raises:
-            InputError: the file is damaged, belongs to another model, or contains numbers that are not finite.
+            InputError: the file is damaged, belongs to another model, or contains values that are not finite.
         """
         from safetensors.torch import load_file
 

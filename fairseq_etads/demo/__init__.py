@@ -1,1 +1,1 @@
-"""``etads-demo``: summarise pasted text with a model folder on a local web page."""
+"""Summarise pasted text on a local web page, with the model in a model folder: the command ``etads-demo``."""

@@ -1,15 +1,16 @@
-"""Report progress to the page while a document is summarised, as events. Events are JSON dictionaries with a "kind".
+"""Report the progress of summarisation to the page as events. An event is a JSON object with a "kind".
 
-- ``waiting``: ``before``, the number of summaries that will be written first.
-- ``document``: ``spans``, the characters [start, end] of each token that the model reads, or None.
-- ``step``: the best summary so far with ``text``, ``score`` and ``ended``. ``attention`` and ``copying`` show where the
-  model read its last word, as pairs [token of the document, weight], or None if the model has none.
-- ``summary``: the result with ``text``, ``sentences``, ``score`` (None if the summary has no probability), the number
-  of the document's words that the model read (``words_read`` of ``words``), the ``explanation``
-  (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
-- ``problem``: the reason why there is no summary, in ``words``.
+- ``waiting``: ``before`` is the number of summaries that are generated first.
+- ``document``: ``spans`` contains the span of characters [start, end] of each token that the model reads, or None.
+- ``step``: ``text``, ``score`` and ``ended`` describe the best summary so far. ``attention`` and ``copying`` contain
+  the weights of the document's tokens for the last word, as pairs [index of the token, weight]. They are None if the
+  model has no such weights.
+- ``summary``: the result consists of ``text``, ``sentences``, ``score`` (None if the summary has no probability), the
+  number of ``words`` in the document, the number of these words that the model read (``words_read``), the
+  ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
+- ``problem``: ``words`` explains why there is no summary.
 
-Positions are code points, as in Python strings.
+Positions are counted in code points, as in Python strings.
 """
 
 import math
@@ -22,7 +23,7 @@ from ..summarizer.explanation import sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01
-"""Attention weights below this value are not sent."""
+"""Minimum attention weight that is sent to the page."""
 
 
 def summary_events(
@@ -33,12 +34,12 @@ def summary_events(
     tell: Callable[[Dict[str, Any]], None],
     keep: Callable[[Explanation], str],
 ) -> None:
-    """Summarise a text, and report its progress as events.
+    """Summarise a text, and report the progress as events.
 
     Args:
-        check: function called at each step, which raises StoppedError when no client is listening any more.
-        tell: function called with each event.
-        keep: function called with the explanation, which returns the path of its page.
+        check: function that is called at each step. It must raise StoppedError if no client is listening any more.
+        tell: function that is called with each event.
+        keep: function that is called with the explanation and returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -70,12 +71,12 @@ def summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # for example, too little memory; the next document may be shorter
+    except Exception as error:  # the memory may be insufficient, for example, but the next document may be shorter
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 
 def step_event(partial: PartialSummary) -> Dict[str, Any]:
-    """Create the event of a step."""
+    """Create the event for a step of the search."""
     return {
         "kind": "step",
         "text": partial.text,
@@ -87,17 +88,17 @@ def step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 
 def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
-    """Return pairs of index and weight, for weights of at least :data:`LEAST`."""
+    """Return pairs of an index and a weight for all weights of at least :data:`LEAST`."""
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
 def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
-    """Count the words of a document, separated by white space, and the words that the model read.
+    """Count the words in a document, which are separated by white space, and the words that the model read.
 
     Args:
         left_out: number of tokens that were not read.
-        ends: end positions in the text of the tokens that were read.
-        picked: sentences picked by an extractor.
+        ends: end position in the text of each token that was read.
+        picked: sentences that an extractor has selected, if any.
     """
     words = len(text.split())
     if picked is not None:

@@ -1,4 +1,4 @@
-"""Describe the decoding options as fields of a form, from the same table as the command-line options."""
+"""Describe the decoding options as the fields of a form. The command-line options are defined by the same table."""
 
 from typing import Any, Dict, List
 
@@ -7,30 +7,34 @@ from ..search import call_options
 from ..search.call_options import present_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
-"""Options that the page shows immediately; it shows other options after a click."""
+"""Options that the page always shows. It shows the other options after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
-"""Maximum values, unless the folder's defaults are larger, so that a typing error cannot use up all memory."""
+"""Maximum values of options, so that a typing error cannot use up all memory.
+
+If the default in the model folder is larger, the default is the maximum.
+"""
 
 
 def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the default of every option; None if the model decides.
+    """Return the default value of each option, or None if the default depends on the model.
 
     Args:
-        decoding: defaults of a folder, by name in :data:`~fairseq_etads.search.call_options.OPTIONS`.
+        decoding: default values in the model folder, with the names in
+            :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
     values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
     return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
 def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
-    """Describe each option for the page, in display order."""
+    """Return a description of each option for the page, in the order in which they are shown."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
-    # Without a shortlist in the model folder, the option has no effect.
+    # If the model folder contains no shortlist, this option has no effect.
     if "shortlist" not in decoding:
         names.remove("shortlist")
-    if "choose" not in decoding:  # without a content model, the option has no effect
+    if "choose" not in decoding:  # without a content model, these options have no effect
         names = [name for name in names if name not in ("choose", "choose_words")]
     found = []
     for name in names:
@@ -56,9 +60,9 @@ def _most(name: str, default: Any) -> float:
 
 
 def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
-    """Raise InputError if an option does not exist, or its value is impossible or too large for the page.
+    """Raise InputError if an option does not exist, or if its value is invalid or too large for the page.
 
-    The summariser performs the checks that depend on the model.
+    The summariser later checks the conditions that depend on the model.
     """
     call_options.call_settings(decoding, options)
     values = defaults(decoding)

@@ -1,8 +1,9 @@
-"""Restrict the server to its own page on this computer by checking requests and adding headers to responses.
+"""Check requests and add headers to responses, so that only the server's own page on this computer can use the server.
 
-The server listens on the loopback interface, so other computers cannot reach it, but other web pages in the user's
-browser can. Such a page can send requests to any address (cross-site request forgery), and can let its own name point
-to 127.0.0.1 (DNS rebinding). It cannot choose the headers Host and Origin, however, which the browser sends.
+The server listens on the loopback interface, so it cannot be reached from other computers. It can be reached from other
+web pages in the user's browser, however. Such a page can send requests to any address (cross-site request forgery), and
+it can resolve its own host name to 127.0.0.1 (DNS rebinding). But it cannot set the headers Host and Origin, which the
+browser determines.
 """
 
 import re
@@ -13,11 +14,11 @@ from starlette.responses import PlainTextResponse
 from ..platform.console import printable
 
 NAMES = ("127.0.0.1", "localhost")
-"""Names of this computer in the header Host."""
+"""Accepted host names in the Host header."""
 
 HEADERS = {
-    # The page loads only files of this server. No text can become a script or markup, even if the script contains a
-    # mistake.
+    # The page may only load files from this server. Text cannot be executed as a script or interpreted as markup, even
+    # if the page's script contains a mistake.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'",
@@ -31,17 +32,17 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware that rejects requests from other servers' pages, and adds :data:`HEADERS` to responses.
+    """ASGI middleware that rejects requests from the pages of other servers and adds :data:`HEADERS` to responses.
 
-    Headers that a response already contains are kept.
+    Headers that a response already contains are not replaced.
     """
 
     def __init__(self, app: Any):
         self.app = app
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-        """Answer a request, or pass it to the application."""
-        if scope["type"] != "http":  # events when the server starts and shuts down
+        """Pass a request to the application, or reject it."""
+        if scope["type"] != "http":  # these are events when the server starts and shuts down
             await self.app(scope, receive, send)
             return
 
@@ -59,7 +60,7 @@ class LocalOnly:
 
 
 def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
-    """Return the reason for rejecting a request, as HTTP status and text; None to accept the request."""
+    """Return the HTTP status and the message with which a request is rejected, or None to accept the request."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")

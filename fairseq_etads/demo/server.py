@@ -1,4 +1,4 @@
-"""Serve the page's files, its form and streams of summaries with a Starlette application."""
+"""Define a Starlette application that serves the files of the page, the fields of its form, and summaries."""
 
 import asyncio
 import contextlib
@@ -29,20 +29,20 @@ FILES = {
     "/examples.json": ("examples.json", "application/json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Path -> file in the folder ``page`` and its type. Other paths do not exist, so the server serves no other files."""
+"""Map from each path to a file in the folder ``page`` and its media type. The server does not serve any other files."""
 
 MAX_BYTES = 1_000_000
 """Maximum size of a request in bytes."""
 MAX_WAITING = 8
-"""Maximum number of summaries that wait for the running summary."""
+"""Maximum number of summaries that can wait while another summary is generated."""
 MAX_EXPLANATIONS = 8
-"""Number of recent explanations kept in memory for their pages."""
+"""Number of recent explanations that are kept in memory, so that their pages can be served."""
 SECONDS_TO_STOP = 5.0
-"""Maximum number of seconds to wait for a step of the search when the server shuts down."""
+"""Maximum time in seconds to wait for the end of a search step when the server shuts down."""
 
 
 class BadRequestError(Exception):
-    """A request that is answered with an HTTP status and a sentence."""
+    """Raised for an invalid request. The response consists of an HTTP status and a sentence."""
 
     def __init__(self, status: int, words: str):
         super().__init__(words)
@@ -50,14 +50,14 @@ class BadRequestError(Exception):
 
 
 class EventStream(StreamingResponse):
-    """Stream of events as lines of JSON, which stops the job when the client disconnects."""
+    """Response that sends events as lines of JSON. The job is stopped when the client disconnects."""
 
     def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
         super().__init__(_lines(events), media_type="application/x-ndjson")
         self.job = job
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send the events."""
+        """Send the events and then stop the job."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -70,11 +70,11 @@ async def _lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
 
 
 class Demo:
-    """State and handlers shared by the routes.
+    """State of the server and handlers of all routes.
 
     Args:
-        summarizer: the summariser of the model folder.
-        title: name of the model on the page.
+        summarizer: summariser for the model folder.
+        title: name of the model that the page shows.
     """
 
     def __init__(self, summarizer: Any, title: str):
@@ -84,7 +84,7 @@ class Demo:
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def app(self) -> Starlette:
-        """Create the application. Its worker ends when the application ends."""
+        """Create the application. The worker is stopped when the application shuts down."""
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -108,7 +108,7 @@ class Demo:
         return Response(content, media_type=kind)
 
     async def about(self, request: Request) -> Response:
-        """Describe the model, and list the fields of the form."""
+        """Serve the description of the model and the fields of the form."""
         config = self.summarizer.config
         return JSONResponse(
             {
@@ -120,7 +120,7 @@ class Demo:
         )
 
     async def explanation(self, request: Request) -> Response:
-        """Serve the page of a recent explanation. The page has its own policy, and cannot access this server."""
+        """Serve the page of a recent explanation. The page has its own policy and cannot access this server."""
         explanation = self._explanations.get(request.path_params["name"])
         if explanation is None:
             return PlainTextResponse("This explanation is no longer stored: summarise the document again.", 404)
@@ -129,7 +129,11 @@ class Demo:
         return Response(page, media_type="text/html", headers=policy)
 
     def _keep(self, explanation: Explanation) -> str:
-        """Replace the oldest explanation with a new one, and return the path of its page, which cannot be guessed."""
+        """Store a new explanation and drop the oldest one if necessary.
+
+        Returns:
+            Path of the explanation's page. It cannot be guessed.
+        """
         while len(self._explanations) >= MAX_EXPLANATIONS:
             self._explanations.pop(next(iter(self._explanations)))
         name = secrets.token_urlsafe(16)
@@ -137,12 +141,12 @@ class Demo:
         return f"/explanation/{name}"
 
     async def summarize(self, request: Request) -> Response:
-        """Summarise a document; the response is a stream of events, see :mod:`fairseq_etads.demo.events`."""
+        """Summarise a document. The response is a stream of events, see :mod:`fairseq_etads.demo.events`."""
         try:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
-            # Run this in a thread, because the first call with an --infer-dtype packs weights. It raises an error if
-            # the model does not support the options.
+            # This call raises an error if the model does not support the options. It runs in a thread, because the
+            # first call with a new --infer-dtype takes long: it converts the weights.
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)
@@ -154,16 +158,16 @@ class Demo:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
-            return Response(status_code=400)  # the client has disconnected and will not read a response
+            return Response(status_code=400)  # the client has disconnected and does not read the response
         return EventStream(job, _until_the_end(events, before))
 
     def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
-        """Create the job that summarises a document, and the queue for its events; None ends the events."""
+        """Create the job that summarises a document, and a queue of its events. The last item in the queue is None."""
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
         def tell(event: Optional[Dict[str, Any]]) -> None:
-            with contextlib.suppress(RuntimeError):  # the server has shut down and its event loop is closed
+            with contextlib.suppress(RuntimeError):  # the event loop is closed if the server has shut down
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
         def work(job: Job) -> None:
@@ -176,7 +180,12 @@ class Demo:
 
 
 def described(config: Any, extracts: bool) -> str:
-    """Describe a model in a sentence from the config.json of its folder; ``extracts``: it has an extractor."""
+    """Return a sentence that describes a model.
+
+    Args:
+        config: content of config.json in the model folder.
+        extracts: whether the model folder contains an extractor.
+    """
     pointer = config.model.get("pointer", "none")
     copies = "" if pointer == "none" else "copies words from the document, and "
     reads = f"the first {config.task['truncate_source']:,} tokens"
@@ -207,7 +216,8 @@ async def _body(request: Request) -> bytes:
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        # Read more than the limit, because many clients see no response until they have sent everything.
+        # Continue to read beyond the limit, because many clients do not read the response until they have sent the
+        # whole request.
         elif size > 10 * MAX_BYTES:
             break
     if size > MAX_BYTES:

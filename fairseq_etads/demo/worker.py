@@ -1,4 +1,7 @@
-"""Run jobs one by one in a worker thread with a bounded queue, without torch and fairseq."""
+"""Run jobs one by one in a worker thread, with a queue of limited length.
+
+This module requires neither torch nor fairseq.
+"""
 
 import logging
 import threading
@@ -9,18 +12,19 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
-    """Raised when the queue is full and accepts no job."""
+    """Raised if the queue is full, so that a job cannot be accepted."""
 
 
 class StoppedError(Exception):
-    """Raised by :meth:`Job.check` in work that is no longer needed."""
+    """Raised by :meth:`Job.check` if the result of the job is no longer needed."""
 
 
 class Job:
-    """Work that any thread can stop.
+    """Job that can be stopped from any thread.
 
     Args:
-        work: function called once with the job in the worker's thread; it must call :meth:`check` often.
+        work: function that the worker thread calls once, with the job as its argument. It must call :meth:`check`
+            often.
     """
 
     def __init__(self, work: Callable[["Job"], None]):
@@ -32,7 +36,7 @@ class Job:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Stop the work at its next check. Work that has not started never starts."""
+        """Stop the job at its next call of :meth:`check`. A job that has not started yet is never started."""
         self._stopped.set()
 
     def check(self) -> None:
@@ -42,10 +46,10 @@ class Job:
 
 
 class Worker:
-    """Worker that runs jobs one by one, in order of arrival.
+    """Worker that runs jobs one by one, in the order in which they are submitted.
 
     Args:
-        most_waiting: maximum number of waiting jobs, in addition to the running job.
+        most_waiting: maximum number of jobs in the queue, in addition to the running job.
     """
 
     def __init__(self, most_waiting: int):
@@ -58,7 +62,7 @@ class Worker:
         self._thread.start()
 
     def submit(self, job: Job) -> int:
-        """Put a job at the end of the queue, and return the number of jobs before it.
+        """Append a job to the queue, and return the number of jobs before it.
 
         Raises:
             QueueFullError: too many jobs are waiting, or the worker is closed.
@@ -73,7 +77,7 @@ class Worker:
             return before
 
     def close(self) -> None:
-        """Stop all jobs, and accept no further jobs."""
+        """Stop all jobs and do not accept any further jobs."""
         with self._changed:
             self._is_closed = True
             for job in (*self._waiting, *filter(None, [self._current])):
@@ -81,7 +85,7 @@ class Worker:
             self._changed.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait after :meth:`close` until the thread ends, for a limited time."""
+        """Wait until the thread ends, at most for the given number of seconds. Call :meth:`close` first."""
         self._thread.join(seconds)
 
     def _work(self) -> None:

@@ -1,7 +1,7 @@
-"""Analyse summaries: novel and repeated n-grams, lengths, copied bigrams, numbers and names; extract simple summaries.
+"""Analyse summaries: lengths, novel and repeated n-grams, copied bigrams, numbers and names, and simple extracts.
 
-N-grams extend across the sentences of a text. A system's figure is the mean over the summaries for which the figure is
-defined. For example, a summary of two words contains no trigrams.
+N-grams may cross sentence boundaries. The figure of a system is the mean over all summaries for which the figure is
+defined. For example, figures about trigrams are undefined for a summary of two words.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from .summaries import split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, marks (\p{M}) are parts of letters. Words in these scripts and in Persian contain joiners.
+# In Indic scripts, marks (\p{M}) are parts of letters. Words in these scripts and in Persian may contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
@@ -25,19 +25,19 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "space": str.split,
     "characters": lambda text: [character for character in text if not character.isspace()],
 }
-"""Value of ``--words`` -> function from a text to its words.
+"""Map from each value of ``--words`` to a function that splits a text into words.
 
-"words": lower-cased runs of letters, their marks, and digits of any script; "space": the strings between white space;
+"words": runs of letters (with their marks) and digits of any script, lower-cased. "space": strings between white space.
 "characters": single characters, for Chinese.
 """
 
 
 class Source:
-    """The n-grams of a document, collected once for comparison with the summaries of all systems.
+    """N-grams, numbers and words of a document, which are collected once and compared with all systems' summaries.
 
     Args:
         words: words of the document.
-        text: the document as it is written, for :meth:`numbers_found` and :meth:`names_found`.
+        text: document as a string, which is required for :meth:`numbers_found` and :meth:`names_found`.
     """
 
     def __init__(self, words: Sequence[str], text: str = ""):
@@ -51,48 +51,53 @@ class Source:
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
-        """Compute the share of n-grams that do not occur in the document (See et al. 2017, figure 6); None without
-        n-grams.
+        """Compute the fraction of a summary's n-grams that do not occur in the document (See et al. 2017, figure 6).
 
-        For single words, 1 minus this share is the source copy rate of Nallapati et al. (2016), section 4.
+        For single words, 1 minus this fraction is the source copy rate of Nallapati et al. (2016), section 4.
+
+        Returns:
+            The fraction, or None if the summary contains no n-grams.
         """
         grams = list(ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Compute the share of sentences that do not occur word for word in the document; None without sentences.
+        """Compute the fraction of a summary's sentences that do not occur verbatim in the document.
 
         Args:
-            sentences: words of each sentence of the summary; empty sentences are ignored.
+            sentences: words of each sentence in the summary. Empty sentences are ignored.
+
+        Returns:
+            The fraction, or None if the summary contains no sentences.
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
     def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the share of a summary's numbers that the document contains; None without numbers.
+        """Compute the fraction of a summary's numbers that also occur in the document, or None if there are no numbers.
 
         Args:
-            sentences: sentences of the summary as they are written. "3.5", "1,000" and "10:30" are one number each.
+            sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" count as one number each.
         """
         numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
         return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
 
     def names_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the share of a summary's names that the document contains in any case; None without names.
+        """Compute the fraction of a summary's names that also occur in the document, in upper or lower case.
 
         A name is a word that begins with a capital letter and is not the first word of a sentence. Lower-cased
-        summaries therefore contain no names.
+        summaries therefore contain no names. The result is None if the summary contains no names.
 
         Args:
-            sentences: sentences of the summary as they are written.
+            sentences: sentences of the summary as strings.
         """
         names = [word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()]
         return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
-        """Count the bigrams of a summary that come from each tenth of the document (10,).
+        """Count the bigrams of a summary that also occur in each tenth of the document, shape (10,).
 
-        If a bigram occurs several times in the document, its count is divided equally among the occurrences.
+        If a bigram occurs several times in the document, its count is divided equally among these occurrences.
         """
         tenths = np.zeros(TENTHS)
         for bigram in ngrams(words, 2):
@@ -103,20 +108,24 @@ class Source:
 
 
 def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
-    """Compute the share of a summary's n-grams that occur earlier in the summary; None without n-grams."""
+    """Compute the fraction of a summary's n-grams that have already occurred earlier in the summary.
+
+    Returns:
+        The fraction, or None if the summary contains no n-grams.
+    """
     grams = list(ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
 
 
 @dataclass(frozen=True)
 class Analysis:
-    """Figures of a system.
+    """Figures that describe the summaries of a system.
 
     Args:
-        figures: name of a figure -> mean over the summaries for which it is defined, shares in per cent; None if it is
-            defined for no summary.
-        counted: name of a figure -> number of summaries for which it is defined.
-        positions: share of the copied bigrams, in per cent, from each tenth of the documents.
+        figures: mapping from the name of each figure to its mean over the summaries for which it is defined, or to None
+            if it is undefined for all summaries. Fractions are given in per cent.
+        counted: mapping from the name of each figure to the number of summaries for which it is defined.
+        positions: percentage of the copied bigrams that come from each tenth of the documents.
     """
 
     figures: Dict[str, Optional[float]]
@@ -125,7 +134,7 @@ class Analysis:
 
 
 class Analyser:
-    """Analyser that collects the figures of a system, summary by summary."""
+    """Collect the figures of a system, one summary at a time."""
 
     def __init__(self) -> None:
         self._values: Dict[str, List[Optional[float]]] = {}
@@ -135,9 +144,9 @@ class Analyser:
         """Add a summary.
 
         Args:
-            source: the document.
+            source: document of the summary.
             sentences: words of each sentence in the summary.
-            texts: the same sentences as they are written, for the figures of numbers and names.
+            texts: the same sentences as strings, from which the figures about numbers and names are computed.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -159,7 +168,7 @@ class Analyser:
         self._tenths += source.copied_bigrams(words)
 
     def result(self) -> Analysis:
-        """Return the figures of all summaries added so far."""
+        """Return the figures for all summaries added so far."""
         real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
         total = self._tenths.sum()
         return Analysis(
@@ -170,7 +179,10 @@ class Analyser:
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """Return the first ``count`` words (by white space) of a document as sentences; the last may be cut off."""
+    """Return the first ``count`` words of a document as a list of sentences.
+
+    Words are separated by white space. The last sentence may be incomplete.
+    """
     kept: List[str] = []
     for sentence in sentences:
         words = sentence.split()[:count]
@@ -181,24 +193,25 @@ def lead_words(sentences: Sequence[str], count: int) -> List[str]:
 
 
 def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
-    """Compute the F1 of two multisets of n-grams."""
+    """Compute the F1 score of two multisets of n-grams."""
     size = sum(hypothesis.values()) + sum(reference.values())
     return 2 * sum((hypothesis & reference).values()) / size if size else 0.0
 
 
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
-    """Greedily choose the sentences of a document that summarise it best (Nallapati et al. 2017, section 3).
+    """Choose the document sentences that form the best summary, with a greedy search (Nallapati et al. 2017, section
+    3).
 
-    Each step adds the sentence that increases ROUGE-1 plus ROUGE-2 most (F1 with the best reference). If several
-    sentences are equally good, the first is added. The search stops when no sentence increases the score or ``limit``
-    sentences are chosen.
+    The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the best reference. Each step adds
+    the sentence that increases this score most. If several sentences are equally good, the first one is added. The
+    search ends when no sentence increases the score or when ``limit`` sentences have been chosen.
 
     Args:
         sentences: words of each sentence in the document.
-        references: words of each reference.
+        references: words of each reference summary.
 
     Returns:
-        numbers of the chosen sentences, from 0, in the order of the document.
+        Indices of the chosen sentences, in the order of the document.
     """
     targets = [[Counter(ngrams(reference, order)) for order in (1, 2)] for reference in references]
 
@@ -238,12 +251,12 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
     """Return the sentences of an extract of a document.
 
     Args:
-        kind: "lead": the first ``limit`` sentences; "lead-words": the first ``limit`` words; "oracle": at most
-            ``limit`` sentences, chosen greedily by their overlap with the references.
+        kind: kind of extract. "lead" returns the first ``limit`` sentences, "lead-words" the first ``limit`` words, and
+            "oracle" at most ``limit`` sentences that overlap most with the references.
         references: reference summaries of the document.
-        settings: settings of ROUGE; only the sentence mark and the tokeniser are used.
+        settings: settings of ROUGE. Only the sentence mark and the tokeniser are used.
     """
-    # Split documents even with --no-sentence-split, because an extract consists of sentences.
+    # Documents are split even with --no-sentence-split, because an extract consists of sentences.
     sentences = split_summary(document, settings.sentence_mark)
     if kind == "lead":
         return sentences[:limit]

@@ -1,4 +1,4 @@
-"""Plot training curves with matplotlib as small multiples: one panel per figure, one colour per run."""
+"""Plot training curves with matplotlib, with one panel for each metric and one colour for each run."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -7,9 +7,9 @@ from .plots import repeatable, save
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
-"""Figures in the first panels, in this order."""
+"""Metrics in the first panels, in this order."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
-"""Figures that describe the machine and the batches, which are drawn only on request."""
+"""Metrics that describe the machine and the batches. They are drawn only on request."""
 TITLES = {
     "nll_loss": "negative log-likelihood (bits per word)",
     "nll_per_summary": "negative log-likelihood (bits per summary)",
@@ -24,13 +24,13 @@ TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
-"""Name of a figure in the log -> title of its panel, if they differ."""
+"""Map from the name of a metric in the log to the title of its panel, if they differ."""
 MOST_POINTS = 300
-"""Number of points above which a curve shows means over neighbouring points, to remain legible in print."""
+"""Maximum number of points in a curve. If there are more, neighbouring points are averaged, for legibility in print."""
 
 _LOGARITHMIC = ("ppl",)
 _LEAST_RANGE = 4.0
-"""Minimum ratio of the largest to the smallest value for which an axis is logarithmic."""
+"""Minimum ratio of the largest value to the smallest value for which a logarithmic axis is used."""
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
 _MARKERS = "osD^vPX*"
@@ -38,14 +38,14 @@ _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
 def panels(logs: Sequence[TrainingLog]) -> List[str]:
-    """List the figures drawn by default, in the order of their panels."""
+    """Return the names of the metrics that are drawn by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Return the updates and values of a curve; more than ``most`` points are averaged in groups of neighbours."""
+    """Return the updates and the values of a curve. If there are more than ``most`` points, neighbours are averaged."""
     points = list(series.items())
     size = math.ceil(len(points) / most)
     groups = [points[start : start + size] for start in range(0, len(points), size)]
@@ -54,13 +54,13 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
-    """Draw a figure for all runs.
+    """Draw the curves of all runs for a metric.
 
     Args:
-        axes: axes of matplotlib.
-        name: name of the figure.
-        logs: name of each run -> its log.
-        kinds: name of each validation set -> its number, from 0.
+        axes: matplotlib axes of the panel.
+        name: name of the metric.
+        logs: mapping from the name of each run to its log.
+        kinds: mapping from the name of each validation set to its index.
     """
     for number, (run, log) in enumerate(logs.items()):
         colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
@@ -92,7 +92,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
 
 
 def _make_logarithmic(axes: Any) -> None:
-    """Use a logarithmic axis, labelled with plain numbers instead of matplotlib's powers of ten."""
+    """Make the y-axis logarithmic and label it with plain numbers instead of powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
@@ -102,12 +102,13 @@ def _make_logarithmic(axes: Any) -> None:
 
 
 def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:
-    """Plot figures against the number of updates. The same logs produce identical files.
+    """Plot metrics against the number of updates. Identical logs result in identical files.
 
     Args:
-        logs: name of each run -> its log.
-        path: file to write; its suffix selects the format.
-        figures: names of the figures, each drawn in its own panel; None: the figures listed by :func:`panels`.
+        logs: mapping from the name of each run to its log.
+        path: path of the file to write. Its suffix determines the format.
+        figures: names of the metrics to plot, each in its own panel; None to plot the metrics that :func:`panels`
+            returns.
     """
     names = list(panels(list(logs.values())) if figures is None else figures)
     kinds = {
@@ -116,7 +117,7 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
     with repeatable():
-        # pyplot is not used, because it opens windows and has global state.
+        # pyplot is not used, because it may open windows and has global state.
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(4.2 * columns + 0.4, 2.7 * rows + 0.6), layout="constrained")

@@ -1,8 +1,8 @@
-"""Human evaluation: blind rating sheets, and the means and agreement of the ratings.
+"""Human evaluation: create blind rating sheets, and compute the means and the agreement of the ratings.
 
-The criteria come from the Aggregation Transformer paper, section 4.1. A sheet shows documents, each followed by the
-summaries of all systems, which are labelled with letters. Letters are assigned to systems at random for every document
-and annotator. The assignment is written to the key, a file that annotators do not receive.
+The criteria come from the Aggregation Transformer paper, section 4.1. A sheet contains documents, each followed by the
+summaries of all systems, which are labelled with letters. For each document and annotator, the letters are randomly
+assigned to the systems. The assignment is stored in the key, a file that is not sent to the annotators.
 """
 
 import csv
@@ -33,13 +33,14 @@ _IDENTITY = ("annotator", "item", "label")
 
 @dataclass(frozen=True)
 class Rating:
-    """Ratings of a summary by an annotator.
+    """Ratings that an annotator has given to a summary.
 
     Args:
-        annotator: name of the sheet.
-        item: line number of the document, from 1.
+        annotator: name of the annotator's sheet.
+        item: line number of the document, counting from 1.
         system: name of the system that wrote the summary.
-        values: criterion -> rating from 1 to 5; criteria that were not rated are left out.
+        values: mapping from each criterion to the rating, from 1 to 5. It does not contain criteria that were not
+            rated.
     """
 
     annotator: str
@@ -51,23 +52,23 @@ class Rating:
 def make_key(
     documents: int, systems: Sequence[str], items: int, annotators: int, each: int, seed: int
 ) -> Dict[str, Any]:
-    """Draw the documents of each sheet, and a letter for each system.
+    """Randomly choose the documents of each sheet and a letter for each system.
 
     Args:
-        documents: number of all documents.
+        documents: total number of documents.
         systems: names of the systems.
-        items: number of documents to judge.
+        items: number of documents to be rated.
         annotators: number of sheets.
-        each: number of items per annotator. Items are distributed in turn, so that the number of annotators per item
-            differs by at most one.
-        seed: seed of all random choices.
+        each: number of items per annotator. Items are distributed in turn, so that the numbers of annotators per item
+            differ by at most one.
+        seed: seed for all random choices.
 
     Returns:
-        the key as JSON types. The entry "sheets" is a mapping: annotator -> line number of the document, from 1 ->
-        letter -> system.
+        The key, which consists of JSON types. The entry "sheets" maps the name of each annotator to the line numbers of
+        the documents (counting from 1), each line number to letters, and each letter to a system.
 
     Raises:
-        ValueError: a number is below 1 or too large, or there are no systems or more systems than letters.
+        ValueError: a number is less than 1 or too large, there are no systems, or there are more systems than letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -98,12 +99,15 @@ def make_key(
 
 
 def identity_of(annotator: str, key: Dict[str, Any]) -> str:
-    """Return the text that identifies a sheet: the annotator's name, and the id of the key to which it belongs."""
+    """Return a text that identifies a sheet. It consists of the annotator's name and the id of the key."""
     return f"{annotator} {key['id']}"
 
 
 def escape_formula(text: str) -> str:
-    """Put an apostrophe before =, +, -, @ and control characters, so that a cell is not read as a formula."""
+    """Insert an apostrophe before a text that a spreadsheet would interpret as a formula.
+
+    Such texts start with =, +, -, @ or a control character.
+    """
     starts = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
     return f"'{text}" if text.lstrip(" ")[:1] in starts else text
 
@@ -118,12 +122,12 @@ def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, 
 def csv_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """Format an annotator's sheet as CSV with empty cells for the ratings.
+    """Format the sheet of an annotator as CSV with empty cells for the ratings.
 
     Args:
-        sheet: line number of the document -> letter -> system.
+        sheet: mapping from line numbers of documents to letters, and from letters to systems.
         documents: all documents.
-        outputs: system -> its summaries of all documents.
+        outputs: mapping from each system to its summaries of all documents.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -131,7 +135,7 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # only the row of the first summary contains the document
+        document = documents[index] if item != last else ""  # only the first row of a document contains the document
         last = item
         # before Python 3.11, the csv module cannot read NULs
         texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
@@ -177,9 +181,9 @@ document.getElementById("save").addEventListener("click", function () {{
 def html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """Format an annotator's sheet as a web page that works offline and saves the ratings as CSV.
+    """Format the sheet of an annotator as a web page that works offline and saves the ratings as CSV.
 
-    Args: as for :func:`csv_sheet`.
+    See :func:`csv_sheet` for the arguments.
     """
     low, high = SCALE
     parts: List[str] = []
@@ -213,11 +217,11 @@ def html_sheet(
 
 
 def read_key(path: str) -> Dict[str, Any]:
-    """Read a key from :func:`make_key`.
+    """Read a key file that contains a result of :func:`make_key`.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is not a key.
+        ValueError: the file is not a key file.
     """
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -236,7 +240,12 @@ def read_key(path: str) -> Dict[str, Any]:
 
 
 def _parse_rating(text: str) -> int:
-    """Parse the rating in a cell; raises ValueError for an invalid rating, and OverflowError for infinity."""
+    """Parse the rating in a cell.
+
+    Raises:
+        ValueError: the rating is invalid.
+        OverflowError: the rating is infinity.
+    """
     value = float(text)
     low, high = SCALE
     if not (low <= value <= high and value == int(value)):
@@ -247,19 +256,19 @@ def _parse_rating(text: str) -> int:
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
     """Read a filled-in sheet.
 
-    Cells may be separated by commas, semicolons or tabs, because spreadsheets differ. A line with a mistake is ignored.
-    If some ratings in a line are missing, the others are used.
+    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs differ. Invalid lines are
+    ignored. If some ratings in a line are missing, the others are used.
 
     Args:
-        seen: annotator, item and letter of each line read so far in any sheet -> its place; the lines in this sheet are
-            added.
+        seen: mapping from the annotator, item and letter of each line that has been read in any sheet to the place of
+            the line. The lines of this sheet are added to the mapping.
 
     Returns:
-        the ratings, and a message for each invalid line.
+        The ratings, and a message for each invalid line.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is not UTF-8 or not a sheet.
+        ValueError: the file is not UTF-8 or is not a sheet.
     """
     data = Path(path).read_bytes()
     try:
@@ -297,14 +306,14 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
 def _read_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
-    """Return the rating in a line as a list, which is empty if no cell is filled in.
+    """Return a list that contains the rating in a line. The list is empty if the line contains no ratings.
 
     Raises:
-        ValueError: the line contains a mistake, which the message names.
+        ValueError: the line is invalid. The message contains the reason.
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
-    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets of earlier versions have no id
+    if belongs_to and belongs_to != key.get("id", belongs_to):  # sheets from earlier versions contain no id
         raise ValueError("the sheet belongs to another key, from another run of etads-human make")
     sheet = key["sheets"].get(annotator)
     if sheet is None:
@@ -327,15 +336,16 @@ def _read_row(
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
-    """Compute the agreement between annotators (Krippendorff 2011): 1 is perfect, 0 is chance; None if it is undefined.
+    """Compute Krippendorff's alpha, which measures the agreement between annotators (Krippendorff 2011).
 
-    The agreement is undefined if no summary has two ratings, or if all ratings are equal.
+    The value is 1 for perfect agreement and 0 for agreement by chance. It is None if no summary has two ratings or if
+    all ratings are equal, because the agreement is then undefined.
 
     Args:
-        units: annotators' ratings of each summary; summaries with a single rating are left out.
+        units: mapping from annotators to ratings, for each summary. Summaries with a single rating are ignored.
         level: level of measurement, "ordinal" or "interval".
     """
-    # Do not import nltk above: the import takes about a second, and etads-human --help should not wait for it.
+    # nltk is imported here because the import takes about a second, which would delay etads-human --help.
     from nltk.metrics.agreement import AnnotationTask
     from nltk.metrics.distance import interval_distance
 
@@ -354,14 +364,15 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Compute each system's mean and the agreement between annotators for each criterion, as JSON types.
+    """Compute the mean score of each system and the agreement between annotators, for each criterion.
 
-    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. The
-    95 % interval comes from a bootstrap over summaries. The mean of a system without ratings is None.
+    The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. 95 %
+    confidence intervals are computed with a bootstrap over summaries. The score of a system without ratings is None.
+    The result consists of JSON types.
 
     Args:
         bootstrap: number of resamples for the intervals.
-        seed: seed of the resampling.
+        seed: seed for the resampling.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:

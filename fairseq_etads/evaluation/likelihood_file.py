@@ -1,4 +1,4 @@
-"""Read and write the files of ``etads-likelihood``, which contain the log-likelihood of each reference summary."""
+"""Read and write the files of ``etads-likelihood``. They contain the log-likelihood of each reference summary."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -15,21 +15,21 @@ _FORMAT = "fairseq-etads likelihoods 1"
 
 
 def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
-    """Return the path of a run's likelihoods; ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    """Return the path of the file with the likelihoods of a run. ``checkpoint`` is one of :data:`CHECKPOINTS`."""
     return run / f"likelihood-{subset}-{checkpoint}.json"
 
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """Likelihood of each reference in a split under a model, in the order of the split.
+    """Log-likelihoods that a model assigns to the reference summaries of a split, in the order of the split.
 
     Attributes:
-        checkpoint, data: SHA-256 of the checkpoint and of all binarised files of the split.
+        checkpoint, data: SHA-256 of the checkpoint, and of all binarised files of the split.
         subset: name of the split, such as "test".
-        log_likelihood: natural logarithm of each summary's probability.
-        tokens: number of tokens in each summary, including its end symbol.
-        unknown: number of tokens in each summary that the model reads as the unknown word. The probability of such a
-            token is the probability that any unknown word occurs.
+        log_likelihood: natural logarithm of the probability of each summary.
+        tokens: number of tokens in each summary, including the end symbol.
+        unknown: number of tokens in each summary that are unknown words for the model. The probability of such a token
+            is the probability of the unknown word.
     """
 
     checkpoint: str
@@ -40,11 +40,11 @@ class Likelihoods:
     unknown: List[int]
 
     def per_token(self) -> np.ndarray:
-        """Return the mean log-likelihood per token of each summary (n,)."""
+        """Return the mean log-likelihood per token of each summary, shape (n,)."""
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
     def summary(self) -> str:
-        """Format a line with the mean over the summaries and the perplexity over all tokens."""
+        """Return a line with the mean over all summaries and the perplexity over all tokens."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
             f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} per token on average; perplexity "
@@ -60,7 +60,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
     """Read a file written by :meth:`Likelihoods.save`.
 
     Raises:
-        InputError: the file is damaged or of another kind.
+        InputError: the file is damaged or is not a file of likelihoods.
     """
     try:
         content = json.loads(path.read_bytes().decode("utf-8"))
@@ -75,7 +75,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
 
 
 def _check(found: Any) -> None:
-    """Raise ValueError if the lists are not valid for :class:`Likelihoods`."""
+    """Raise ValueError if the lists cannot belong to :class:`Likelihoods`."""
     figures = (found.log_likelihood, found.tokens, found.unknown)
     if not (len({len(values) for values in figures}) == 1 and found.tokens):
         raise ValueError("empty lists, or lists of different lengths")
@@ -84,7 +84,9 @@ def _check(found: Any) -> None:
 
 
 def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) -> None:
-    """Raise InputError if the likelihoods of two models belong to different words.
+    """Raise InputError if the likelihoods of two models cannot be compared.
+
+    They cannot be compared if the summaries consist of different tokens or contain different numbers of unknown words.
 
     Args:
         names: names of the two models for the error message.

@@ -1,8 +1,9 @@
-"""Compute scores in addition to ROUGE: METEOR, BERTScore and two training rewards, from data that the user provides.
+"""Compute scores other than ROUGE: METEOR, BERTScore and two training rewards.
 
-METEOR (Banerjee and Lavie 2005) is computed by nltk, which needs WordNet for synonyms. Without synonyms, the score
-would be a different measure. BERTScore (Zhang et al. 2020) is computed by the package bert-score with a model in a
-folder. The rewards come from :mod:`.reward_scores`. Nothing is downloaded.
+METEOR (Banerjee and Lavie 2005) is computed with nltk, which requires WordNet for synonyms. Without synonyms, the score
+would be a different measure. BERTScore (Zhang et al. 2020) is computed with the package bert-score and a model from a
+local folder. The rewards are defined in :mod:`.reward_scores`. The user provides all required data and models; nothing
+is downloaded.
 """
 
 import argparse
@@ -28,7 +29,7 @@ FIGURES = {
     "rougesal": ("ROUGESal",),
     "entail": ("entailment",),
 }
-"""Name of each score -> names of its figures."""
+"""Map from the name of each score to the names of its figures."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
     "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
@@ -37,7 +38,7 @@ NO_WORDNET = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add --also, and the options of the scores that --also accepts."""
+    """Add the option --also, and the options of the scores that it accepts."""
     add = parser.add_argument
     add(
         "--also",
@@ -74,7 +75,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise ValueError if options have no effect or are missing."""
+    """Raise ValueError if an option has no effect or if a required option is missing."""
     owners = {"wordnet": "meteor", "bertscore_model": "bertscore", "bertscore_layer": "bertscore"}
     for option, name in {**owners, "saliency_documents": "rougesal", "entail_model": "entail"}.items():
         if getattr(args, option) is not None and name not in args.also:
@@ -94,10 +95,10 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
-    """Find and load the data of the scores in --also, and map the name of each score to its scorer.
+    """Load the data of the scores in --also, and map the name of each score to its scorer.
 
     Raises:
-        ValueError: data or a package is missing.
+        ValueError: data or a required package is missing.
     """
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
@@ -115,22 +116,23 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
 
 
 def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
-    """Adapt a scorer that accepts each summary as one text, without sentences."""
+    """Convert a function that scores whole texts to a scorer of summaries that are split into sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
-        # An empty line is a missing reference.
+        # An empty line means that the reference is missing.
         [[" ".join(sentences) for sentences in several if sentences] or [""] for several in references],
     )
 
 
 def find_wordnet(folder: Optional[str]) -> Any:
-    """Find a reader of WordNet for nltk.
+    """Return nltk's reader for WordNet.
 
     Args:
-        folder: folder with the files of WordNet; None for the corpus of nltk or, if it is missing, of Debian.
+        folder: folder with the files of WordNet; None to use the corpus of nltk or, if it is missing, the files in
+            Debian's package.
 
     Raises:
-        ValueError: WordNet is missing; the message explains what to install where.
+        ValueError: WordNet is missing. The message explains how to install it.
     """
     import nltk.data
     from nltk.corpus import wordnet
@@ -147,17 +149,17 @@ def find_wordnet(folder: Optional[str]) -> Any:
     missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
-    nltk.data.path.append(str(path))  # nltk reads only from the folders in this list
+    nltk.data.path.append(str(path))  # nltk only reads from the folders in this list
     return _wordnet_class()(str(path), None)
 
 
 def _wordnet_class() -> Any:
-    """Return nltk's reader of WordNet without parts that METEOR does not need, such as other languages."""
+    """Return nltk's class for reading WordNet, without the parts that METEOR does not need, such as other languages."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class English(WordNetCorpusReader):
         def open(self, file: str) -> Any:
-            if file == "lexnames":  # the Debian package lacks this file
+            if file == "lexnames":  # Debian's package does not contain this file
                 return io.StringIO("".join(f"{number:02} {number:02} 0\n" for number in range(45)))
             return super().open(file)
 
@@ -168,15 +170,15 @@ def _wordnet_class() -> Any:
 
 
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """Compute METEOR for each pair with the best reference; 0 for an empty hypothesis.
+    """Compute the METEOR score of each hypothesis against the best of its references.
 
-    For words without a match, nltk looks up their stems in WordNet. It therefore misses synonyms of words if the stem
-    itself is not a word.
+    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. It
+    therefore does not find synonyms if the stem itself is not a word.
 
     Args:
-        wordnet: reader of WordNet.
+        wordnet: reader for WordNet, see :func:`find_wordnet`.
         hypotheses: n texts.
-        references: n lists of texts.
+        references: n lists of reference texts.
     """
     from nltk.tokenize.destructive import NLTKWordTokenizer
     from nltk.translate.meteor_score import meteor_score
@@ -191,7 +193,9 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Load the scorer of bert-score with the model in a folder; raises ValueError if bert-score or the model fails."""
+    """Create a bert-score scorer with the model in a folder. Raise ValueError if bert-score or the model cannot be
+    loaded.
+    """
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:
         from bert_score import BERTScorer
@@ -211,10 +215,10 @@ def load_bertscore(folder: str, layer: Optional[int]) -> Any:
 
 
 def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """Compute BERTScore's F1, precision and recall for each pair with the best reference (by F1).
+    """Compute the F1, precision and recall of BERTScore for each hypothesis, against the reference with the largest F1.
 
-    There is no idf weighting and no rescaling. Empty texts score 0, because bert-score fails on them with
-    transformers 5.
+    Neither idf weighting nor rescaling is used. Empty texts score 0 here, because bert-score raises an error for them
+    with transformers 5.
     """
     found = np.zeros((len(hypotheses), 3))
     texts = [[text for text in several if text] for several in references]
@@ -238,16 +242,16 @@ def score_texts(
     references: Sequence[Sequence[str]],
     settings: Settings,
 ) -> Tuple[List[str], np.ndarray, List[str]]:
-    """Compute all figures of the scores.
+    """Compute all figures of the given scores.
 
     Args:
-        names: names of the scores, as returned by :func:`scorers`.
-        hypotheses: n lines.
-        references: sets of n lines each.
-        settings: settings of ROUGE; its sentence marks and byte limit also apply here.
+        names: mapping from names of scores to scorers, as returned by :func:`scorers`.
+        hypotheses: n lines with one hypothesis each.
+        references: one or more sets of n lines with references.
+        settings: settings of ROUGE. Their sentence mark and byte limit also apply to these scores.
 
     Returns:
-        names of the figures, their values (n, figures), and the beginning of each score's signature.
+        Names of the figures, their values with shape (n, figures), and the first part of the signature of each score.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]
@@ -263,7 +267,7 @@ def score_texts(
 
 
 def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Return means, 95 % intervals (None without resamples) and signatures as JSON types."""
+    """Return the means, 95 % intervals and signatures as JSON types. Without resamples, the intervals are None."""
     intervals: List[Any] = [None for _ in heads]
     if bootstrap:
         intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()
@@ -276,7 +280,7 @@ def describe(heads: List[str], figures: np.ndarray, signatures: List[str], boots
 
 
 def format_table(report: Dict[str, Any]) -> str:
-    """Format the report of :func:`describe` for the terminal, without a newline at the end."""
+    """Format the result of :func:`describe` as a table for the terminal, without a newline at the end."""
     has_intervals = all(score["interval"] for score in report["scores"].values())
     rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
     for head, score in report["scores"].items():

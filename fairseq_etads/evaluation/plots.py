@@ -1,4 +1,4 @@
-"""Draw the plots of ``etads-analyse`` with matplotlib (extra ``plots``); helpers for all plots."""
+"""Draw the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and define functions for all plots."""
 
 import contextlib
 import logging
@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
-# Set the level here, because another library may have lowered the level of the root logger.
+# The level is set here, because another library may have lowered the level of the root logger.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 
@@ -14,7 +14,7 @@ PLOT_SUFFIXES = (".png", ".svg", ".pdf")
 
 
 def check_matplotlib(what: str) -> None:
-    """Raise ValueError if matplotlib, which ``what`` needs, is missing, before any work is done."""
+    """Raise ValueError if matplotlib is missing. ``what`` is the name of the option that requires it."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -23,7 +23,7 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Use matplotlib settings under which plots are reproducible and show names literally."""
+    """Use matplotlib settings with which plots are reproducible and names are not interpreted as formulas."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -31,18 +31,18 @@ def repeatable() -> Iterator[None]:
 
 
 def save(figure: Any, path: str) -> None:
-    """Write a figure without its date; the suffix of ``path`` selects the format."""
+    """Write a figure to a file without the current date. The suffix of ``path`` determines the format."""
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
     figure.savefig(path, metadata=metadata, dpi=150)
 
 
 def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
-    """Draw a group of bars for each figure, with one bar per system.
+    """Draw a group of bars for each metric, with one bar per system.
 
     Args:
-        axes: axes of matplotlib.
-        systems: scores to draw, see :func:`draw`.
-        names: name of a figure -> its label.
+        axes: matplotlib axes of the panel.
+        systems: values to draw, see :func:`draw`.
+        names: mapping from the name of each metric to its label.
     """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
@@ -54,15 +54,15 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and sources of copied bigrams.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and origins of copied bigrams.
 
-    The same figures produce identical files.
+    Identical values result in identical files.
 
     Args:
-        systems: name of each system -> "figures" and "positions" as in :class:`.analysis.Analysis`.
-        path: file to write; its suffix selects the format.
+        systems: mapping from the name of each system to "figures" and "positions", as in :class:`.analysis.Analysis`.
+        path: path of the file to write. Its suffix determines the format.
     """
-    # pyplot is not used, because it opens windows and has global state.
+    # pyplot is not used, because it may open windows and has global state.
     from matplotlib.figure import Figure
 
     novel = {**{f"novel {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}, "novel sentences": "sentences"}

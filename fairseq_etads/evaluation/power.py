@@ -1,8 +1,8 @@
 """Compute the power of a comparison between two systems, and the number of runs needed to detect a difference.
 
-The test is Student's t-test on the mean scores of the training runs, with the same number of runs for both systems. The
-deviation is the standard deviation of a system's mean score between seeds, which includes differences between the runs
-on single documents. Everything is computed with numeric integration, without random numbers.
+The test is Student's t-test on the mean scores of training runs, with the same number of runs for both systems. The
+parameter ``deviation`` is the standard deviation of a system's mean score over runs with different seeds. All values
+are computed with numerical integration, without random numbers.
 """
 
 import math
@@ -14,16 +14,21 @@ _STEPS = 4001
 
 
 def _integral(values: np.ndarray, places: np.ndarray) -> float:
-    """Compute the integral with the trapezoidal rule."""
+    """Compute an integral with the trapezoidal rule."""
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
 
 def critical_value(freedom: int, level: float) -> float:
-    """Compute the value that |t| of Student's distribution exceeds with probability ``level``."""
+    """Compute the value that |t| exceeds with probability ``level`` if t has Student's t-distribution.
+
+    Args:
+        freedom: number of degrees of freedom.
+        level: significance level.
+    """
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
     def beyond(t: float) -> float:
-        # Substitute x = tan(a) sqrt(freedom), so that the tail becomes a finite interval.
+        # The substitution x = tan(a) sqrt(freedom) maps the tail to a finite interval.
         angles = np.linspace(math.atan(t / math.sqrt(freedom)), math.pi / 2, _STEPS)
         return 2 * scale * math.sqrt(freedom) * _integral(np.cos(angles) ** (freedom - 1), angles)
 
@@ -37,17 +42,18 @@ def critical_value(freedom: int, level: float) -> float:
 
 
 def power(difference: float, deviation: float, trainings: int, level: float = 0.05) -> float:
-    """Compute the probability that the test is significant at ``level`` for a true difference.
+    """Compute the probability that the test detects a true difference at the significance level ``level``.
 
     Args:
-        difference: true difference between the expected scores of the two systems.
-        deviation: standard deviation between seeds of either system.
+        difference: true difference between the expected scores of both systems.
+        deviation: standard deviation of a system's mean score over runs with different seeds, assumed to be equal for
+            both systems.
         trainings: number of training runs per system, at least 2.
     """
     freedom = 2 * trainings - 2
     shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
     limit = critical_value(freedom, level)
-    # The estimated deviation is s times the true deviation, and s² (freedom) is distributed as chi-squared.
+    # The estimated deviation is s times the true deviation, where s² * freedom has a chi-squared distribution.
     s = np.linspace(0, 1 + 12 / math.sqrt(2 * freedom), _STEPS)[1:]
     log_density = (freedom - 1) * np.log(s) - freedom * s**2 / 2
     log_density += math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
@@ -59,10 +65,10 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
 def trainings_needed(
     difference: float, deviation: float, level: float = 0.05, wanted: float = 0.8, most: int = 1000
 ) -> Optional[int]:
-    """Compute the number of runs per system that is needed to detect a true difference with probability ``wanted``.
+    """Compute the number of runs per system that are needed to detect a true difference with probability ``wanted``.
 
     Returns:
-        the smallest sufficient number, at least three; None if it is above ``most``.
+        The smallest sufficient number, but at least three; None if it is greater than ``most``.
     """
     low, high = 2, 3
     while power(difference, deviation, high, level) < wanted:

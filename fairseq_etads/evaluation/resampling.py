@@ -1,9 +1,12 @@
-"""Confidence intervals for means, and tests of the difference between two means: bootstrap, randomisation, Student's t.
+"""Compute confidence intervals for means, and test differences between means.
 
-All functions draw with a given seed, so the same scores result in the same intervals and p-values.
+The methods are the bootstrap, randomisation tests and Student's t.
 
-If documents belong to families (near-copies, packages from one source), pass ``families`` (n,), which contains a family
-number for each document. Whole families are then drawn, because documents of the same family are not independent.
+All functions use a given seed, so the same scores result in the same intervals and p-values.
+
+Documents may belong to families, such as near-duplicates or packages from the same source. Documents in the same family
+are not independent, so whole families should be drawn. To do this, pass ``families`` (n,), which contains the number of
+each document's family.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -12,12 +15,15 @@ import numpy as np
 
 
 def family_numbers(names: Sequence[str]) -> np.ndarray:
-    """Number the families 0, 1, ... in the order of their names, and return the number of each document (n,)."""
+    """Return the number of each document's family, shape (n,). Families are numbered in the order of their names."""
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
 def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
-    """Draw n documents, or the number of families, and return how often each document (n,) was drawn."""
+    """Draw documents or families with replacement, and return how often each document was drawn, shape (n,).
+
+    The number of draws is the number of documents, or of families if they are given.
+    """
     if families is None:
         return np.bincount(rng.integers(n, size=n), minlength=n).astype(float)
     count = int(families.max()) + 1
@@ -25,13 +31,13 @@ def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray
 
 
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
-    """Compute the means of bootstrap samples, which draw n of the n rows of ``scores`` (n, ...) with replacement.
+    """Compute the means of bootstrap samples.
 
-    All columns share the draws. Samples are drawn one at a time to save memory. With ``families`` (n,), whole families
-    are drawn.
+    Each sample consists of n rows of ``scores`` (n, ...), which are drawn with replacement. The same rows are used for
+    all columns. Samples are drawn one at a time to save memory. With ``families`` (n,), whole families are drawn.
 
     Returns:
-        means (resamples, ...).
+        Means of the samples, shape (resamples, ...).
     """
     rng = np.random.default_rng(seed)
     rows = scores.reshape(len(scores), -1)
@@ -43,19 +49,24 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
 
 
 def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
-    """Compute 95 % confidence intervals, low and high (2, ...), for the means of ``scores`` (n, ...) over axis 0.
+    """Compute 95 % confidence intervals for the means of ``scores`` (n, ...) over axis 0.
 
-    The percentile bootstrap (Efron 1979) uses the 2.5th and 97.5th percentiles of :func:`bootstrap_means`.
+    The method is the percentile bootstrap (Efron 1979), with the 2.5th and 97.5th percentiles of
+    :func:`bootstrap_means`.
+
+    Returns:
+        Lower and upper bounds of the intervals, shape (2, ...).
     """
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
 
 def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """Compute two-sided p-values (...): the share of ``means`` (resamples, ...) as far from ``difference`` as 0 is.
+    """Compute two-sided p-values (...) from the ``means`` (resamples, ...) of resampled differences.
 
-    The observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
+    The p-value is the fraction of means that are at least as far from the observed ``difference`` (...) as 0 is. The
+    observed difference counts as one resample, so that no p-value is 0: (1 + times) / (1 + resamples).
     """
-    # Equal sums may differ in their last digits, because the order of addition differs.
+    # Sums that should be equal may differ in their last digits, because the order of the additions differs.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
     return (1 + as_far.sum(axis=0)) / (1 + len(means))
 
@@ -63,20 +74,21 @@ def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
 def compare_pairs(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference between the mean scores of two sets of summaries of the same n documents.
+    """Test the difference between the mean scores of two systems, from their summaries of the same n documents.
 
-    The result says nothing about other training runs of the two systems; see :func:`compare_trainings`.
+    The result does not take into account that scores vary between training runs; see :func:`compare_trainings`.
 
     Args:
         first, second: scores (n, ...) of the same documents in the same order.
-        families: number of each document's family (n,); documents of a family are drawn and exchanged together.
+        families: number of each document's family, shape (n,). Documents in the same family are drawn and swapped
+            together.
 
     Returns:
-        "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) from a paired bootstrap, and
-        two two-sided p-values (...). "p_bootstrap" is the share of bootstrap differences at least as far from the
-        observed difference as the observed difference is from 0 (Efron and Tibshirani 1993, section 16.4).
-        "p_randomisation" is the share of random swaps of the two systems' scores that give a difference at least as
-        large as the observed one (Noreen 1989; Riezler and Maxwell 2005).
+        A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
+        from a paired bootstrap, and two two-sided p-values (...). "p_bootstrap" is the fraction of bootstrap
+        differences that are at least as far from the observed difference as 0 is (Efron and Tibshirani 1993, section
+        16.4). "p_randomisation" is the fraction of random swaps between the systems' scores for which the difference is
+        at least as large as the observed difference (Noreen 1989; Riezler and Maxwell 2005).
     """
     pairs = first - second
     n = len(pairs)
@@ -98,10 +110,11 @@ def compare_pairs(
 
 
 def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
-    """Compute the standard error (...) of the difference between means over runs, and its degrees of freedom (...).
+    """Compute the standard error of the difference between the systems' means over runs, and its degrees of freedom.
 
-    The runs of both systems are assumed to vary equally if both systems have the same number of runs or one system has
-    a single run (Student). Otherwise, Welch's formula is used.
+    If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
+    assumed to be equal for both systems (Student). Otherwise, Welch's formula is used. Both results have the shape
+    (...).
 
     Args:
         first, second: mean score of each training run (runs, ...).
@@ -122,7 +135,10 @@ def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, 
 
 
 def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the variance (...) of the mean of ``rows`` (n, ...) over axis 0, from sums over families if given."""
+    """Compute the variance (...) of the mean of ``rows`` (n, ...) over axis 0.
+
+    If ``families`` are given, the variance is computed from sums over families.
+    """
     deviations = rows - rows.mean(axis=0)
     if families is not None:
         sums = np.zeros((int(families.max()) + 1, *rows.shape[1:]))
@@ -132,10 +148,10 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 
 
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the share (...) of the bootstrap variance that is due to documents, independently of the training.
+    """Compute the fraction (...) of the bootstrap variance that is due to documents and not to training.
 
-    The mean scores over runs also vary between documents because each run treats documents differently. The spread of
-    the runs' means already contains this part, so it must not be counted twice.
+    Mean scores also vary between documents because each run does better on different documents. The variance between
+    the means of the runs already includes this part, which must not be counted twice.
 
     Args:
         first, second: scores (runs, n, ...).
@@ -154,23 +170,23 @@ def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np
 def compare_trainings(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference between two systems, each trained several times with different seeds.
+    """Test the difference between two systems that were each trained several times with different seeds.
 
-    The uncertainty consists of two independent parts, which are drawn together. For the documents, the test uses a
-    paired bootstrap of the mean scores over training runs. For the runs, it uses Student's t with the standard error of
-    the difference between their means (Welch's form if the systems have different numbers of runs). The interval from a
-    bootstrap over two to five runs would be too narrow: its type-I error is two to four times the nominal error.
-    ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
+    The uncertainty has two independent sources, from which the test draws together. For the documents, it uses a paired
+    bootstrap of the mean scores over training runs. For the runs, it uses Student's t-distribution with the standard
+    error of the difference between their means (Welch's form if the systems have different numbers of runs). A
+    bootstrap over two to five runs would result in too narrow intervals, with a type-I error of two to four times the
+    nominal error. ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
 
     Args:
         first, second: scores (runs, n, ...) of the same documents in the same order. If one system has a single run,
-            its scores are assumed to vary between runs like the scores of the other system. If both systems have a
+            the variance between its runs is assumed to be the same as for the other system. If both systems have a
             single run, only documents are drawn.
-        families: number of each document's family (n,); documents of a family are drawn together.
+        families: number of each document's family, shape (n,). Documents in the same family are drawn together.
 
     Returns:
-        "difference" (...) of the means, first minus second, its 95 % "interval" (2, ...) and the two-sided
-        "p_bootstrap" (...), as in :func:`compare_pairs`.
+        A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
+        and the two-sided "p_bootstrap" (...), as in :func:`compare_pairs`.
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
     difference = documents.mean(axis=0)
@@ -187,10 +203,10 @@ def compare_trainings(
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Correct the p-values of a family of tests for the number of tests (Holm 1979), and keep their order.
+    """Correct the p-values of several tests for the number of tests (Holm 1979).
 
-    At a significance level of 0.05 for the corrected values, the probability of one or more false rejections in the
-    family is at most 0.05.
+    The corrected p-values are returned in the original order. If they are compared with a significance level of 0.05,
+    the probability that one or more of the tests reject a true null hypothesis is at most 0.05.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)

@@ -1,6 +1,6 @@
-"""The rewards ``rougesal`` and ``entail`` as scores of finished summaries, for the option ``--also`` of two commands.
+"""Compute the rewards ``rougesal`` and ``entail`` as scores of finished summaries, for the option ``--also``.
 
-During training, rewards are computed from tokens. This module scores text, so the figures differ slightly.
+During training, rewards are computed from tokens. This module computes them from text, so the values differ slightly.
 """
 
 import functools
@@ -22,15 +22,15 @@ from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
 Sentences = Sequence[str]
-"""The sentences of a summary."""
+"""Sentences of a summary."""
 Scored = Tuple[np.ndarray, str]
-"""Figures (n, figures) of all pairs in [0, 100], and the part of the signature that describes their computation."""
+"""Figures of all pairs, shape (n, figures), in [0, 100], and the part of the signature that describes the score."""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
-"""(n summaries, n lists of references) -> their figures."""
+"""Function that computes the figures of n summaries, given the summaries and n lists of references."""
 
 
 def words_of(text: str) -> List[str]:
-    """Split a text into words as rouge-score does without stems: runs of letters a-z and digits, lower-cased."""
+    """Lower-case a text and split it into runs of letters a-z and digits, as in rouge-score without stemming."""
     from rouge_score import tokenize
 
     found: List[str] = tokenize.tokenize(text, None)
@@ -38,13 +38,13 @@ def words_of(text: str) -> List[str]:
 
 
 def rougesal_scorer(documents: str) -> Scorer:
-    """Return a scorer for ROUGESal with idf as saliency.
+    """Return a scorer for ROUGESal, in which the saliency of a word is its inverse document frequency (idf).
 
     Args:
-        documents: file with the documents, one per line, in which words are counted.
+        documents: path of a file with one document per line, from which the idf is computed.
 
     Raises:
-        ValueError: the file cannot be read, or contains no words.
+        ValueError: the file cannot be read or contains no words.
     """
     lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
     idf, unseen = inverse_frequencies(map(words_of, lines))
@@ -60,9 +60,10 @@ def rougesal_scorer(documents: str) -> Scorer:
 
 
 def entailment_scorer(folder: str) -> Scorer:
-    """Return a scorer for ``entail`` with the model in a folder; the length cap is the length of the reference.
+    """Return a scorer for ``entail`` with the model in a folder. The length ratio is limited to 1.
 
-    ``etads-nli score`` scores the pairs in a separate process, so that this process does not import torch.
+    The pairs are scored in a separate process with ``etads-nli score``, so that the current process need not import
+    torch.
     """
     weights = sha256(Path(folder) / "model.safetensors")[:12]
 
@@ -87,7 +88,12 @@ def _score(
     hypotheses: Sequence[Sentences],
     references: Sequence[List[Sentences]],
 ) -> Scored:
-    """Return the figures of a reward with the best reference of each summary; ``split`` splits a text into words."""
+    """Compute a reward for each summary against the best of its references.
+
+    Args:
+        split: function that splits a text into words.
+        signature: description of the reward, which is returned unchanged.
+    """
     numbers = [number for number, several in enumerate(references) for _ in several]
     texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]
     wanted = [[split(sentence) for sentence in reference] for several in references for reference in several]

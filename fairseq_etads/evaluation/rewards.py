@@ -1,7 +1,7 @@
-"""Rewards of summaries by name, for ``--criterion summarization_rl``, with ROUGE fast enough for training.
+"""Define rewards for summaries, for ``--criterion summarization_rl``.
 
-A text is a list of sentences, and a sentence is a list of words as in the training data: nothing is stemmed,
-lower-cased or omitted.
+The implementation of ROUGE in this module is fast enough for training. A text is a list of sentences, and a sentence is
+a list of words. Words are used as they occur in the training data; they are not stemmed, lower-cased or omitted.
 """
 
 import importlib
@@ -13,13 +13,13 @@ from ..text.subsequences import lcs_positions, ngrams, word_positions
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
-"""Weight of each word in each sentence of a text."""
+"""Weights of the words in each sentence of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
-"""(hypotheses, references, documents) -> a number for each hypothesis; higher is better."""
+"""Function of hypotheses, references and documents that returns a number for each hypothesis. Higher is better."""
 
 
 def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
-    """Split a text into sentences at ``mark``, without empty sentences."""
+    """Split a text into sentences at ``mark``, and drop empty sentences."""
     sentences: List[List[str]] = [[]]
     for word in words:
         if word == mark:
@@ -30,28 +30,37 @@ def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
 
 
 def f1(hits: int, hypothesis: int, reference: int) -> float:
-    """Compute the F1 of ``hits`` among the n-grams or words of a hypothesis and a reference; 0 if one is empty."""
+    """Compute the F1 score from the number of matches. It is 0 if the hypothesis or the reference is empty.
+
+    Args:
+        hits: number of matching words or n-grams.
+        hypothesis, reference: total number of words or n-grams in the hypothesis and in the reference.
+    """
     return 2 * hits / (hypothesis + reference) if hits else 0.0
 
 
 def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
-    """Compute ROUGE-N F1 in [0, 1] (Lin 2004, section 2); n-grams extend across sentences, as in ``etads-rouge``."""
+    """Compute the F1 score of ROUGE-N, in [0, 1] (Lin 2004, section 2).
+
+    N-grams may cross sentence boundaries, as in ``etads-rouge``.
+    """
     grams = [Counter(ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
     return f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
 
 
 def rouge_l(hypothesis: Text, reference: Text) -> float:
-    """Compute summary-level ROUGE-L F1 in [0, 1] (Lin 2004, section 3.2), with the same result as rouge-score.
+    """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2).
 
-    The hits of a reference sentence are its words in a longest common subsequence with any sentence of the hypothesis.
-    Each word is counted at most as often as it occurs in the hypothesis.
+    The matches of a reference sentence are its words that belong to the longest common subsequence with at least one
+    sentence of the hypothesis. Each word counts at most as often as it occurs in the hypothesis. The result is the same
+    as with rouge-score.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
     return f1(sum(1 for _ in _hits(hypothesis, reference)), *sizes)
 
 
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Yield the positions of the reference words that :func:`rouge_l` counts: sentence, and index in the sentence."""
+    """Yield the sentence number and the index in the sentence of each reference word that :func:`rouge_l` matches."""
     left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
@@ -65,13 +74,15 @@ def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
 
 
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
-    """Compute ROUGE-L F1 in [0, 1] with weighted words (Pasunuru and Bansal 2018, "ROUGESal").
+    """Compute the F1 score of ROUGE-L with weighted words, in [0, 1] (Pasunuru and Bansal 2018, "ROUGESal").
 
-    P and R are the weight of the hits of :func:`rouge_l` divided by the total weight of the hypothesis and of the
-    reference. For a word with n hits, the weights of its first n occurrences in the hypothesis are used.
+    Precision is the weight of the matched words in :func:`rouge_l`, divided by the total weight of the hypothesis.
+    Recall is the same for the reference. If a word is matched n times, the weights of its first n occurrences in the
+    hypothesis are used.
 
     Args:
-        hypothesis_weights, reference_weights: weight of each word, at least 0; only proportions matter.
+        hypothesis_weights, reference_weights: weight of each word, at least 0. Scaling all weights of a text does not
+            change the result.
     """
     hits = list(_hits(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
@@ -102,21 +113,22 @@ REWARDS: Dict[str, Reward] = {
     "rouge2": _each(lambda hypothesis, reference: rouge_n(hypothesis, reference, 2)),
     "rougeL": _each(rouge_l),
 }
-"""F1 in [0, 1] against the reference."""
+"""Rewards that are F1 scores against the reference, in [0, 1]."""
 
 
 class RougeSal:
-    """The reward ``rougesal``: :func:`rouge_sal` against the reference.
+    """Reward ``rougesal``, which is the result of :func:`rouge_sal` against the reference.
 
     Args:
-        saliency: function from sentences to the weights of the words in each sentence, at least 0.
+        saliency: function that returns the weights of the words in each of several sentences. Weights must be at least
+            0.
     """
 
     def __init__(self, saliency: Callable[[Text], Weights]):
         self.saliency = saliency
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """Return the reward of each hypothesis, in [0, 1]."""
+        """Compute the reward of each hypothesis, in [0, 1]."""
         texts = [*hypotheses, *references]
         found = iter(self.saliency([sentence for text in texts for sentence in text]))
         weights = [[next(found) for _ in text] for text in texts]
@@ -124,22 +136,24 @@ class RougeSal:
 
 
 class Entailment:
-    """The reward ``entail``: the probability that the reference entails a summary (Pasunuru and Bansal 2018).
+    """Reward ``entail``, which measures whether the reference entails the summary (Pasunuru and Bansal 2018).
 
-    With the n sentences s_k of the summary, r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the summary /
-    words of the reference). Without the length ratio, very short summaries would receive the highest rewards, because
-    they are entailed completely. The reward of an empty summary is 0.
+    If the summary consists of the n sentences s_k, the reward is r = (1/n) Σ_k P(reference entails s_k) · min(cap,
+    words of the summary / words of the reference). Without the length ratio, very short summaries would receive the
+    highest rewards, because all of their sentences are entailed. The reward of an empty summary is 0.
 
     Args:
-        score: function from premises and hypotheses, as lists of words, to probabilities of entailment.
-        length_cap: upper bound on the length ratio; None: no bound, so that length alone increases the reward.
+        score: function that returns the probability of entailment for each pair of a premise and a hypothesis, given as
+            lists of words.
+        length_cap: upper bound of the length ratio; None for no bound. Without a bound, the reward increases with the
+            length of the summary.
     """
 
     def __init__(self, score: Callable[[Text, Text], Sequence[float]], length_cap: Optional[float] = 1.0):
         self.score, self.length_cap = score, length_cap
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """Return the reward of each hypothesis, at least 0."""
+        """Compute the reward of each hypothesis, which is at least 0."""
         premises = [[word for sentence in text for word in sentence] for text in references]
         pairs = [(premise, sentence) for premise, text in zip(premises, hypotheses) for sentence in text]
         found = iter(self.score([premise for premise, _ in pairs], [sentence for _, sentence in pairs]))
@@ -153,10 +167,10 @@ class Entailment:
 
 
 def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
-    """Find a reward in :data:`REWARDS` or ``makers``, or create it from a class given as ``module:Class``.
+    """Return a reward from :data:`REWARDS` or ``makers``, or an instance of a class specified as ``module:Class``.
 
     Args:
-        makers: name -> factory of a reward that needs more than texts.
+        makers: mapping from the names of rewards that require more than texts to functions that create them.
 
     Raises:
         ValueError: there is no reward with this name.

@@ -1,19 +1,22 @@
-"""Compute ROUGE with confidence intervals and a signature, in Python or with ROUGE-1.5.5.pl itself.
+"""Compute ROUGE with confidence intervals and a signature, in Python or with the original script ROUGE-1.5.5.pl.
 
-The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. In
-Python, the package rouge-score scores each pair like ROUGE-1.5.5.pl. In both implementations, words are runs of a-z and
-0-9 after lower-casing, and all other characters (``#`` in Gigaword, other scripts) separate words.
+The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The
+Python implementation uses the package rouge-score, which scores each pair like ROUGE-1.5.5.pl. In both implementations,
+text is lower-cased and words are runs of a-z and 0-9. All other characters, such as ``#`` in Gigaword and letters of
+other scripts, separate words.
 
-Only ROUGE-L depends on sentences: each sentence of the reference is matched with each sentence of the hypothesis, and
-the union of the matches is counted. A summary is one line, which is split into sentences in one of two ways:
+Only ROUGE-L depends on sentence boundaries: each sentence of the reference is matched with each sentence of the
+hypothesis, and the union of the matches is counted. A summary is a line of text, which is split into sentences in one
+of two ways:
 
-* A line that contains the sentence mark is split only at the mark, which is never scored as a word.
-* A line without the mark is split by the untrained rules of nltk's Punkt: after ``.``, ``!`` or ``?`` and closing
-  quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains two sentences. Untrained
-  rules know no abbreviations except initials, so "dr. smith came." becomes two sentences. Marks are therefore better.
+* A line that contains the sentence mark is split only at the mark. The mark is never scored as a word.
+* A line without the mark is split by the rules of nltk's Punkt, without a trained model: after ``.``, ``!`` or ``?``
+  and closing quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains two sentences.
+  Without a trained model, the only known abbreviations are initials, so that "dr. smith came." is split into two
+  sentences. Sentence marks are therefore preferable.
 
-rouge-score and nltk are imported in the functions that use them. Their import takes more than a second (nltk imports
-scipy and scikit-learn if they are installed), and ``etads-rouge --help`` should not wait for it.
+rouge-score and nltk are imported inside the functions that use them. Importing them takes more than a second (nltk
+imports scipy and scikit-learn if they are installed), which would delay ``etads-rouge --help``.
 """
 
 import functools
@@ -37,16 +40,16 @@ SEED = 12345
 BACKENDS = ("python", "perl")
 MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
-"""Metrics scored by default."""
+"""Metrics that are computed by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
-"""Figures of each metric, in the order in which score arrays contain them -> their names in tables."""
-# Our name of a metric -> the name in rouge-score, where "rougeL" joins all sentences into one.
+"""Map from the figures of each metric to their names in tables. Score arrays contain the figures in this order."""
+# Map from the name of each metric to its name in rouge-score, in which "rougeL" treats the summary as one sentence.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
 def check_at_least(minimum: int, **numbers: int) -> None:
-    """Raise ValueError for the first of ``numbers`` below ``minimum``; the message names the option."""
+    """Raise ValueError if a number is less than ``minimum``. The message contains the name of the option."""
     for option, value in numbers.items():
         if value < minimum:
             raise ValueError(f"--{option} {value}: choose {minimum} or more")
@@ -54,9 +57,9 @@ def check_at_least(minimum: int, **numbers: int) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores of a metric over all pairs, from 0 to 100, each with its 95 % confidence interval (low, high).
+    """Mean scores of a metric over all pairs, from 0 to 100, with their 95 % confidence intervals (low, high).
 
-    There are no intervals without resamples.
+    The intervals are None if there are no resamples.
     """
 
     f1: float
@@ -72,8 +75,8 @@ class RougeReport:
     """Scores of a system.
 
     Args:
-        scores: name of a metric, such as "rouge1" -> its scores.
-        signature: line that names everything on which the scores depend.
+        scores: mapping from the name of each metric, such as "rouge1", to its scores.
+        signature: line that describes everything on which the scores depend.
         n: number of pairs.
         empty: number of empty hypotheses.
     """
@@ -84,14 +87,14 @@ class RougeReport:
     empty: int
 
     def to_dict(self) -> Dict[str, Any]:
-        """Return the whole report as JSON types; an interval is a pair."""
+        """Return the report as JSON types. Intervals are pairs."""
         return asdict(self)
 
     def format_table(self, interval: str = "f1") -> str:
-        """Format a table, the number of empty hypotheses and the signature, without a newline at the end.
+        """Format the scores as a table, followed by the number of empty hypotheses and the signature.
 
         Args:
-            interval: figure to show with its interval, one of ``FIGURES``.
+            interval: figure for which the confidence interval is shown, one of ``FIGURES``.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
         found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
@@ -106,26 +109,25 @@ class RougeReport:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings for scoring.
+    """Settings of ROUGE.
 
     Args:
-        metrics: some of "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (treats the summary as one
-            sentence; Python only), "rougeSU4" (skip-bigrams with unigrams; Perl only).
-        stem: whether to compare Porter stems.
-        irregular: whether to replace irregular forms with their base forms (children: child) before stemming, from the
-            WordNet lists of ROUGE-1.5.5.pl; None: the backend's default (ROUGE-1.5.5.pl replaces them, rouge-score does
-            not).
-        sentence_mark, split_sentences: method of splitting summaries, see :func:`.text.split_summary`.
-        backend: "python" or "perl".
-        multi: treatment of several references: the "best" by F1, for each pair and metric, or their "average", with
-            matches and n-grams summed over the references, as in ``ROUGE-1.5.5.pl -f A``, its default.
-        byte_limit: number of bytes of each hypothesis and reference to score (DUC-2004: 75).
-        rouge_home: folder of ROUGE-1.5.5.pl and its data; None to search for it, see :mod:`.perl`.
+        metrics: names of the metrics: "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (treats the summary
+            as one sentence; Python only), or "rougeSU4" (skip-bigrams and unigrams; Perl only).
+        stem: whether to compare Porter stems instead of words.
+        irregular: whether to replace irregular forms with their base forms (children: child) before stemming, according
+            to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend: ROUGE-1.5.5.pl replaces
+            irregular forms, and rouge-score does not.
+        sentence_mark, split_sentences: how to split summaries into sentences, see :func:`.summaries.split_summary`.
+        backend: implementation to use, "python" or "perl".
+        multi: treatment of several references. "best" uses the reference with the largest F1 for each pair and metric.
+            "average" sums the matches and n-grams over all references, as ``ROUGE-1.5.5.pl -f A`` does by default.
+        byte_limit: number of bytes to which each hypothesis and reference is truncated (DUC-2004: 75).
+        rouge_home: folder with ROUGE-1.5.5.pl and its data; None to search for it, see :mod:`.perl`.
 
     Raises:
-        ValueError: the backend or the value of ``multi`` is unknown, the backend does not support a metric, or a limit
-            is below 1. ROUGE-1.5.5.pl and its lists are searched for only when needed, and a ValueError then names
-            what is missing.
+        ValueError: the backend or the value of ``multi`` is unknown, the backend does not support a metric, or the byte
+            limit is less than 1. A missing ROUGE-1.5.5.pl causes a ValueError only when the script is needed.
     """
 
     metrics: Tuple[str, ...] = METRICS
@@ -161,15 +163,15 @@ class Settings:
 
     @property
     def tokenizer(self) -> "_Tokenizer":
-        """Tokeniser of words, one per process, because it caches stems."""
+        """Tokeniser that splits text into words. Each process has one tokeniser, because it caches stems."""
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
-        """Split a summary into sentences, and truncate them to ``byte_limit``."""
+        """Split a summary into sentences, and truncate the summary to ``byte_limit`` bytes."""
         return truncate_sentences(split_summary(text, self.sentence_mark, self.split_sentences), self.byte_limit)
 
     def signature(self, references: int) -> str:
-        """Return a line with these settings and the versions of the software that computes the scores.
+        """Return a line that describes these settings and the versions of the software that computes the scores.
 
         Args:
             references: number of references per hypothesis.
@@ -190,10 +192,10 @@ class Settings:
 
 
 class _Tokenizer:
-    """Tokeniser of rouge-score with a cache of stems, because stemming is slow.
+    """Tokeniser of rouge-score that caches stems, because stemming is slow.
 
     Args:
-        irregular: irregular form -> base form, which is used instead of a stem.
+        irregular: mapping from irregular forms to base forms, which are used instead of stems.
     """
 
     def __init__(self, stem: bool, irregular: Dict[str, str]):
@@ -204,12 +206,12 @@ class _Tokenizer:
         self.stemmer = None
         if stem:
             porter = PorterStemmer()
-            # Like ROUGE-1.5.5.pl, rouge-score stems only words of more than three letters.
+            # Like ROUGE-1.5.5.pl, rouge-score only stems words with more than three letters.
             cached = functools.lru_cache(maxsize=200_000)(lambda word: irregular.get(word) or porter.stem(word))
             self.stemmer = SimpleNamespace(stem=cached)
 
     def tokenize(self, text: str) -> List[str]:
-        """Return the words of a text, or their stems; rouge-score calls this method."""
+        """Return the words of a text or their stems. rouge-score calls this method."""
         words: List[str] = self._tokenize(text, self.stemmer)
         return words
 
@@ -221,7 +223,7 @@ def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Token
 
 @functools.cache
 def _scorer(settings: Settings) -> Any:
-    """Return the rouge-score scorer for the metrics in ``settings``, one per process."""
+    """Return rouge-score's scorer for the metrics in ``settings``. Each process creates it only once."""
     from rouge_score import rouge_scorer
 
     names = [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -229,20 +231,20 @@ def _scorer(settings: Settings) -> Any:
 
 
 def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
-    """Combine the scores of a hypothesis with each of its K references.
+    """Combine the scores of a hypothesis against each of its K references.
 
     Args:
-        scores: F1, precision and recall with each reference (K, metrics, 3).
-        sizes: number of n-grams in each reference (K, metrics); required only for "average".
+        scores: F1, precision and recall against each reference, shape (K, metrics, 3).
+        sizes: number of n-grams in each reference, shape (K, metrics). Required only for "average".
         multi: "best" or "average".
 
     Returns:
-        combined scores (metrics, 3).
+        Combined scores, shape (metrics, 3).
     """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
     # The number of matches is the recall times the number of n-grams in the reference. The n-grams of the hypothesis
-    # are counted once per reference.
+    # count once for each reference.
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -256,7 +258,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
         texts: sentences of the hypothesis, followed by the sentences of each reference.
 
     Returns:
-        F1, precision and recall (metrics, 3) in [0, 1].
+        F1, precision and recall, shape (metrics, 3), in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
     scorer, names = _scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -272,7 +274,8 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Compute ``map(function, items)`` in order, with several processes if ``jobs`` is above 1.
+    """Yield the results of ``map(function, items)`` in order, computed in several processes if ``jobs`` is greater than
+    1.
 
     Raises:
         InputError: a process was killed.
@@ -285,7 +288,10 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
 
 
 def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
-    """Split a hypothesis and its references into sentences, without empty references unless all are empty."""
+    """Split a hypothesis and its references into sentences.
+
+    Empty references are dropped. If all references are empty, the first one is kept.
+    """
     hypothesis, *references = (settings.prepare(text) for text in texts)
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
 
@@ -301,19 +307,21 @@ def pair_scores(
     jobs: int = 1,
     progress: bool = False,
 ) -> np.ndarray:
-    """Score every pair.
+    """Score all pairs of a hypothesis and its references.
 
     Args:
         hypotheses: n texts.
-        references: one or more sets of n texts; an empty text is ignored if another set has a text at the same index.
-        jobs: number of processes, which does not change the result.
-        progress: whether to show a progress bar on stderr if it is a terminal.
+        references: one or more sets of n texts. An empty text is ignored if another set contains a text at the same
+            index.
+        jobs: number of processes. It does not affect the result.
+        progress: whether to show a progress bar if stderr is a terminal.
 
     Returns:
-        F1, precision and recall (n, metrics, 3) in [0, 100].
+        F1, precision and recall, shape (n, metrics, 3), in [0, 100].
 
     Raises:
-        ValueError: there is nothing to score, counts differ, or a single text is given instead of a sequence of texts.
+        ValueError: there are no texts, the numbers of texts differ, or a single text is given instead of a sequence of
+            texts.
     """
     check_at_least(1, jobs=jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
@@ -325,7 +333,8 @@ def pair_scores(
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
-    # Import the libraries before the worker processes are forked, rather than in each of them.
+    # The libraries are imported here, before the worker processes are forked, so that they are not imported in each
+    # process.
     _scorer(settings)
     score = functools.partial(_prepare_and_score, settings=settings)
     results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
@@ -337,12 +346,12 @@ def pair_scores(
 def make_report(
     scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: Settings, bootstrap: int, seed: int
 ) -> RougeReport:
-    """Create the report from the scores (n, metrics, 3) that :func:`pair_scores` returned for ``hypotheses``.
+    """Create a report from the scores that :func:`pair_scores` returned for ``hypotheses``, shape (n, metrics, 3).
 
     Args:
         references: number of references per hypothesis.
-        bootstrap: number of resamples for the intervals; 0: no intervals.
-        seed: seed of the resampling.
+        bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
+        seed: seed for the resampling.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -374,18 +383,18 @@ def rouge(
 
     Args:
         hypotheses: n summaries. An empty summary scores 0 and is included in the means.
-        references: n texts, or several sets of n texts each, as in several files, which the setting ``multi`` combines.
-            An empty text is a missing reference. A summary without any other reference scores 0.
-        bootstrap: number of resamples for the intervals; 0: no intervals.
-        seed: seed of the resampling.
-        jobs: number of processes, which does not change the result.
-        progress: whether to show a progress bar on stderr if it is a terminal.
+        references: n texts, or several sets of n texts each, which the setting ``multi`` combines. An empty text means
+            that the reference is missing. A summary without any reference scores 0.
+        bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
+        seed: seed for the resampling.
+        jobs: number of processes. It does not affect the result.
+        progress: whether to show a progress bar if stderr is a terminal.
         settings: arguments of :class:`Settings`.
 
     Raises:
-        ValueError: there is nothing to score, counts differ, a single text is given instead of a sequence of texts, or
-            a number is too small.
-        TypeError: there is no such setting.
+        ValueError: there are no texts, the numbers of texts differ, a single text is given instead of a sequence of
+            texts, or a number is too small.
+        TypeError: a setting does not exist.
     """
     chosen = Settings(**settings)
     check_at_least(1, jobs=jobs)

@@ -1,4 +1,4 @@
-"""Read files of summaries, split summaries into sentences, truncate them to a number of bytes, and detect mistakes."""
+"""Read summaries, split them into sentences, truncate them to a number of bytes, and detect common mistakes."""
 
 import functools
 import re
@@ -18,25 +18,25 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# Weaker hints. They explain a name like "test.target-summaries.txt", but a reference with such a name is not
-# suspicious.
+# These names are weaker hints. They explain a name such as "test.target-summaries.txt", but a file of references with
+# such a name is not suspicious.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
-    """Read the lines of a UTF-8 file, plain or compressed, without line feeds and carriage returns.
+    """Read the lines of a plain or compressed UTF-8 file, without line endings.
 
     Args:
-        path: path of the file; ``-`` is standard input, which can be read only once.
+        path: path of the file. ``-`` denotes standard input, which can be read only once.
 
     Raises:
-        ValueError: the file cannot be read, or a line, which the message names, is not UTF-8.
+        ValueError: the file cannot be read, or a line is not UTF-8. The message contains the number of the line.
     """
     return list(files.read_lines(Path(path)))
 
 
 def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError unless all ``texts`` contain the same number of lines, at least one.
+    """Raise ValueError unless all ``texts`` have the same number of lines and at least one line.
 
     Args:
         names: name of each text for the error message.
@@ -50,8 +50,8 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 
 @functools.cache
 def _untrained_punkt() -> Any:
-    """Return a splitter with only the rules of Punkt, without a trained model."""
-    # imported here, not at module level, because the import takes a quarter of a second
+    """Return a Punkt sentence splitter without a trained model."""
+    # nltk is imported here because the import takes a quarter of a second.
     with deferred(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
@@ -59,14 +59,14 @@ def _untrained_punkt() -> Any:
 
 
 def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
-    """Split a summary into sentences, without marks, blank sentences or extra white space.
+    """Split a summary into sentences. Sentence marks, blank sentences and extra white space are removed.
 
-    A summary that contains ``sentence_mark`` is split only at the mark. Any other summary is split by the rules of
+    A summary that contains ``sentence_mark`` is split only at the mark. Any other summary is split with the rules of
     Punkt (see :mod:`.rouge`).
 
     Args:
-        sentence_mark: separator between sentences; empty if there is none.
-        split_sentences: whether to split summaries; if False, the whole summary is one sentence.
+        sentence_mark: mark between sentences; empty if there is none.
+        split_sentences: whether to split the summary. If False, the whole summary is treated as one sentence.
     """
     if not split_sentences:
         parts = [text.replace(sentence_mark, " ") if sentence_mark else text]
@@ -74,16 +74,16 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
         parts = text.split(sentence_mark)
     else:
         parts = _untrained_punkt().tokenize(text)
-    # rouge-score would split a sentence at a line break
+    # rouge-score would treat a line break as the end of a sentence
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """Keep the first ``limit`` bytes of the sentences in UTF-8; the last sentence may be cut off. None keeps
-    everything.
+    """Truncate a summary to ``limit`` bytes in UTF-8. If ``limit`` is None, the summary is not truncated.
 
-    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. A character is removed if the
-    limit would split it, as ROUGE would not treat the remaining bytes as part of a word anyway.
+    As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. If the limit falls inside a
+    character, the whole character is removed. This does not matter for ROUGE, which would not treat the remaining bytes
+    as part of a word.
     """
     if limit is None:
         return list(sentences)
@@ -98,10 +98,11 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield warnings about subword marks and special symbols in ``lines``, which should be removed before scoring.
+    """Yield a warning for each kind of subword mark and special symbol in ``lines``. They should be removed before
+    scoring.
 
     Args:
-        name: name of the lines for the warning, such as their file.
+        name: name of the text for the warning, such as the file name.
     """
     for what, pattern in _LEFTOVERS.items():
         found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
@@ -110,11 +111,13 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
 
 
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
-    """Yield a warning if file names, or symbols that only systems write, suggest swapped hypotheses and references.
+    """Yield a warning if hypotheses and references seem to be swapped.
+
+    The file names, and symbols that only systems generate, are used as hints.
 
     Args:
-        hypothesis, references: file names.
-        texts: lines of those files, hypotheses first.
+        hypothesis, references: names of the files.
+        texts: lines of these files, starting with the hypotheses.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])

@@ -1,4 +1,4 @@
-"""Read the figures in a fairseq training log: loss, learning rate and other figures of a criterion, by update."""
+"""Read metrics from a training log of fairseq, such as the loss and the learning rate after each logged update."""
 
 import json
 import math
@@ -11,14 +11,16 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
-"""Names of the log in run folders of ``scripts/train.sh`` and ``fairseq-hydra-train``."""
+"""Names of log files in the run folders of ``scripts/train.sh`` and ``fairseq-hydra-train``."""
 
 TRAIN = "train"
-"""Name of the series of means over ``--log-interval`` batches; validation series are named after the split."""
+"""Name of the series of training means over ``--log-interval`` batches. Each validation series is named after its
+split.
+"""
 
 _EPOCH = "train (epoch)"
-# The pattern is greedy: if an interruption cut off a record and another record follows on the same line, the second
-# record is read.
+# The pattern is greedy. If a record was cut off by an interruption and another record follows on the same line, the
+# second record is therefore read.
 _PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )
@@ -27,18 +29,18 @@ _MEANS = re.compile(r"epoch \d+ (?:\| valid on '([^']+)' subset )?\| (.+)$")
 _LOADED = re.compile(r"Loaded checkpoint .* @ (\d+) updates\)")
 
 Series = Dict[int, float]
-"""Number of completed updates -> value of a figure."""
+"""Map from the number of completed updates to the value of a metric."""
 
 
 class TrainingLog:
-    """Values of each figure in a log.
+    """Values of all metrics in a log.
 
-    Training that continues from a checkpoint repeats the updates after the checkpoint. The values of the repeated
-    updates are kept, and the values of the abandoned updates are removed.
+    If training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values of the repeated
+    updates replace the earlier values.
 
     Attributes:
-        figures: name of a figure, such as "loss" -> TRAIN or the name of a validation set -> values of the figure.
-            Values that are not finite are left out.
+        figures: mapping from the name of each metric, such as "loss", to its series. Each series is listed under TRAIN
+            or under the name of a validation set. Values that are not finite are left out.
     """
 
     def __init__(self) -> None:
@@ -47,7 +49,7 @@ class TrainingLog:
         self._last = 0
 
     def read(self, line: str) -> None:
-        """Read a line of the log."""
+        """Process a line of the log."""
         text = _PREFIX.sub("", line, count=1).strip()
         loaded = _LOADED.match(text)
         if loaded or text.startswith("No existing checkpoint found"):
@@ -71,7 +73,10 @@ class TrainingLog:
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
     def end(self) -> "TrainingLog":
-        """Sort the figures after the last line. Figures logged only as means over an epoch use these means."""
+        """Finish after the last line: sort the values by update.
+
+        For metrics that are logged only as means over an epoch, these means are used.
+        """
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})
             if epochs and not kinds.get(TRAIN):
@@ -82,7 +87,7 @@ class TrainingLog:
 
     @property
     def validations(self) -> Dict[str, int]:
-        """Return the number of validations by name of the validation set."""
+        """Map from the name of each validation set to the number of validations."""
         found: Dict[str, int] = {}
         for kinds in self.figures.values():
             for kind, series in kinds.items():
@@ -92,12 +97,15 @@ class TrainingLog:
 
     @property
     def updates(self) -> int:
-        """Return the last update with a figure in the log."""
+        """Number of the last update for which the log contains a value."""
         return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
 
 
 def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """Yield the kind of the figures in a message, and the figures with their number of updates, if there are any."""
+    """Yield the kind and the values of the metrics in a message, if there are any.
+
+    The values include the number of updates.
+    """
     inner, means = _INNER.match(text), _MEANS.match(text)
     if inner:
         yield TRAIN, _numbers(part.partition("=") for part in inner.group(1).split(", "))
@@ -114,7 +122,7 @@ def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
 
 
 def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
-    """Read the names and values of the parts (name, separator, value) that contain a number."""
+    """Return the names and values of all parts (name, separator, value) with a numeric value."""
     found = {}
     for name, _, value in parts:
         try:
@@ -125,7 +133,7 @@ def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
 
 
 def find_log(run: str) -> Path:
-    """Find the log of a run, given the run folder or the log itself; raises InputError if there is none."""
+    """Return the path of a run's log, given the run folder or the log itself. Raise InputError if there is no log."""
     path = Path(run)
     if not path.is_dir():
         return path
@@ -136,10 +144,10 @@ def find_log(run: str) -> Path:
 
 
 def read_log(path: Path) -> TrainingLog:
-    """Read a log, plain or compressed; ``-`` is standard input. An incomplete last line is skipped.
+    """Read a plain or compressed log, or standard input if the path is ``-``. An incomplete last line is skipped.
 
     Raises:
-        InputError: the file cannot be read, or contains no training or validation figures.
+        InputError: the file cannot be read or contains no metrics.
     """
     log, lines = TrainingLog(), 0
     for line in read_lines(path, fallback="replace", ends=True):

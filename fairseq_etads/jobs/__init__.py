@@ -1,1 +1,1 @@
-"""Modules that do the work of the commands. Each module is named after its command."""
+"""The implementations of the commands. Each module is named after its command."""

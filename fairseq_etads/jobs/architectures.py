@@ -26,15 +26,15 @@ from ..vocabulary.dictionary import with_known_words
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 for _system in systems.present():
     PRESETS.update(getattr(_system, "PRESETS", {}))
-"""Name of each architecture, from all families -> the options that it changes, with their values."""
+"""Mapping from the name of each architecture, in all families, to the options that it changes and their values."""
 FACTOR_VALUES = 50
-"""Number of values assumed for each source factor when parameters are counted."""
+"""Number of values that each source factor is assumed to have when parameters are counted."""
 
 
 def numbered_dictionary(size: int) -> Dictionary:
-    """Create a dictionary with ``size`` entries, including special symbols, for counts and timings.
+    """Create a dictionary with ``size`` entries, including special symbols, for counting parameters and for timing.
 
-    Its words are numbers.
+    The words of the dictionary are numbers.
     """
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
@@ -43,9 +43,10 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def architecture_config(arch: str, **changes: Any) -> DictConfig:
-    """Return the options of an architecture, with ``changes``, as fairseq-train passes them to the model.
+    """Return the options of an architecture, with ``changes`` applied, as fairseq-train passes them to the model.
 
-    fairseq uses Hydra to combine the options of all its components, which takes half a second.
+    This function does not use Hydra, with which fairseq combines the options of all components, because that takes half
+    a second.
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: the model has no such option or does not accept the value.
@@ -59,7 +60,7 @@ def architecture_config(arch: str, **changes: Any) -> DictConfig:
 
 
 def option_dataclasses() -> Iterator[Any]:
-    """Iterate over the option dataclasses of this project: architectures, criterions, the task and decoding."""
+    """Iterate over this project's option dataclasses for architectures, criterions, the task and decoding."""
     models = (getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items()))
     losses = (config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items()))
     for config in (*models, *losses, SummarizationConfig, FairseqOptions):
@@ -68,17 +69,18 @@ def option_dataclasses() -> Iterator[Any]:
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
-    """Count the parameters of an architecture with its default options; shared parameters are counted once.
+    """Count the parameters of an architecture with its default options. Shared parameters are counted once.
 
     Args:
         arch: a name in ``PRESETS``.
-        vocabulary: number of entries in the documents' dictionary, special symbols included.
+        vocabulary: number of entries in the documents' dictionary, including special symbols.
         target_vocabulary: number of entries in the summaries' dictionary or, if the architecture requires a shared
-            dictionary, number of its entries that summaries can contain; None: the same as for documents.
+            dictionary, the number of its entries that summaries can contain. If None, the number is the same as for
+            documents.
 
     Returns:
-        Number of parameters; None if the architecture requires a shared dictionary and ``target_vocabulary`` is larger
-        than ``vocabulary``.
+        The number of parameters, or None if the architecture requires a shared dictionary and ``target_vocabulary`` is
+        larger than ``vocabulary``.
     """
     cfg = architecture_config(arch)
     source = target = numbered_dictionary(vocabulary - 1)
@@ -89,7 +91,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target = with_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # replace the mark, so that dictionaries of equal length also differ
+        target.add_symbol("summary")  # not the sentence mark, so that dictionaries of equal length also differ
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # tensors on this device have shapes but no memory
@@ -98,7 +100,10 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
 
 
 def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
-    """Yield the name, number of parameters and changed options of each architecture; see :func:`count_parameters`."""
+    """Yield the name, the number of parameters and the changed options of each architecture.
+
+    For the arguments, see :func:`count_parameters`.
+    """
     for arch, changes in PRESETS.items():
         changed = " ".join(_flag(option, value) for option, value in changes.items())
         count = count_parameters(arch, vocabulary, target_vocabulary)
@@ -114,7 +119,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Help formatter that appends the default of an option to its help text, unless the text already mentions it."""
+    """Help formatter that appends an option's default to its help text, unless the text already mentions a default."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):

@@ -1,6 +1,6 @@
 """Average the weights of several checkpoints, for the command ``etads-average``.
 
-The repository of fairseq contains a script for averaging, but fairseq does not install it, and the script loads
+fairseq's repository contains a script that averages checkpoints, but the script is not installed with fairseq and loads
 checkpoints unsafely.
 """
 
@@ -15,14 +15,17 @@ from torch import Tensor
 _TRAINING_OPTION = re.compile(
     r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
 )
-"""Model options that affect training but not the meaning of the weights."""
+"""Pattern for model options that affect training but not the meaning of the weights."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
-"""Entries of a task's state that describe the texts on which the model was trained."""
+"""Entries in the state of a task that describe the text on which the model was trained."""
 
 
 def _load(path: str) -> Dict[str, Any]:
-    """Load a checkpoint of fairseq-train; raises ValueError if it is invalid or its weights are not finite."""
+    """Load a checkpoint saved by fairseq-train.
+
+    Raises ValueError if the checkpoint is invalid or contains weights that are not finite.
+    """
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
     try:
@@ -39,7 +42,10 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what all checkpoints of a model share: options, dictionaries, truncation, names and shapes of weights."""
+    """Return what all checkpoints of a model must share.
+
+    These are the options, the dictionaries, the truncation, and the names and shapes of the weights.
+    """
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
@@ -51,13 +57,16 @@ def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """Return the first checkpoint with the mean of all weights, and without the states of the optimiser and EMA.
+    """Average the weights of checkpoints.
+
+    Returns the first checkpoint with the averaged weights, without the states of the optimiser and of the exponential
+    moving average.
 
     Floating-point weights are summed in float64 and keep their dtype. All other tensors must be equal.
 
     Raises:
-        ValueError: there are no files, a file is not a checkpoint, or the checkpoints belong to models with different
-            options, dictionaries, truncation or weights.
+        ValueError: there are no files, a file is not a checkpoint, or the checkpoints belong to models that differ in
+            options, dictionaries, truncation, or names or shapes of weights.
     """
     if not paths:
         raise ValueError("no checkpoints to average")

@@ -20,7 +20,7 @@ _NEEDS = {
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
 }
-"""Inputs that a system requires for training, in addition to the data."""
+"""Comments on the inputs, in addition to the data, that an architecture requires for training."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
@@ -33,14 +33,14 @@ _COMMON: Dict[str, Any] = {
     "criterion": {"_name": "summarization_nll"},
     "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
 }
-# These are the settings of scripts/train.sh (ETADS, section 4.1).
+# These are the settings in scripts/train.sh (ETADS, section 4.1).
 _TRANSFORMER: Dict[str, Any] = {
     "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
     "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
     "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
     "dataset": {"max_tokens": 4096},
 }
-# These are the settings of train_recurrent and ADADELTA in scripts/common.sh (Nallapati et al. 2016, section 4).
+# These settings are equal to train_recurrent and ADADELTA in scripts/common.sh (Nallapati et al. 2016, section 4).
 _RECURRENT: Dict[str, Any] = {
     "task": {"sort_within": 10},
     "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
@@ -129,10 +129,10 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "dataset": {"batch_size": 16},
     },
 }
-"""Settings in the papers that differ from the defaults, as in ``scripts/reproduce/``.
+"""Settings from the papers that differ from the defaults, as in ``scripts/reproduce/``.
 
-An optimiser with another name replaces the default optimiser. A system defines its own settings in ``TRAINING`` (for
-all its architectures) and in ``TRAININGS`` (by architecture).
+An optimiser with a different name replaces the default optimiser. A system defines its own settings in ``TRAINING``
+(for all its architectures) and in ``TRAININGS`` (for single architectures).
 """
 for _system in systems.present():
     _OWN.update(getattr(_system, "TRAININGS", {}))
@@ -140,7 +140,7 @@ for _system in systems.present():
 
 
 def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Merge the sections of all parts in order. A section with another ``_name`` replaces the earlier section."""
+    """Merge the sections of all parts in order. A section with a different ``_name`` replaces the earlier section."""
     merged: Dict[str, Any] = {}
     for part in parts:
         for section, values in part.items():
@@ -151,7 +151,7 @@ def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def configuration(arch: str) -> Dict[str, Any]:
-    """Return the configuration that trains an architecture as in its paper, by section, without ``task.data``."""
+    """Return the configuration for training an architecture as in its paper, by section. ``task.data`` is left out."""
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     model: Dict[str, Any] = {"_name": arch}
     for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
@@ -178,7 +178,10 @@ def configuration(arch: str) -> Dict[str, Any]:
 
 
 def write_configurations(folder: Path) -> List[Path]:
-    """Write ARCH.yaml for every architecture to a folder, which is created if necessary, and return the files."""
+    """Write a file ARCH.yaml for every architecture to a folder, which is created if necessary.
+
+    Returns the paths of the files.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for arch in PRESETS:

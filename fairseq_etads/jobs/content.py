@@ -24,13 +24,13 @@ from .labels import need_marks, open_task
 HIDDEN = 32
 """Width of both hidden layers."""
 BATCH, RATE, EPOCHS = 2048, 3e-3, 2
-"""Items per step, Adam's initial learning rate (which falls to 0), and number of passes over the items."""
+"""Number of items per step, Adam's initial learning rate (which decays to 0), and number of passes over the items."""
 LEAST_STEPS = 400
-"""Minimum number of steps; with fewer items, batches become smaller."""
+"""Minimum number of steps. If there are few items, the batches are smaller."""
 MOST_LEARNT = 10_000_000
-"""Maximum number of items for training the networks; these items need about 2.5 GB of memory.
+"""Maximum number of items for training the networks, which need about 2.5 GB of memory.
 
-Further documents are ignored.
+Documents beyond this number of items are ignored.
 """
 
 
@@ -48,13 +48,13 @@ class Pair(NamedTuple):
 
 
 class ContentTexts:
-    """Pairs of a split as stems, with the probabilities of their sentences.
+    """The pairs of a split as stems, with the probabilities of the document sentences.
 
     Args:
-        run: run of an extractor, with the probabilities from etads-select, or run of a summariser.
+        run: run folder of an extractor, with probabilities from etads-select, or run folder of a summariser.
         folder: folder with the binarised data of the run.
         split: name of the split.
-        limit: number of tokens that the summariser reads from a document; None if the run belongs to an extractor.
+        limit: number of tokens that the summariser reads from a document, or None if the run belongs to an extractor.
 
     Raises:
         InputError: the extractor's probabilities are missing or belong to other documents, or the documents have no
@@ -85,7 +85,7 @@ class ContentTexts:
             probabilities = probabilities_by_position(len(document))
         else:
             document = text.sentences()
-            # There are no probabilities for sentences that the extractor did not read.
+            # Sentences that the extractor did not read have no probabilities.
             fields = self._file.row_of(number, tokens)
             probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
@@ -93,10 +93,10 @@ class ContentTexts:
 
 
 def read_limit(run: Path) -> Optional[int]:
-    """Return the number of tokens that a run's summariser reads per document; None for an extractor's run.
+    """Return the number of tokens that the summariser of a run reads from each document, or None for an extractor.
 
     Raises:
-        InputError: the run contains neither an extractor's probabilities nor a summariser's checkpoint.
+        InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
     """
     if (run / file_name("probabilities", "sentences", "train")).is_file():
         return None
@@ -112,9 +112,9 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     """Train a content model, write it to the run folder, and yield messages.
 
     Args:
-        run: run of an extractor, with probabilities for the split train, or run of a summariser.
+        run: run folder of an extractor, with probabilities for the split train, or run folder of a summariser.
         folder: folder with the binarised data of the run.
-        documents: number of documents on which the networks are trained; all documents determine the priors.
+        documents: number of documents on which the networks are trained. The priors are computed from all documents.
         seed: seed for the choice of documents and for the networks.
 
     Raises:
@@ -162,10 +162,10 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
 
 
 def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
-    """Train a network with Adam on the binary cross-entropy.
+    """Train a network with Adam to minimise the binary cross-entropy.
 
     Args:
-        features: one row per item.
+        features: features of the items, one row per item.
         labels: label of each row.
     """
     x, y = torch.from_numpy(features.astype(np.float32)), torch.tensor(labels, dtype=torch.float32)
@@ -204,7 +204,7 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
         limit: see :class:`ContentTexts`.
 
     Returns:
-        order of the n-grams -> area; empty without the split.
+        A mapping from the order of the n-grams to the area, which is empty if there is no such split.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))
@@ -228,7 +228,10 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
 
 
 def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Compute the area under the ROC curve; None if all labels are equal. Pairs with equal scores count as one half."""
+    """Compute the area under the ROC curve, or return None if all labels are equal.
+
+    Pairs with equal scores are counted as one half.
+    """
     if labels.all() or not labels.any():
         return None
     distinct, numbers = np.unique(scores, return_inverse=True)

@@ -26,19 +26,23 @@ from .runs import detokenizer_of
 SENTENCES, THRESHOLD = 3, 0.15
 
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""A line of fairseq's output: the number of a document, and the score and text of a hypothesis."""
+"""Pattern for a hypothesis in fairseq's output. The groups are the number of the document and the text.
+"""
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
-"""Index of a document, its words and all its tokens -> the words of the selected sentences."""
+"""Function that returns the words of the selected sentences.
+
+Its arguments are the index, the words and all tokens of a document.
+"""
 
 
 def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) -> str:
-    """Write the extracts of a split, and return a message about them.
+    """Write the extractive summaries of a split, and return a message about them.
 
     Args:
         folder: folder with binarised data.
         args: arguments of the command.
-        unit: "words" or "sentences" if their probabilities are required, else None.
+        unit: "words" or "sentences" if probabilities of these units are required, or None.
 
     Raises:
         InputError: the documents have no sentences, or the probabilities belong to other documents.
@@ -76,7 +80,7 @@ def _way(
     """Return the function that selects sentences according to ``args``.
 
     Args:
-        labels: folder with labels.
+        labels: folder that contains the labels.
         tokenizer: tokeniser of the data.
     """
     if args.by == "labels":
@@ -135,7 +139,7 @@ def _by_content(
     values: Callable[[int, List[str]], List[Optional[float]]],
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Return the function that chooses sentences with a content model.
+    """Return a function that chooses sentences with a content model.
 
     Args:
         documents: number of documents.
@@ -154,10 +158,10 @@ def _by_content(
 
 
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
-    """Read the sentences of all hypotheses in the output of fairseq-generate, by document number.
+    """Read the sentences of all hypotheses from the output of fairseq-generate, by document number.
 
     Raises:
-        InputError: the output belongs to other documents, or lacks hypotheses for a document.
+        InputError: the output belongs to other documents, or there are no hypotheses for a document.
     """
     found: Dict[int, List[List[str]]] = {}
     for line in read_lines(path):
@@ -173,7 +177,10 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
 
 
 def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
-    """Return the function that selects labelled sentences; raises InputError if the labels do not fit the documents."""
+    """Return a function that selects labelled sentences.
+
+    Raises InputError if the labels do not belong to the documents.
+    """
     file = SelectionFile(path, "--labels")
     if len(file) != len(pairs):
         raise InputError(f"--labels: {path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
@@ -191,7 +198,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
 
 
 def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Convert values per token to values per word; the text may contain more tokens than there are values."""
+    """Convert values per token to values per word. There may be fewer values than tokens in the text."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value
@@ -199,7 +206,7 @@ def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[fl
 
 
 def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Compute the mean over the words of each sentence."""
+    """Compute the mean value over the words of each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
     for place, value in zip(text.sentence_numbers(), _of_words(text, values)):
@@ -210,15 +217,15 @@ def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float
 
 
 def _to_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
-    """Select the sentences with the highest scores, up to ``words`` words in total, in the order of the document."""
+    """Select the sentences with the highest scores, up to a total of ``words`` words, in document order."""
     padded = [*scores, *[None] * len(sentences)][: len(sentences)]
     return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
 
 
 def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:
-    """Select the ``count`` sentences with the highest scores, in the order of the document.
+    """Select the ``count`` sentences with the highest scores, in document order.
 
-    Of sentences with equal scores, earlier ones are preferred.
+    If scores are equal, earlier sentences are preferred.
     """
     scored = [(-score, place) for place, score in enumerate(scores[: len(sentences)]) if score is not None]
     return [sentences[place] for place in sorted(place for _, place in sorted(scored)[:count]) if sentences[place]]

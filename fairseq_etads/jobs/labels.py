@@ -1,4 +1,4 @@
-"""Label the documents of a binarised split, and pair sentences, for the command ``etads-labels``."""
+"""Label the documents of a binarised split, and create pairs of sentences, for the command ``etads-labels``."""
 
 import contextlib
 import functools
@@ -41,7 +41,10 @@ def open_task(folder: Path) -> SummarizationTask:
 
 
 def splits_of(folder: Path) -> List[str]:
-    """List the splits train, valid and test that a folder of binarised data contains; raises InputError without any."""
+    """Return which of the splits train, valid and test a folder of binarised data contains.
+
+    Raises InputError if it contains none of them.
+    """
     found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
     if not found:
         raise InputError(f"DATA {folder}: it has no split train, valid or test; name its splits with --subset")
@@ -55,8 +58,8 @@ class Labeller(NamedTuple):
         pairs: documents and summaries of the split.
         kind: "words", "match", "extract", "f1" or "distribution".
         limit: maximum number of tokens read per document.
-        subwords: kind of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
-        idf: inverse document frequencies for "distribution", see
+        subwords: kind of subwords in the data; see :func:`~fairseq_etads.text.subwords.word_ends`.
+        idf: inverse document frequencies for "distribution"; see
             :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
     """
 
@@ -67,7 +70,7 @@ class Labeller(NamedTuple):
     idf: Tuple[Dict[str, float], float] = ({}, 1.0)
 
     def row(self, number: int) -> Row:
-        """Return the hash and the labels of a document, for its line in the file."""
+        """Return the hash and the labels of a document for its line in the label file."""
         tokens = self.pairs.document(number)
         document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
         fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
@@ -75,14 +78,14 @@ class Labeller(NamedTuple):
 
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # Keep the marks in the summary, so that no run extends from one sentence to the next.
+        # Keep the marks in the summary, so that no sequence of copied words extends from one sentence to the next.
         words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def matched(self, number: int) -> List[Tuple[str, str]]:
-        """Pair sentences of the document with matching sentences of the summary; spaces separate words."""
+        """Pair sentences of the document with matching sentences of the summary. Words are separated by spaces."""
         sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
         chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
@@ -103,7 +106,7 @@ class Labeller(NamedTuple):
 
 
 _labeller: Optional[Labeller] = None
-"""The Labeller of a worker process."""
+"""The labeller of this worker process."""
 
 
 def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
@@ -140,16 +143,16 @@ def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: i
 
 
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
-    """Write the labels of a split, and return messages about them.
+    """Write the labels of a split, and return a message about them.
 
     Args:
         folder: folder with binarised data.
-        kind, limit: settings of the labels, see :class:`Labeller`.
-        path: path of the file.
+        kind, limit: settings of the labels; see :class:`Labeller`.
+        path: path of the label file.
         jobs: number of processes.
 
     Raises:
-        InputError: the split has no summaries, or its documents lack the sentence marks that the kind requires.
+        InputError: the split has no summaries, or the documents have no sentence marks although the kind requires them.
         FileNotFoundError: there is no such split.
     """
     labeller = _open(folder, split, kind, limit, ({}, 1.0))
@@ -184,10 +187,10 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
         jobs: number of processes.
 
     Returns:
-        messages about the pairs.
+        A message about the pairs.
 
     Raises:
-        InputError: as in :func:`make_labels`, or the data consists of GPT-2 pieces.
+        InputError: see :func:`make_labels`, or the data consists of GPT-2's subwords.
     """
     arguments: Any = folder, split, "match", limit, ({}, 1.0)
     labeller = _open(*arguments)
@@ -210,7 +213,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
 
 def need_marks(pairs: PreparedPairs, option: str) -> None:
-    """Raise InputError if none of the first documents has a sentence mark."""
+    """Raise InputError if none of the first documents contains a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
             f'{option}: the documents have no "{SENTENCE_MARK}", which marks the end of a sentence; prepare them with '
@@ -219,7 +222,10 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
 
 
 def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
-    """Compute the idf of words in the training documents, or in this split if there is no training split."""
+    """Compute the inverse document frequencies of words in the training documents.
+
+    If there is no training split, the documents of this split are used.
+    """
     with contextlib.suppress(FileNotFoundError):
         labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
@@ -229,7 +235,7 @@ def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], fl
 
 
 class _Counts:
-    """Counts of the labels, for the messages of the command."""
+    """Counts of labels, for the messages of the command."""
 
     def __init__(self, kind: str):
         self.kind = kind

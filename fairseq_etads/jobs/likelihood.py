@@ -20,16 +20,16 @@ from .runs import device_of
 def score_subset(
     checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
 ) -> Tuple[Likelihoods, bool]:
-    """Return the likelihoods of a split's references, and whether they were newly computed.
+    """Return the likelihoods of the references in a split, and whether they were computed by this call.
 
     Args:
         checkpoint: path to a checkpoint saved by fairseq-train.
-        data: folder with the binarised data; None for the data used for training.
-        path: file with the likelihoods; written if they are newly computed.
+        data: folder with the binarised data, or None to use the training data of the checkpoint.
+        path: file with the likelihoods, which is written if the likelihoods are computed by this call.
         max_tokens: maximum number of source tokens per batch.
 
     Raises:
-        InputError: the checkpoint or the data cannot be read, or do not belong together.
+        InputError: the checkpoint or the data cannot be read, or they do not belong together.
     """
     overrides = {} if data is None else {"data": str(data)}
     models, cfg, task = checkpoint_utils.load_model_ensemble_and_task(
@@ -51,7 +51,7 @@ def score_subset(
 
 
 def _checksum(folder: Path, subset: str) -> str:
-    """Compute the SHA-256 of the binarised files of a split."""
+    """Compute a SHA-256 hash of the binarised files of a split."""
     files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
     if not files:
         known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})
@@ -61,7 +61,7 @@ def _checksum(folder: Path, subset: str) -> str:
 
 @torch.no_grad()
 def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device) -> Dict[str, Any]:
-    """Compute the lists of :class:`Likelihoods`."""
+    """Compute the lists that :class:`Likelihoods` contains."""
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))
     dataset = task.dataset(subset)

@@ -20,17 +20,17 @@ from .recipes import SUITABLE, Data
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.
 
-One extractor is trained on each half of the pairs, and learns nothing from fewer pairs.
+One extractor is trained on each half of the pairs. It learns nothing from fewer pairs.
 """
 SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
-"""Seconds per document word that ``etads-content`` takes for each pair, and for each pair used to train networks."""
+"""Seconds that ``etads-content`` needs per document word, for each pair and for each pair used to train networks."""
 
 
 def check_text(text: Path) -> Data:
     """Measure the training text.
 
     Raises:
-        InputError: the folder lacks a file, or contains too few pairs.
+        InputError: a file is missing from the folder, or there are too few pairs.
     """
     for split in ("train", "valid"):
         for side in ("source", "target"):
@@ -48,14 +48,14 @@ def check_text(text: Path) -> Data:
 def check_architecture(arch: str) -> None:
     """Raise InputError if an architecture cannot read the levels of the picked sentences."""
     if arch in SUITABLE:
-        return  # without importing torch and fairseq, which would take seconds
+        return  # return before torch and fairseq are imported, which takes seconds
     from fairseq.models import ARCH_MODEL_REGISTRY
 
     from .architectures import PRESETS
 
     model = ARCH_MODEL_REGISTRY.get(arch)
     if model is None:
-        return  # from another --user-dir, or unknown; fairseq-train reports unknown architectures
+        return  # the architecture is from another --user-dir or unknown; fairseq-train reports unknown ones
     if not _reads_factors(model):
         able = [name for name in PRESETS if _reads_factors(ARCH_MODEL_REGISTRY[name])]
         raise InputError(f"--long: --arch {arch} has no --source-factors; choose one of {', '.join(able)}")
@@ -67,10 +67,12 @@ def _reads_factors(model: type) -> bool:
 
 
 def budget(asked: Optional[int], extractor: Path) -> int:
-    """Return the number of words to pick: an existing extractor's, the requested, or the default number.
+    """Return the number of words to pick from each document.
+
+    An existing extractor determines the number. Otherwise, the requested number or the default is used.
 
     Raises:
-        InputError: the requested number differs from the extractor's, or its settings are damaged.
+        InputError: the requested number differs from the number that the extractor used, or its settings are damaged.
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
@@ -84,7 +86,7 @@ def budget(asked: Optional[int], extractor: Path) -> int:
 
 
 def describe(data: Data, words: int) -> str:
-    """Describe the lengths of the documents in comparison with the number of words that are picked from them."""
+    """Describe the lengths of the documents, compared with the number of words that are picked from each of them."""
     documents = data.documents
     line = (
         f"documents have {documents.at(50):,} words (median), {documents.at(10):,} to {documents.at(90):,} (10 % to "
@@ -96,7 +98,7 @@ def describe(data: Data, words: int) -> str:
 
 
 def content_seconds(data: Data) -> float:
-    """Estimate the processor seconds of ``etads-content``, which counts all pairs and trains on some of them."""
+    """Estimate the processor time, in seconds, of ``etads-content``, which counts all pairs and trains on some."""
     words = data.documents.at(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
@@ -122,7 +124,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the number of words, and describe the documents on standard error or explain why they are unsuitable."""
+    """Print the number of words, and describe the documents, or explain why they are unsuitable, on standard error."""
     words = budget(args.words, args.extractor)
     data = check_text(args.text)
     check_architecture(args.arch)

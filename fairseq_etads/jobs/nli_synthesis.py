@@ -1,7 +1,7 @@
 """Generate training pairs for entailment models from reference summaries, for ``etads-nli synthesise``.
 
-These pairs ("synthetic NLI") replace SNLI and MultiNLI where these corpora are not available. This module imports
-neither torch nor fairseq.
+These pairs ("synthetic NLI") replace SNLI and MultiNLI if these corpora are not available. This module imports neither
+torch nor fairseq.
 """
 
 import re
@@ -23,24 +23,27 @@ SHORTEST = 3
 """Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
 BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
 BREAKS |= {"because", "while", "when", "after", "before", "as"}
-"""Words before which a clause may end."""
+"""Words at which a sentence is split into clauses."""
 _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
 
 
 class Reference(NamedTuple):
-    """The sentences of a reference summary as lists of cased words."""
+    """The sentences of a reference summary, as lists of words in their original case."""
 
     sentences: List[Words]
 
     @property
     def words(self) -> Words:
-        """The words of all sentences."""
+        """Return the words of all sentences."""
         return [word for sentence in self.sentences for word in sentence]
 
 
 def read_references(path: Path) -> List[Reference]:
-    """Read reference summaries from the lines of a text file, without sentences shorter than :data:`SHORTEST`."""
+    """Read reference summaries from a text file with one summary per line.
+
+    Sentences with fewer than :data:`SHORTEST` words are left out.
+    """
     cut = make_words("ptb")
     found = []
     for line in read_lines(path):
@@ -51,7 +54,11 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def part_of(words: Words, generator: Random) -> Words:
-    """Choose part of a sentence: half of the time a clause, if there is one; otherwise at least half of the words."""
+    """Choose a random part of a sentence.
+
+    In half of the cases, the part is a clause, if there is one. In all other cases, the part contains at least half of
+    the words.
+    """
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
     clauses = [clause for clause in clauses if SHORTEST <= len(clause) < len(words)]
@@ -71,10 +78,10 @@ def kind_of(word: str, is_first: bool) -> Optional[str]:
 
 
 class Synthesis:
-    """Generator of pairs from reference summaries.
+    """A generator of training pairs from reference summaries.
 
     The premise is a sentence of a reference or, equally often, the whole reference, as in the reward ``entail``. The
-    hypothesis is
+    hypothesis depends on the label:
 
         entailment      a part of that sentence, or the whole sentence
         neutral         a part of a sentence from another reference, with a word that the premise lacks
@@ -101,7 +108,7 @@ class Synthesis:
         return len(self._references)
 
     def pairs(self, number: int) -> Iterator[NliPair]:
-        """Yield the pairs of reference ``number``, at most three for each sentence."""
+        """Yield the pairs for the reference with index ``number``, at most three for each sentence."""
         reference = self._references[number]
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
@@ -115,7 +122,10 @@ class Synthesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _from_another(self, premise: Words, number: int) -> Optional[Words]:
-        """Choose part of a sentence from a reference other than ``number``; None if the premise contains its words."""
+        """Choose part of a sentence from another reference than ``number``.
+
+        Returns None if the premise contains all words of this part.
+        """
         if len(self) < 2:
             return None
         other = self._generator.randrange(len(self) - 1)
@@ -124,7 +134,10 @@ class Synthesis:
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchanged(self, premise: Words, sentence: Words) -> Optional[Words]:
-        """Replace a number or a name in a part of the sentence; None without a number or name, or a replacement."""
+        """Replace a number or a name in a part of the sentence.
+
+        Returns None if the sentence contains no number or name, or if the premise contains the replacement.
+        """
         kinds = {place: kind_of(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
         if not places:
@@ -139,13 +152,13 @@ class Synthesis:
 
 
 def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
-    """Write OUT/SPLIT.tsv for each TEXT/SPLIT.target, and yield a message about each split.
+    """Write OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
 
     Args:
-        documents: maximum number of references per split, chosen at even intervals.
+        documents: maximum number of references for each split, which are chosen at even intervals.
 
     Raises:
-        InputError: there are no references, or they yield no pairs.
+        InputError: there are no references, or no pairs can be created from them.
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:

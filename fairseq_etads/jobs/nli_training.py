@@ -1,7 +1,7 @@
 """Train and evaluate entailment models, for the command ``etads-nli``.
 
-After each epoch, the weights, the state of the optimiser and the progress are stored in ``training.safetensors``. An
-interrupted run continues from this file, and ends with the same weights as an uninterrupted run.
+After each epoch, the weights, the optimiser state and the progress are stored in ``training.safetensors``. An
+interrupted run continues from this file and results in the same weights as an uninterrupted run.
 """
 
 import math
@@ -45,9 +45,9 @@ from .runs import device_of
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
-"""Maximum norm of gradients; larger gradients are scaled down."""
+"""Maximum norm of the gradient. Larger gradients are scaled down."""
 SORTED_TOGETHER = 50
-"""Number of batches that are sorted by length together, so that batches contain little padding."""
+"""Number of batches among which pairs are sorted by length, so that batches contain little padding."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +71,18 @@ class Settings:
 
     @property
     def config(self) -> NliConfig:
-        """Configuration that is stored in the model's folder."""
+        """Return the configuration that is stored in the model folder."""
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def plain(self) -> Dict[str, Any]:
-        """Return the settings as values that JSON supports."""
+        """Return the settings as JSON values."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
 
 @dataclass
 class Pairs:
-    """Tokenised pairs: the words of premises and hypotheses, and the index of each label in ``LABELS``."""
+    """Tokenised pairs: the words of the premises and hypotheses, and the index of each label in ``LABELS``."""
 
     premises: List[List[str]] = field(default_factory=list)
     hypotheses: List[List[str]] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Pairs:
 
     @classmethod
     def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
-        """Read the pairs in files with :func:`read_pairs`; raises InputError if there are none."""
+        """Read pairs from files with :func:`read_pairs`. Raises InputError if there are none."""
         pairs = cls()
         for path in paths:
             for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
@@ -108,7 +108,7 @@ def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
 
 
 class Encoded(NamedTuple):
-    """Pairs as ids: premises and hypotheses (T,), and labels (N,)."""
+    """Encoded pairs: lists of word ids (T,) for the premises and hypotheses, and labels (N,)."""
 
     premises: List[Tensor]
     hypotheses: List[Tensor]
@@ -116,7 +116,7 @@ class Encoded(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Pairs, dictionary: Dictionary, config: NliConfig) -> "Encoded":
-        """Look up the ids of the words in the dictionary."""
+        """Convert the words to ids of the dictionary."""
         premises, hypotheses = (
             [words_to_ids(words, dictionary, config.keep_case) for words in texts]
             for texts in (pairs.premises, pairs.hypotheses)
@@ -140,7 +140,11 @@ def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) 
 
 
 class Progress(NamedTuple):
-    """Progress of training: the last epoch, the best epoch, and the correct validation pairs in the best epoch."""
+    """The progress of training.
+
+    The fields are the last epoch, the best epoch, and the number of validation pairs that were classified correctly in
+    the best epoch.
+    """
 
     epoch: int = 0
     best_epoch: int = 0
@@ -148,10 +152,10 @@ class Progress(NamedTuple):
 
 
 class Trainer:
-    """A model and its optimiser.
+    """A trainer for a model, with an optimiser.
 
     Args:
-        model: model to train; word vectors that require no gradient remain unchanged.
+        model: model to train. Word vectors that require no gradient remain unchanged.
         pairs: training pairs.
     """
 
@@ -163,7 +167,7 @@ class Trainer:
     def epoch(self, number: int) -> float:
         """Train on all pairs once, and return the mean loss.
 
-        The order of the pairs and dropout depend only on the seed and the number of the epoch.
+        The order of the pairs and the dropout masks depend only on the seed and the epoch number.
 
         Raises:
             InputError: the loss is not finite.
@@ -206,7 +210,10 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a :meth:`state` from a file, and return its progress; raises InputError if the models differ."""
+        """Load a result of :meth:`state` from a file, and return its progress.
+
+        Raises InputError if it belongs to a different model.
+        """
         expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
@@ -222,15 +229,15 @@ class Trainer:
 
 
 def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
-    """Train a model or continue its training, and return a message about the result.
+    """Train a model, or continue an interrupted run, and return a message about the result.
 
     Args:
-        out: folder for the model from the epoch with the best accuracy, and for the state of training.
+        out: folder for the model with the best validation accuracy, and for the training state.
         epochs: maximum number of epochs.
         patience: number of epochs without an improvement in accuracy after which training stops.
 
     Raises:
-        InputError: files cannot be read, or the folder contains a training run with other options or pairs.
+        InputError: files cannot be read, or the folder contains a run with other options or pairs.
     """
     _check_same(out, settings)
     counts: Counter = Counter()
@@ -243,7 +250,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
     about["files"] = _digests(settings)
-    # Continue only if all three files exist. Otherwise the model from the best epoch might be lost.
+    # Continue only if all three files exist. Otherwise, the model of the best epoch might be lost.
     goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
@@ -267,7 +274,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
 
 
 def _check_same(out: Path, settings: Settings) -> None:
-    """Raise InputError if the folder contains a training run with other options."""
+    """Raise InputError if the folder contains a run with other options or other files of pairs."""
     if not (out / CONFIG).is_file():
         return
     before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
@@ -278,13 +285,13 @@ def _check_same(out: Path, settings: Settings) -> None:
                 f"{value}); choose another folder"
             )
 
-    digests = read_config(out)["training"].get("files")  # earlier versions did not record which files were used
+    digests = read_config(out)["training"].get("files")  # earlier versions did not record these hashes
     if digests is not None and digests != _digests(settings):
         raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
 
 
 def _digests(settings: Settings) -> List[str]:
-    """Compute the SHA-256 of the files with pairs, in the order of the options."""
+    """Compute the SHA-256 hash of each file with pairs, in the order of the options."""
     return [sha256(path) for path in (*settings.train, *settings.valid)]
 
 
@@ -298,13 +305,13 @@ def _make_trainer(pairs: Pairs, dictionary: Dictionary, settings: Settings, devi
 
 
 def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
-    """Count the pairs that the model classifies correctly."""
+    """Return the number of pairs that the model classifies correctly."""
     found = scorer.probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
 
 
 def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
-    """Evaluate a model on the pairs in files, and write P(entailment) to ``out``, one line per pair.
+    """Evaluate a model on the pairs in files, and write P(entailment) to ``out``, with one line per pair.
 
     Raises:
         InputError: the folder contains no model, or a file cannot be read.

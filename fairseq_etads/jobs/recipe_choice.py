@@ -34,10 +34,10 @@ SAMPLE = 20_000
 
 
 def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
-    """Measure the lengths of FOLDER/train.source and FOLDER/train.target in tokens separated by spaces.
+    """Measure the text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
 
     Args:
-        marks: whether to count marks between sentences as tokens.
+        marks: whether to count sentence marks as tokens.
 
     Raises:
         InputError: a file is missing or empty.
@@ -67,10 +67,10 @@ def _sample(path: Path, lines: int) -> Iterator[bytes]:
 
 
 def this_machine(cpu: bool, processes: int = 1) -> Machine:
-    """Describe the cores or GPUs that training with a given number of processes uses on this machine.
+    """Return the cores or GPUs that training with a given number of processes uses on this machine.
 
     Args:
-        cpu: do not use GPUs.
+        cpu: whether to use only the CPU, even if there are GPUs.
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -79,7 +79,7 @@ def this_machine(cpu: bool, processes: int = 1) -> Machine:
 
 
 def _gpus() -> int:
-    """Return the number of GPUs that the driver reports, without importing torch, which takes seconds."""
+    """Return the number of GPUs that the driver reports. torch, which takes seconds to import, is not imported."""
     if metadata.version("torch").endswith("+cpu"):
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -93,7 +93,7 @@ def _gpus() -> int:
 
 
 def read_record(run: Path) -> Optional[Dict[str, Any]]:
-    """Read RUN/recipe.json; None if it is not readable."""
+    """Read RUN/recipe.json. Returns None if the file is missing or damaged."""
     try:
         record = json.loads((run / FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -103,7 +103,10 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
 
 
 def decoding_of(run: Path) -> Dict[str, int]:
-    """Return the decoding options in RUN/recipe.json, which suit the run's data; empty if there is no such file."""
+    """Return the decoding options in RUN/recipe.json, which suit the data of the run.
+
+    The result is empty if there is no such file.
+    """
     record = read_record(run)
     return dict(record["decoding"]) if record else {}
 
@@ -115,7 +118,7 @@ def _begun_without(args: argparse.Namespace) -> bool:
 
 
 def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
-    """Choose the recipe requested in ``args``, and record it in RUN; None for the recipe paper."""
+    """Choose the recipe that ``args`` requests, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_record(args.run)
     if _begun_without(args):
         _say(f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)")
@@ -160,7 +163,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 def _prepare(args: argparse.Namespace) -> List[str]:
     """Return options for etads-prepare: the options of an earlier call, or options for whole words.
 
-    The number of known words is the number of words that a model can learn from the text.
+    With whole words, the number of known words is the number of words that a model can learn from the text.
     """
     if args.recipe == "paper" or _begun_without(args):
         return []
@@ -209,7 +212,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the choice, one word per line, and explain it on standard error."""
+    """Print the chosen options, one word per line, and explain the choice on standard error."""
     if args.stage == "prepare":
         words: Sequence[str] = _prepare(args)
     elif args.stage == "decoding":

@@ -1,13 +1,13 @@
-"""Training recipes: named settings adapted to the data, the machine and the time, for ``scripts/train.sh --recipe``.
+"""Training recipes: named settings for ``scripts/train.sh --recipe``, adapted to the data, the machine and the time.
 
-This module imports neither torch nor fairseq, reads no files and does not inspect the machine: :func:`choose` depends
-only on its arguments.
+This module imports neither torch nor fairseq, does not read files and does not inspect the machine. The result of
+:func:`choose` depends only on its arguments.
 
-docs/experiments.md contains the measurements behind these settings. If texts are read too few times to be memorised,
-Muon's learning rate is 6e-3 at width 128, and there is no dropout. Otherwise the rate is halved and dropout is used.
-Focus is relative and narrow, the pointer continues copied phrases, and the model reads neighbouring words. Word vectors
-and the output bias are initialised from the training text. The settings of ``large`` extend the same rules to the sizes
-of the paper, but they were not measured.
+docs/experiments.md contains the measurements behind these settings. If the texts are read too few times to be
+memorised, Muon's learning rate is 6e-3 for width 128, and there is no dropout. Otherwise, the learning rate is halved,
+and dropout is used. The focus is relative and narrow, the pointer continues copied phrases, and the model reads
+neighbouring words. Word vectors and the output bias are initialised from the training text. The settings of ``large``
+extend the same rules to the sizes in the paper, but they have not been measured.
 """
 
 from dataclasses import dataclass, field
@@ -22,20 +22,24 @@ SUITABLE = (
     *("etads", "etads_basic", "etads_focus", "etads_saliency"),
     *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
 )
-"""Architectures for which there are recipes other than paper: Transformers trained from scratch."""
+"""Architectures for which there are other recipes than "paper".
+
+These are Transformers that are trained from scratch.
+"""
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Numbers of training words.
+"""Numbers of training words that determine the default recipe.
 
-The recipe small is the default below the first number; with a GPU, large is the default from the second number.
+Below the first number, the default is "small". With a GPU, the default is "large" if there are at least as many words
+as the second number.
 """
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations per second during training; the figure for a GPU is a guess."""
+"""Floating-point operations per second during training. The figure for a GPU is a guess."""
 SOME_EPOCHS = 3
-"""Number of epochs below which texts are not memorised, and more steps help more than larger batches."""
+"""Number of epochs below which texts are not memorised. More steps then help more than larger batches."""
 FILLED = 0.88
-"""Share of tokens in a batch that are not padding, if batches are sorted by length."""
+"""Share of the tokens in a batch that are not padding if batches are sorted by length."""
 
 
 @dataclass(frozen=True)
@@ -56,14 +60,17 @@ class Data:
 
 @dataclass(frozen=True)
 class Machine:
-    """Cores or GPUs available for training."""
+    """The cores or GPUs that are available for training."""
 
     cores: int
     gpus: int = 0
 
     @property
     def speed(self) -> float:
-        """Number of floating-point operations per second, which is less than proportional to the number of cores."""
+        """Return the number of floating-point operations per second.
+
+        The speed of a CPU grows less than proportionally with the number of cores.
+        """
         return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
 
     def describe(self) -> str:
@@ -80,11 +87,13 @@ class Size:
         width: width of the word vectors.
         heads: number of attention heads.
         minutes: maximum duration of training.
-        core_minutes: if not 0, maximum duration on one core, which is divided by the number of cores.
+        core_minutes: maximum duration on one core, or 0 to use ``minutes``. With more cores, the duration is divided by
+            their speed-up.
         most_epochs: maximum number of epochs.
-        truncation: percentage of documents to read whole, and maximum lengths of documents and summaries.
-        max_tokens: source tokens per batch; halved if there are few epochs.
-        rate: learning rate of Muon if there are few epochs; otherwise halved.
+        truncation: percentage of documents that are read completely, and the maximum lengths of documents and
+            summaries.
+        max_tokens: maximum number of source tokens per batch, which is halved if there are few epochs.
+        rate: learning rate of Muon if there are few epochs, or twice its learning rate if there are more epochs.
         smoothing: label smoothing.
     """
 
@@ -109,13 +118,13 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """Settings chosen for a training run.
+    """The settings that were chosen for a training run.
 
     Attributes:
-        name: name of the recipe, one of NAMES except paper.
+        name: name of the recipe, one of ``NAMES`` except "paper".
         train: options of fairseq-train.
-        decoding: decoding options by name.
-        steps, epochs, minutes: duration of training.
+        decoding: mapping from names of decoding options to values.
+        steps, epochs, minutes: duration of training in steps, epochs and minutes.
         says: lines that describe the choice to the user.
     """
 
@@ -129,7 +138,7 @@ class Recipe:
 
 
 def default_name(data: Data, machine: Machine, arch: str) -> str:
-    """Return the name of the recipe that suits this amount of text on this machine."""
+    """Return the name of the recipe that suits the amount of text and the machine."""
     if arch not in SUITABLE:
         return "paper"
     words = data.pairs * (data.documents.mean() + data.summaries.mean())
@@ -147,10 +156,10 @@ def check_suitable(name: str, arch: str) -> None:
 
 
 def vocabulary(data: Data) -> int:
-    """Return the number of words that a model can learn well from summaries; all other words are copied.
+    """Return the number of words that a model can learn well from the summaries. All other words are copied.
 
-    This number is about a thousand if the summaries contain a hundred thousand words in total, and grows with the power
-    0.65 of that total.
+    If the summaries contain a hundred thousand words in total, a model can learn about a thousand words well. The
+    number is proportional to the total to the power of 0.65.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -159,7 +168,10 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """Return dropout: 0 for fewer than three epochs, then increasing with the number of epochs up to 0.3."""
+    """Return the dropout probability.
+
+    The probability is 0 for fewer than three epochs, and then increases up to 0.3 with the number of epochs.
+    """
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
@@ -170,13 +182,13 @@ def choose(
 
     Args:
         name: name of the recipe: small, base or large.
-        arch: name of the architecture, one of SUITABLE.
-        given: fairseq-train options that override the options of the recipe; recipe options that depend on them are
+        arch: name of the architecture, one of ``SUITABLE``.
+        given: options of fairseq-train that override the options of the recipe. Recipe options that depend on them are
             adapted or left out.
-        minutes: maximum duration of training; None: as in the recipe.
+        minutes: maximum duration of training, or None to use the duration of the recipe.
 
     Raises:
-        InputError: the recipe does not suit this architecture.
+        InputError: the recipe does not exist for this architecture.
     """
     check_suitable(name, arch)
     size, options = SIZES[name], _Given(given)
@@ -214,7 +226,7 @@ def choose(
 
 
 class _Plan(NamedTuple):
-    """Amount of training: tokens and pairs per batch, steps, epochs and minutes."""
+    """The amount of training: tokens and pairs per batch, steps, epochs and minutes."""
 
     max_tokens: int
     pairs: float
@@ -232,10 +244,12 @@ def _plan(
     read: Tuple[float, float],
     minutes: float,
 ) -> _Plan:
-    """Compute the number of steps in the given time, with batches of ``max_tokens`` or the user's number of tokens.
+    """Compute the number of steps that are possible in the given time.
+
+    Batches contain ``max_tokens`` source tokens, unless the user has given another number.
 
     Args:
-        read: number of tokens in a document and in a summary, after truncation.
+        read: mean number of tokens in a document and in a summary, after truncation.
     """
     max_tokens = given.number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
@@ -249,7 +263,7 @@ def _plan(
 
 
 class _Given:
-    """Options given by the user. If an option is repeated, its last value is used, as in argparse."""
+    """The options that the user has given. If an option is repeated, its last value is used, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -266,7 +280,7 @@ class _Given:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
-        """Whether an extractor has picked the sentences of the documents, so that the model reads their levels."""
+        """Return whether the model reads sentences that an extractor has picked, with their levels."""
         factors = self.text("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
@@ -276,9 +290,9 @@ class _Given:
 
 
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
-    """Return the model options, except those that have no effect or are incompatible with the given options."""
+    """Return the model options. Options that have no effect or conflict with the given options are left out."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
-    # The decoder uses the widths of the encoder, even if the user gives them.
+    # The decoder uses the same widths as the encoder, even if the user has set them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
@@ -302,7 +316,7 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 
 
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
-    """Return the training options that the given optimiser, schedule and criterion support."""
+    """Return the training options that are valid for the given optimiser, schedule and criterion."""
     optimiser = given.text("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
@@ -322,17 +336,17 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
 
 
 def warm_up(steps: int) -> int:
-    """Return the number of warm-up steps: a ninth of all steps, at most 500."""
+    """Return the number of warm-up steps, which is a ninth of all steps but at most 500."""
     return min(500, -(-steps // 9))
 
 
 def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
-    """Compute floating-point operations per step: six per weight and token, plus the operations of attention.
+    """Compute the number of floating-point operations per step: six for each weight and token, plus the attention.
 
     Args:
         read: number of tokens in a document and in a summary.
         pairs: number of pairs in a batch.
-        known: size of the vocabulary.
+        known: number of known words.
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
@@ -348,12 +362,12 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
 
 
 def _rounded(length: int) -> int:
-    """Round up to a multiple of ten."""
+    """Round a length up to a multiple of ten."""
     return max(-(-length // 10) * 10, 10)
 
 
 def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
-    """Describe the choice to the user in lines."""
+    """Return lines that describe the choice to the user."""
     value = _Given(recipe.train)
     chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
     of = data.summaries

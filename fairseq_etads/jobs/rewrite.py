@@ -24,7 +24,7 @@ from .labels import need_marks
 from .runs import detokenizer_of, device_of
 
 SENTENCES = 5
-"""Number of sentences to select if the extractor cannot stop or has selected no sentence."""
+"""Number of sentences to select if the extractor cannot decide when to stop or has not selected any sentence."""
 
 
 def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
@@ -32,10 +32,11 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
     Args:
         folder: folder with binarised data.
-        args: arguments of the command, with paths of checkpoints.
+        args: arguments of the command, which include the paths of the checkpoints.
 
     Raises:
-        InputError: a checkpoint belongs to another kind of model or to other data, or documents have no sentence marks.
+        InputError: a checkpoint contains another kind of model or belongs to other data, or the documents have no
+            sentence marks.
         FileNotFoundError: there is no such split.
         InputError: another process is writing OUTPUT.
     """
@@ -71,7 +72,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
-    """Load the extractor in evaluation mode, and the task of its checkpoint, which reads DATA."""
+    """Load the extractor and set it to evaluation mode. Also returns the task of its checkpoint, which reads DATA."""
     overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
@@ -93,7 +94,10 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
 def summarise(
     documents: List[Tensor], extractor: PointerExtractor, abstractor: Abstractor, args: argparse.Namespace, device: Any
 ) -> List[List[Tuple[int, ...]]]:
-    """Yield the summary of each document as ids of its sentences; documents (S,) include the end symbol."""
+    """Return the summary of each document as a list of sentences, which are tuples of ids.
+
+    The documents (S,) include the end symbol.
+    """
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
     most = (args.sentences or SENTENCES) if extractor.stop is None else None
     taken = extractor.taken_sentences(tokens, extractor.extract(tokens, most))
@@ -114,7 +118,10 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Return what determines the summaries: the options, and sizes and modification times of checkpoints and data."""
+    """Return everything that determines the summaries: the options, and the sizes and modification times of files.
+
+    The files are the checkpoints and the binarised data.
+    """
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
     stats = {str(path): path.stat() for path in files}
@@ -123,11 +130,13 @@ def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
 
 
 class _Output:
-    """File of summaries that receives its final name when it is complete. Until then, a later call can continue it.
+    """A file of summaries that receives its final name when it is complete.
+
+    Until then, a later call can continue writing the file.
 
     Args:
         path: path of the file.
-        made_by: settings that determine the summaries; partial summaries with other settings are deleted.
+        made_by: settings that determine the summaries. A partial file that was created with other settings is deleted.
 
     Attributes:
         done: number of summaries that the file already contains.
@@ -159,7 +168,7 @@ class _Output:
         self.done = len(self.lines)
 
     def finish(self) -> str:
-        """Rename the complete file, and return its summaries."""
+        """Give the complete file its final name, and return a message about the summaries."""
         os.replace(self.partial, self.path)
         self.record.unlink()
         count = max(len(self.lines), 1)

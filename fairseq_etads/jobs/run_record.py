@@ -1,4 +1,4 @@
-"""Record the training command and the data of a run in RUN/training.json, which ``scripts/train.sh`` writes.
+"""Read and write RUN/training.json, in which ``scripts/train.sh`` records the training command and the data of a run.
 
 Importing this module imports neither torch nor fairseq.
 """
@@ -17,17 +17,17 @@ from ..text.checksums import sha256
 
 RECORD = "training.json"
 _COMMANDS = ("started.txt", "finished.txt")
-"""Files in which earlier versions recorded the command, with spaces between its words."""
+"""Files in which earlier versions recorded the training command, with words separated by spaces."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """Training command and training data of a run.
+    """The training command and the training data of a run.
 
     Attributes:
         command: words of the fairseq-train command line.
-        prepared: folder with the prepared data, or empty.
-        data: identity of the prepared data, see :func:`data_of`.
+        prepared: folder with the prepared data, or an empty string if it is unknown.
+        data: identity of the prepared data; see :func:`data_of`.
     """
 
     command: List[str]
@@ -36,7 +36,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:
-        """Read the record of a run; None if there is no record.
+        """Read the record of a run. Returns None if there is no record.
 
         Raises:
             InputError: the record is damaged.
@@ -68,16 +68,21 @@ class RunRecord:
 
 
 def data_of(prepared: Path) -> Dict[str, str]:
-    """Return the SHA-256 of prepare.json, which lists the checksums of the texts; empty without that file."""
+    """Return the name and SHA-256 hash of prepare.json, which lists the checksums of the texts.
+
+    The result is empty if there is no such file.
+    """
     path = prepared / "prepare.json"
     return {path.name: sha256(path)} if path.is_file() else {}
 
 
 def prepared_of(run: Path, given: Optional[Path]) -> Path:
-    """Find the prepared data of a run: the folder given with ``--prepared``, the training data, or RUN/prepared.
+    """Return the folder with the prepared data of a run.
+
+    The folder is the one given with ``--prepared``, the one used for training, or RUN/prepared.
 
     Raises:
-        InputError: the training data has been moved or deleted.
+        InputError: the training data has been moved, changed or deleted.
     """
     if given is not None:
         return given
@@ -95,7 +100,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Print the path of the prepared data for the run given as argument, for ``scripts/generate.sh``."""
+    """Print the path of the prepared data for the run named on the command line, for ``scripts/generate.sh``."""
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)

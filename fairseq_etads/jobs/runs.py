@@ -1,4 +1,7 @@
-"""Shared parts of commands that work on a run or its data, without importing torch or fairseq."""
+"""Functions shared by commands that process a run or its data.
+
+Importing this module imports neither torch nor fairseq.
+"""
 
 import argparse
 import logging
@@ -12,7 +15,9 @@ from .run_record import prepared_of
 
 
 def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
-    """Find the checkpoint that ``--checkpoint`` selects in RUN, and its data folder; None: the training data.
+    """Return the path of the checkpoint in RUN that ``--checkpoint`` selects, and the path of the data folder.
+
+    The second path is None if the training data recorded in the checkpoint should be used.
 
     Raises:
         InputError: there is no such checkpoint, or no data in ``--prepared``.
@@ -26,13 +31,13 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
         return checkpoint, args.prepared / "bin"
     try:
         data = prepared_of(args.run, None) / "bin"
-    except InputError:  # the checkpoint contains the path of its training data
+    except InputError:  # the path of the training data is also stored in the checkpoint
         data = args.run / "prepared" / "bin"
     return checkpoint, data if data.is_dir() else None
 
 
 def add_run_options(add: Callable[..., Any]) -> None:
-    """Add options for the checkpoint in RUN, its data, the batch size and the device to a parser."""
+    """Add options to a parser that select the checkpoint in RUN, the data, the batch size and the device."""
     add(
         "--checkpoint",
         choices=CHECKPOINTS,
@@ -50,13 +55,13 @@ def add_run_options(add: Callable[..., Any]) -> None:
 
 
 def only_warnings() -> None:
-    """Silence fairseq and this project except for warnings."""
+    """Suppress all log messages of fairseq and this project except warnings and errors."""
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def device_of(name: Optional[str]) -> Any:
-    """Return the torch device of ``--device``; by default the GPU, if there is one.
+    """Return the torch device that ``--device`` names. The default is the GPU, if there is one.
 
     Raises:
         InputError: the device does not exist.
@@ -67,15 +72,15 @@ def device_of(name: Optional[str]) -> Any:
 
 
 def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
-    """Return a TextTokenizer that joins subwords to words, and words to text, but keeps sentence marks.
+    """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks.
 
     Args:
         dictionary: dictionary of the data.
-        subwords: kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: kind of subwords; see :func:`~fairseq_etads.text.subwords.word_ends`.
         folder: folder of the data, for the error message.
 
     Raises:
-        InputError: the data consists of GPT-2 pieces.
+        InputError: the data consists of GPT-2's subwords.
     """
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
     from ..vocabulary.kinds import detect_words

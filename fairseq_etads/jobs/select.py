@@ -1,4 +1,4 @@
-"""Compute the probabilities of a content selector for the documents of a split, for the command ``etads-select``."""
+"""Compute a content selector's probabilities for the documents of a split, for the command ``etads-select``."""
 
 import argparse
 import json
@@ -23,14 +23,14 @@ from .runs import device_of
 
 
 def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
-    """Write the probabilities of the splits in ``args``, and report their quality.
+    """Write the probabilities for the splits named in ``args``, and report their quality.
 
     Args:
-        checkpoint: path of a checkpoint of fairseq-train.
-        data: folder with binarised data; None for the data used for training.
+        checkpoint: path of a checkpoint saved by fairseq-train.
+        data: folder with binarised data, or None to use the training data of the checkpoint.
 
     Raises:
-        InputError: the checkpoint does not contain a selector, or the data or the labels cannot be read.
+        InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
     """
     overrides: Dict[str, Any] = {"init_from": None, **({} if data is None else {"data": str(data)})}
     if args.truncate_source:
@@ -86,8 +86,9 @@ def describe(scores: Dict[str, float]) -> str:
 def _probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Yield the probabilities of each document's units in order. If the units are words, there is one probability per
-    token that is read.
+    """Compute the probabilities of all units in each document, in order.
+
+    If the units are words, there is one probability for each token that is read.
 
     Args:
         held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
@@ -105,13 +106,13 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # Words may be padded on either side. Sentences without words keep their indices.
+            # For words, padding may be on either side. Sentences without words keep their indices.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 
 
 def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
-    """Return the fields of a document's line; the probability of a word is the mean over its subwords."""
+    """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
     text = Text.of(tokens, subwords, limit)
     if unit == "sentences":
         sentences = text.sentences()
@@ -152,7 +153,7 @@ def _scores(
 
 
 def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
-    """Return the probability and label of each unit in a document."""
+    """Return the probability and the label of each unit in a document."""
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())
         return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]

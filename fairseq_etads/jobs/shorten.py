@@ -24,13 +24,13 @@ _ADVICE = "shorten the split train first, because the levels are learned from it
 
 
 def shorten(args: argparse.Namespace) -> Iterator[str]:
-    """Write the shortened splits, record the selection settings in the run, and yield a message per split.
+    """Write the shortened splits, record the selection settings in the run folder, and yield a message for each split.
 
     Args:
         args: arguments of the command.
 
     Raises:
-        InputError: the text and the data differ, or probabilities are missing or belong to other documents.
+        InputError: the text does not match the data, or probabilities are missing or belong to other documents.
     """
     folder = args.prepared / "bin"
     settings = settings_of(args.prepared, "--prepared")
@@ -59,7 +59,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
 
 
 def _probabilities(path: Path) -> Iterator[float]:
-    """Read the probabilities of all sentences in a file."""
+    """Iterate over the probabilities of all sentences in a file."""
     file = SelectionFile(path, "RUN")
     for number in range(len(file)):
         yield from (float(field) for field in file.row(number)[1] if field != NOTHING)
@@ -114,7 +114,10 @@ def _shorten_split(
 
 
 def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
-    """Return the sentences of a raw line that have tokens; None if there are more or fewer than in ``encoded``."""
+    """Return the sentences of a raw line that contain tokens.
+
+    Returns None if their number differs from the number of sentences in ``encoded``.
+    """
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
     if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]

@@ -1,9 +1,9 @@
 """Find the words that are frequent in the summaries of documents that contain a given word, for ``etads-shortlist``.
 
-For a document word s, summary words w are ranked by P(w | s): of the documents that contain s, the share with w in
+For each document word s, summary words w are ranked by P(w | s), the share of the documents containing s that have w in
 their summaries. Lexical tables in machine translation estimate the same probability. A list of a given length should
-contain as many words of the summary as possible. At equal length, this ranking found more of these words than measures
-of association that favour rare words; see docs/experiments.md for the figures.
+contain as many words of the summary as possible. With lists of the same length, this ranking found more of these words
+than association measures that favour rare words; see docs/experiments.md for the figures.
 """
 
 from pathlib import Path
@@ -19,20 +19,20 @@ from ..vocabulary.dictionary import known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
-"""Number of word pairs to count at once, in 32 bits each: half a gibibyte. More pairs need several passes."""
+"""Number of word pairs to count in one pass. The counts have 32 bits each and need half a gibibyte."""
 FEWEST_TOGETHER = 2
-"""Minimum count of a word pair; a lower count may be due to chance."""
+"""Minimum count of a word pair. Lower counts may be due to chance."""
 CHECKED = 1000
-"""Number of validation pairs to check, from the beginning of the split."""
+"""Number of validation pairs to check, counted from the beginning of the split."""
 
 
 class Limits(NamedTuple):
     """Limits of a shortlist.
 
     Attributes:
-        frequent: number of words on every list.
+        frequent: number of frequent words that are on every list.
         per_word: maximum number of words associated with each document word.
-        truncate_source, truncate_target: maximum number of tokens read per document and per summary.
+        truncate_source, truncate_target: maximum number of tokens that are read from each document and each summary.
     """
 
     frequent: int
@@ -42,13 +42,13 @@ class Limits(NamedTuple):
 
 
 class Pairs:
-    """Distinct known words in each document of a split and in its summary, without special symbols.
+    """The distinct known words in each document of a split and in its summary. Special symbols are left out.
 
     Args:
         pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        source_words, target_words: V_s and V.
+        source_words, target_words: V_s and V, the numbers of known words in documents and in summaries.
     """
 
     def __init__(self, pairs: Any):
@@ -60,11 +60,11 @@ class Pairs:
         return len(self._pairs.src)
 
     def document(self, number: int) -> np.ndarray:
-        """Return the ids of a document's words in ascending order."""
+        """Return the ids of the words in a document, in ascending order."""
         return self._distinct(self._pairs.src[number], self.source_words)
 
     def summary(self, number: int) -> np.ndarray:
-        """Return the ids of a summary's words in ascending order."""
+        """Return the ids of the words in a summary, in ascending order."""
         return self._distinct(self._pairs.tgt[number], self.target_words)
 
     def tokens(self, number: int) -> torch.Tensor:
@@ -82,7 +82,7 @@ class Pairs:
 
 
 def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
-    """Count the documents (V_s,) and the summaries (V,) that contain each word, as int64."""
+    """Count the documents that contain each word (V_s,) and the summaries that contain each word (V,), as int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
     for number in pairs.progress("frequencies"):
@@ -92,16 +92,19 @@ def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
-    """Return the ids (F,) of the ``count`` most frequent words, most frequent first; fewer if fewer words occur."""
+    """Return the ids (F,) of the ``count`` most frequent words, most frequent first.
+
+    There are fewer ids if fewer words occur.
+    """
     order = np.argsort(-in_summaries, kind="stable")[:count]
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
 def strongest(counts: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices of up to ``most`` largest counts, largest first; equal counts keep their order.
+    """Return the indices of the ``most`` largest counts, largest first. Equal counts keep their order.
 
-    The counts (n,) belong to one document word: the number of summaries with each of n words. The order is therefore
-    by P(w | s). Counts below :data:`FEWEST_TOGETHER` are left out.
+    The counts (n,) belong to one document word and are the numbers of summaries that contain each of n words, so the
+    order is the order of P(w | s). Counts below :data:`FEWEST_TOGETHER` are left out.
     """
     order = np.argsort(-counts, kind="stable")[:most]
     chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
@@ -109,14 +112,14 @@ def strongest(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 class WordsTogether:
-    """Search for the summary words that are most associated with each document word.
+    """A search for the summary words that are most strongly associated with each document word.
 
     Args:
         pairs: pairs of the training data.
-        per_word: k, the number of words per row.
-        frequent: ids that are on every list, so that rows omit them.
-        own: summary id of each document word, which is always on the word's list; -1: none.
-        counts: document frequencies, as returned by :func:`document_frequencies`.
+        per_word: k, the number of words in each row of the table.
+        frequent: ids of words that are on every list and are therefore left out of the rows.
+        own: summary id of each document word, which is always on the list of the word, or -1 if there is none.
+        counts: result of :func:`document_frequencies`.
     """
 
     def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
@@ -129,7 +132,10 @@ class WordsTogether:
         self._column_of[self.columns] = np.arange(len(self.columns))
 
     def table(self) -> np.ndarray:
-        """Return the table of ids (V_s, k), int32, most probable first; the rest of a row is -1."""
+        """Return the table of ids (V_s, k), int32, most probable words first.
+
+        Rows with fewer words are filled with -1.
+        """
         table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
         rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
         if not len(rows) or not len(self.columns):
@@ -147,30 +153,30 @@ class WordsTogether:
         return table
 
     def _count(self, words: np.ndarray, what: str) -> np.ndarray:
-        """Count the documents that contain each of the words (n,), for each counted word in their summary.
+        """Count the documents for each pair of one of the document words (n,) and a counted summary word.
 
         Returns:
-            counts (n, columns), int32.
+            The counts (n, columns), int32.
         """
         counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
         row_of = np.full(self.pairs.source_words, -1)
         row_of[words] = np.arange(len(words))
         for number in self.pairs.progress(what):
             rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
-            # Words are distinct, so each cell occurs at most once.
+            # The words are distinct, so each cell occurs at most once.
             counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1
         return counts
 
 
 def own_ids(source: Any, target: Any) -> np.ndarray:
-    """Return the summary id of each known document word (V_s,); -1 for none."""
+    """Return the summary id (V_s,) of each known document word, or -1 if there is none."""
     known = known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
 
 
 def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
-    """Learn a shortlist from the training data in a folder, write it to a file, and return messages about it.
+    """Create a shortlist from the training data in a folder, write it to a file, and return messages about it.
 
     Raises:
         InputError: the training data contains no summaries.
@@ -200,7 +206,7 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
 
 
 def coverage(pairs: Pairs, path: Path, source: Any, target: Any) -> str:
-    """Report the length of lists for validation documents, and the share of summary words on the lists."""
+    """Report the mean length of the lists for validation documents, and the share of summary words on these lists."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):

@@ -1,1 +1,1 @@
-"""Computations that are faster or numerically safer: products on CPUs, focus-attention, layers in float32."""
+"""Faster or numerically safer computations: products on CPUs, focus-attention, and layers in float32."""

@@ -1,4 +1,4 @@
-"""Call torch's CPU operators for products and attention that have no public names, after testing that they work."""
+"""Call torch's private CPU operators for products and attention, after testing that they work."""
 
 import contextlib
 import functools
@@ -12,10 +12,10 @@ _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 
 
 def _probe(function: _Probe) -> _Probe:
-    """Cache the results of a function that tests operators, and run the function on the CPU without autocast.
+    """Cache the results of a function that tests operators, and always run the function on the CPU without autocast.
 
-    The first call may come from a model that is built inside ``with torch.device("meta")``, where tensors have no
-    values to compare, or from an autocast region. The cached result would then be wrong for the rest of the process.
+    Otherwise, if a model is built inside ``with torch.device("meta")``, where tensors have no values to compare, or
+    inside an autocast region, the first call would cache a result that is wrong for the rest of the process.
     """
 
     @functools.wraps(function)
@@ -30,8 +30,8 @@ def _probe(function: _Probe) -> _Probe:
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's products.
 
-    torch.compile uses these operators for CPUs. The operators have no public names, so they are tested before use. If
-    they do not work, torch's ordinary products are used for generation.
+    torch.compile uses these operators on CPUs. The operators are private, so they are tested before they are used. If
+    the operators do not work, generation uses torch's ordinary products.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -46,26 +46,27 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Return whether this x86 processor has one of the instruction sets in ``names``, and torch may use AVX-512.
+    """Return whether this x86 processor supports one of the given instruction sets and torch may use AVX-512.
 
     Args:
-        names: names of functions in ``torch.cpu``; they differ between versions of torch.
+        names: names of functions in ``torch.cpu`` that test for the instruction sets. The names differ between versions
+            of torch.
     """
-    # the capability of the processor, or a lower one that ATEN_CPU_CAPABILITY requests
+    # the capability of the processor, or a lower one that was requested with ATEN_CPU_CAPABILITY
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):
         return False
     return any(getattr(torch.cpu, name, bool)() for name in names)
 
 
 def has_fast_bfloat16() -> bool:
-    """Return whether the processor has bfloat16 instructions. Emulating them is slower than using float32."""
+    """Return whether the processor has bfloat16 instructions. Emulated bfloat16 is slower than float32."""
     return _has_instructions("_is_avx512_bf16_supported", "_is_amx_tile_supported")
 
 
 INT8_LEVELS = (127, 63)
-"""Possible numbers of quantisation steps on either side of zero for the inputs of 8-bit products.
+"""Possible numbers of quantisation steps on each side of zero for the inputs of 8-bit products.
 
-Processors without VNNI add two products in 16 bits, which overflows for 8-bit inputs but not for 7-bit inputs.
+Processors without VNNI add two products in 16 bits. The sum can overflow for 8-bit inputs but not for 7-bit inputs.
 """
 
 
@@ -74,7 +75,7 @@ def int8_levels() -> Optional[int]:
     """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit products are exact.
 
     Returns None if FBGEMM, which torch includes for x86 processors, is not available. The test uses numbers with sums
-    that would overflow 16 bits, so no list of processors is needed.
+    that would overflow 16 bits. Therefore, no list of processors is needed.
     """
     weight = torch.full((32, 64), 127, dtype=torch.int8)
     with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
@@ -94,35 +95,41 @@ def pack_int8(weight: Tensor, scale: Tensor) -> Any:
 
 
 def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
-    """Multiply rows by a packed weight, after rounding the rows to multiples of 1/levels. Returns (n, out).
+    """Round rows to multiples of 1/levels, and multiply them by a packed weight. Returns (n, out).
 
-    In torch's dynamic quantisation (``linear_dynamic``), all rows have a common scale, so the result of a row depends
-    on the other rows. In this function, the scale is fixed.
+    In torch's dynamic quantisation (``linear_dynamic``), all rows share one scale, so the result for a row depends on
+    the other rows. In this function, the scale is fixed.
 
     Args:
         x: rows (n, in) in float32, between -1 and 1.
         packed: weight packed by :func:`pack_int8`.
-        levels: number of quantisation steps on either side of zero.
+        levels: number of quantisation steps on each side of zero.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch's wrapper checks the arguments in Python. For a small product, these checks take a quarter of the time.
+    # torch's wrapper checks the arguments in Python. For small products, these checks take a quarter of the time.
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
 
 
 def pack_weight(weight: Tensor) -> Tensor:
-    """Pack a weight (out, in) into the layout of the processor's matrix kernels, for :func:`packed_linear` only."""
+    """Pack a weight (out, in) into the layout expected by the processor's matrix kernels, for :func:`packed_linear`."""
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
 
 
 def packed_linear(x: Tensor, packed: Tensor, bias: Optional[Tensor], relu: bool = False) -> Tensor:
-    """Apply ``torch.nn.functional.linear`` with a packed weight, and a ReLU if ``relu``, without gradients."""
+    """Apply ``torch.nn.functional.linear`` with a packed weight, followed by a ReLU if ``relu`` is set.
+
+    Gradients are not supported.
+    """
     return torch.ops.mkldnn._linear_pointwise(x, packed, bias, "relu" if relu else "none", [], "")
 
 
 def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute softmax(q k^T) v (B, H, S, D) on a CPU, and the logarithms of the softmax denominators (B, H, S)."""
+    """Compute softmax(q k^T) v on a CPU.
+
+    Returns the outputs (B, H, S, D) and the logarithms of the softmax denominators (B, H, S).
+    """
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     out, normaliser = kernel(q, k, v, 0.0, False, attn_mask=None, scale=1.0)
     return out, normaliser
@@ -156,7 +163,10 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
 
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Apply ``torch.nn.functional.linear`` to rows (n, in) with oneDNN, without packed weights or gradients."""
+    """Apply ``torch.nn.functional.linear`` to rows (n, in) with oneDNN.
+
+    Weights are not packed, and there is no gradient.
+    """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
@@ -164,8 +174,8 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
 def has_faster_linear() -> bool:
     """Return whether :func:`plain_linear` is faster than torch's product on this processor and agrees with it.
 
-    torch multiplies with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses it on other
-    processors, where it is 20 % faster. Elsewhere, the two are equally fast.
+    torch multiplies with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses AVX-512 on other
+    processors, where oneDNN is 20 % faster. In all other cases, the two are equally fast.
     """
     if not (can_pack_weights(torch.float32) and _has_instructions("_is_avx512_supported", "_is_cpu_support_avx512")):
         return False
@@ -179,7 +189,7 @@ def has_faster_linear() -> bool:
 
 
 def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Apply ``torch.nn.functional.linear`` to rows (n, in) without gradients, with oneDNN where that is faster."""
+    """Apply ``torch.nn.functional.linear`` to rows (n, in) without gradients. oneDNN is used if it is faster."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)
     return torch.nn.functional.linear(x, weight, bias)

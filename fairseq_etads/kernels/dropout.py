@@ -1,9 +1,9 @@
-"""Dropout that is fast on a CPU and stores one byte per element instead of torch's four.
+"""Dropout that is fast on a CPU and stores only one byte per element, whereas torch stores four.
 
 On a CPU, torch's dropout needs 8 ns per element, mostly to draw a random number, and stores the factors for the
-backward pass in float32. Here, one draw of 64 bits is used for four elements, and a mask of bytes is stored for the
-backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn from torch's generator, but differ
-from torch's own masks.
+backward pass in float32. In this module, one random number of 64 bits is used for four elements, and a mask of bytes is
+stored for the backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn with torch's random
+number generator, but they differ from torch's own masks.
 """
 
 from typing import Any, Tuple
@@ -14,18 +14,20 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 LEVELS = 65536
-"""Number of possible values of an element's 16 random bits."""
+"""Number of possible values of the 16 random bits for each element."""
 
 
 def draw_mask(x: Tensor, dropped: int) -> Tensor:
     """Draw a random uint8 mask with the shape of ``x``: 0 with probability ``dropped`` / LEVELS, and 1 otherwise."""
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
     keep = bits.view(torch.int16)[: x.numel()] >= dropped - LEVELS // 2
-    return keep.view(x.shape).view(torch.uint8)  # bytes convert to floating point four times faster than booleans
+    return keep.view(x.shape).view(
+        torch.uint8
+    )  # converting bytes to floating point is four times as fast as converting booleans
 
 
 class _Dropout(torch.autograd.Function):
-    """Multiplies x by a mask and a scale, and stores the mask for the backward pass."""
+    """Multiplies x by a mask and a scale. Only the mask is stored for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, mask: Tensor, scale: float) -> Tensor:
@@ -40,7 +42,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Apply ``torch.nn.functional.dropout`` for training, with p between 0 and 1, to a tensor of any shape."""
+    """Apply dropout to a tensor of any shape, like ``torch.nn.functional.dropout`` in training. p is from 0 to 1."""
     dropped = round(p * LEVELS)
     if x.device.type != "cpu" or not 0 < dropped < LEVELS:
         return F.dropout(x, p)
@@ -49,10 +51,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 class CompactDropout(FairseqDropout):
-    """fairseq's dropout module, computed with :func:`dropout`."""
+    """fairseq's dropout module, but computed with :func:`dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """Set random elements of ``x`` to 0 and scale the other elements, in training or with --retain-dropout."""
+        """Set random elements of ``x`` to 0 and scale the others, in training or with --retain-dropout."""
         active = self.p > 0 and (self.training or self.apply_during_inference)
         return dropout(x, self.p) if active else x
 

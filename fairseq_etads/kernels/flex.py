@@ -1,11 +1,12 @@
-"""Focus-attention with torch's FlexAttention, a compiled kernel that adds the focal bias internally, in float32.
+"""Focus-attention with torch's FlexAttention, a compiled kernel that adds the focal bias internally in float32.
 
-Shapes: B batch, H heads, T query length, S key length, D head width. No T x S tensor is created. Products have the
-dtype of the keys, so that half precision uses tensor cores. FlexAttention does not support dropout of attention
-weights, and has no backward pass on CPUs. This module has not been run on a GPU yet (docs/gpu-evidence.md).
+Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, and D the head width.
+No T x S tensor is created. Products are computed in the dtype of the keys, so that half precision uses tensor cores.
+FlexAttention does not support dropout of attention weights and has no backward pass on CPUs. This module has not been
+run on a GPU yet (docs/gpu-evidence.md).
 
 Saliency-selection cannot be computed with FlexAttention. The gate needs a second dot product for each pair of words,
-but the modifiers of FlexAttention can only read one score and the elements that they index.
+but the modifier functions of FlexAttention can read only a single score and the tensor elements that they index.
 """
 
 import functools
@@ -18,14 +19,14 @@ from torch import Tensor
 from .focus_columns import SCOPE_FLOOR, Focus
 
 FIRST_TORCH = (2, 6)
-"""First version of torch that computes gradients of the tensors in the kernel's bias."""
+"""First version of torch that computes gradients for the tensors from which the bias is computed."""
 BLOCK = 128
-"""Number of queries and number of keys in a block. Blocks of padding are skipped."""
+"""Number of queries, and also of keys, in a block. Blocks that contain only padding are skipped."""
 LEAST_WIDTH = 16
 """Minimum width of a head for the compiled kernel."""
 
 _failures: Dict[str, str] = {}
-"""Device type on which compiling has failed -> reason."""
+"""Mapping from device types on which compiling has failed to the reasons."""
 
 
 def version_problem() -> Optional[str]:
@@ -54,10 +55,10 @@ def _compiled() -> Any:
 
 
 def _kernel(device_type: str) -> Any:
-    """Return the compiled FlexAttention, or the uncompiled function on CPUs.
+    """Return the compiled FlexAttention function, or the uncompiled function on CPUs.
 
-    On CPUs, torch 2.13 cannot compile FlexAttention for varying lengths. Inside ``torch.compile``, the function is
-    compiled together with the code around it.
+    On CPUs, torch 2.13 cannot compile FlexAttention for varying lengths. Inside ``torch.compile``, the uncompiled
+    function is also returned, because it is compiled together with the code around it.
     """
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -74,7 +75,7 @@ def padding_blocks(padding: Tensor) -> Any:
     is_full = real.all(dim=2)
 
     def numbered(chosen: Tensor) -> Tuple[Tensor, Tensor]:
-        """For each block of queries, count the chosen blocks (B, N), and list all block indices, chosen ones first."""
+        """For each block of queries, count the chosen blocks (B, N) and list all block indices, chosen ones first."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
         return (
@@ -97,24 +98,26 @@ def padding_blocks(padding: Tensor) -> Any:
 def flex_attention(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, positions: Tensor, padding: Optional[Tensor]
 ) -> Optional[Tensor]:
-    """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f, differentiable in q, k, v and the focus.
+    """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f.
+
+    The result is differentiable with respect to q, k, v and the focus.
 
     Args:
-        q, k, v: (B, H, S, D), all of one dtype.
+        q, k, v: queries, keys and values (B, H, S, D), all with the same dtype.
         focus: mu, sigma and the factors of the bias, at least float32.
-        positions: P (B, S), in tokens.
-        padding: (B, S), True at padding. The output for a document that consists of padding is 0.
+        positions: positions P (B, S) of the keys, in tokens.
+        padding: mask (B, S), True at padding, or None. For a document that consists only of padding, the output is 0.
 
     Returns:
-        (B, H, S, D), or None if the kernel cannot be compiled; the reason is then logged, and :func:`problem` returns
-        it in later calls.
+        The outputs (B, H, S, D), or None if the kernel cannot be compiled. If compiling fails, later calls of
+        :func:`problem` return the reason.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
         steepness = steepness * focus.strength
     places, center = positions.to(focus.center), focus.center
 
-    # If a tensor requires a gradient, the kernel can read it only once.
+    # The kernel can read a tensor that requires a gradient only once.
     def with_bias(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = places[b, key] - center[b, h, query]
         return score - steepness[b, h, query] * (distance * distance)

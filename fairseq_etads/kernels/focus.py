@@ -1,8 +1,8 @@
-"""Focus-attention as a pure function: attention with a Gaussian bias around a centre for each query.
+"""Focus-attention as a pure function: for each query, the attention has a Gaussian bias around a centre.
 
-Shapes: B batch, H heads, T query length, S key length, D head width. ``key_padding_mask`` is (B, S), boolean, True at
-padding, which may be on either side. Results do not depend on padding, because lengths and positions count only real
-tokens.
+Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, and D the head width.
+``key_padding_mask`` (B, S) is boolean and True at padding, which may be on either side. The results do not depend on
+padding, because only real tokens are counted in lengths and positions.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
 section 3.2. docs/etads.md describes the computation and its accuracy.
@@ -36,17 +36,19 @@ from .fused import note_kernel
 logger = logging.getLogger(__name__)
 
 KERNELS = ("auto", "flex", "fused", "plain")
-"""Kernels of focus-attention; see :func:`chosen_form`."""
+"""Kernels for focus-attention; see :func:`chosen_form`."""
 
 EXACT_COLUMNS = {("cpu", None)}
 """Processors (device type and CUDA capability) on which fused attention is known to add float32 columns exactly.
 
-On NVIDIA GPUs since Ampere, torch's float32 kernels multiply pieces of 11 bits (split TF32). No GPU has been measured
-yet. A capability for which ``tests/gpu/test_focus_attention_cuda.py`` passes may be added here.
+On NVIDIA GPUs since Ampere, torch's float32 kernels split numbers into pieces of 11 bits and multiply these pieces
+(split TF32). No GPU has been measured yet. If ``tests/gpu/test_focus_attention_cuda.py`` passes on a GPU, its
+capability may be added here.
 """
 LONGEST_BIAS = 512
-"""Maximum length of a document, in tokens with padding, for which the whole focal bias is built (form "bias") and kept
-for the backward pass.
+"""Maximum length of a document in tokens, including padding, for which the form "bias" is used.
+
+This form computes the whole focal bias and stores it for the backward pass.
 """
 BIAS_ELEMENTS = 2**24
 """Maximum number of elements in the focal bias for a block of queries (form "blocks"): 64 MiB in float32."""
@@ -55,11 +57,11 @@ BIAS_ELEMENTS = 2**24
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Compute the positions of tokens in documents and the lengths of documents, counting only real tokens.
+    """Compute the positions of tokens in documents and the lengths of documents. Only real tokens are counted.
 
     Returns:
-        Positions (B, S), float32, 0 … m-1 at real tokens and 0 at padding, which may be on either side; lengths m (B,),
-        float32, at least 1.
+        The positions (B, S), float32, which are 0 … m-1 at real tokens and 0 at padding on either side; and the lengths
+        m (B,), float32, at least 1.
     """
     if key_padding_mask is None:
         positions = torch.arange(length, device=device, dtype=torch.float32).expand(batch, length)
@@ -72,13 +74,13 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
     """Compute the Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
 
     Args:
-        center: mu (B, H, T), in tokens.
-        scope: sigma (B, H, T), in tokens. Values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
-        positions: P (B, S), in tokens.
+        center: centre mu (B, H, T), in tokens.
+        scope: scope sigma (B, H, T), in tokens, where values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
+        positions: positions P (B, S), in tokens.
         strength: factors (B, H, T) of the bias, or None for 1, as in the paper.
 
     Returns:
-        (B, H, T, S), in the dtype of ``center``; never above 0 where the strength is positive.
+        The bias (B, H, T, S), in the dtype of ``center``, which is never above 0 if the strength is positive.
 
     This function is the definition of the bias. :func:`focus_attention` can compute the attention without storing the
     bias.
@@ -114,7 +116,7 @@ def _focus_by_columns(
 def _focus_by_bias(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute :func:`focus_attention` in the form "bias". ``q`` and ``focus`` may be limited to some of the queries."""
+    """Compute :func:`focus_attention` in the form "bias". ``q`` and ``focus`` may contain only some of the queries."""
     batch, _, length, _ = k.shape
     positions, _ = document_positions(padding, batch, length, k.device)
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
@@ -173,7 +175,7 @@ def focus_form(
 ) -> str:
     """Choose the default form of :func:`focus_attention`.
 
-    The form is "columns" if sums are known to have a precision of 24 bits. This applies to processors in
+    The form is "columns" if sums are known to have a precision of 24 bits, which applies to the processors in
     ``EXACT_COLUMNS`` and to float64. Otherwise, the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and
     "blocks" for longer documents.
 
@@ -181,8 +183,8 @@ def focus_form(
         device_type: type of the device, such as "cpu".
         dtype: data type of the computation, float32 or float64.
         capability: capability of a CUDA device, such as (8, 0) for Ampere, or None for other devices.
-        length: S, the length with padding.
-        exact_products: False if torch may round the factors of float32 products
+        length: S, the length including padding.
+        exact_products: whether torch computes float32 products without rounding the factors
             (``torch.set_float32_matmul_precision``).
     """
     if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):
@@ -191,10 +193,10 @@ def focus_form(
 
 
 def _has_exact_products(device_type: str) -> bool:
-    """Return whether float32 products are computed exactly, not with fewer bits (as with TF32 and bfloat16)."""
+    """Return whether float32 products are computed exactly, and not with fewer bits as in TF32 and bfloat16."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # newer versions of torch raise it if the precision was set only for some operations
+    except RuntimeError:  # newer versions of torch raise this error if the precision was set for only some operations
         return False
     backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
     own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
@@ -206,7 +208,9 @@ def _form_with_bias(length: int) -> str:
 
 
 def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """Return the :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``, and log any form except "columns".
+    """Return the :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``.
+
+    Any form except "columns" is logged.
 
     Inside ``torch.compile``, the form is never "columns".
     """
@@ -227,7 +231,8 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
     - "fused": "columns".
     - "plain": "bias", or "blocks" for long documents.
 
-    If a kernel cannot be used or is not known to be exact, "auto" is used instead, and a warning is logged once.
+    If a kernel cannot be used or is not known to be exact, the form for "auto" is used instead, and a warning is logged
+    once.
     """
     if kernel == "plain":
         return _form_with_bias(q.shape[2])
@@ -251,13 +256,13 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
 
 @functools.cache
 def _warn(kernel: str, reason: str, form: str) -> None:
-    """Log once that another kernel is used instead of the requested one."""
+    """Log a warning, only once, that another form is used instead of the requested kernel."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
 
 @functools.cache
 def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
-    """Log once, with the reason, that focus-attention requires memory for each pair of words."""
+    """Log once that focus-attention requires memory for each pair of words, and why."""
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
     logger.info(
@@ -281,23 +286,23 @@ def focus_attention(
     """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
 
     Args:
-        q, k, v: (B, H, S, D), any floating dtype.
-        center, scope: mu and sigma (B, H, S) in tokens, in float32 or better.
+        q, k, v: queries, keys and values (B, H, S, D) in any floating-point dtype.
+        center, scope: centres mu and scopes sigma (B, H, S) in tokens, at least float32.
         key_padding_mask: (B, S), True at padding.
         dropout_p: dropout probability of the attention weights; it should be 0 in evaluation.
         form: form of the computation, one of ``FOCUS_FORMS`` or "flex", or None to use :func:`chosen_form`.
-        strength: factor of f for each head (H,), in float32 or better, or None for 1, as in the paper. If the strength
-            is 0, the result is plain attention, and f passes a gradient only to the strength.
+        strength: factor (H,) of f for each head, at least float32, or None for 1, as in the paper. If the strength is
+            0, the result is plain attention, and f passes a gradient only to the strength.
         kernel: one of ``KERNELS``, used if ``form`` is None.
 
     Returns:
-        (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but meaningless.
+        The outputs (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but have no meaning.
 
     The computation uses float32 even for half-precision inputs and under autocast, because the bias spans many orders
-    of magnitude. For float64 inputs, it uses float64. The forms are:
+    of magnitude. For float64 inputs, the computation uses float64. The forms are:
 
-    - "columns": when the square is expanded, f is a dot product between a few columns per query and a few columns per
-      key. These columns are appended to q and k, and torch's fused attention computes the result without an S x S
+    - "columns": if the square is expanded, f is a dot product between a few columns for each query and a few columns
+      for each key. These columns are added to q and k, and torch's fused attention computes the result without an S x S
       tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the result
       is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in longer
       documents (measured by bench_focus_attention.py).
@@ -305,7 +310,8 @@ def focus_attention(
       every device.
     - "blocks": like "bias", but for one block of queries at a time. Masks have at most ``BIAS_ELEMENTS`` elements and
       are recomputed in the backward pass.
-    - "flex": torch's FlexAttention computes f in float32 inside its kernel, and products in the dtype of ``k``.
+    - "flex": torch's FlexAttention computes f in float32 inside its kernel. Products are computed in the dtype of
+      ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)
     form = form or chosen_form(kernel, q, work, dropout_p)

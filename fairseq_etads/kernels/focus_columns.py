@@ -1,8 +1,9 @@
-"""Columns with which fused attention computes focus-attention, and their use with torch's CPU kernel.
+"""Compute the columns with which fused attention computes focus-attention, and use them with torch's CPU kernel.
 
-Shapes: B batch, H heads, T query length, S key length, D head width, N parts or blocks of a document, C columns with
-the bias, G columns for its gradient. The columns are appended to queries and keys. They add the focal bias to the dot
-products, so that no T x S tensor is needed. docs/experiments.md reports how exact the results are.
+The columns are attached to queries and keys. The columns add the focal bias to the dot products, so that no T x S
+tensor is needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D
+the head width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of
+columns for its gradient. docs/experiments.md reports how exact the results are.
 """
 
 import math
@@ -15,22 +16,27 @@ from torch import Tensor
 from .cpu import flash_attention, flash_attention_backward
 
 SCOPE_FLOOR = 0.1
-"""Minimum of the scope sigma, in tokens. At this scope, the bias at a distance of one token is already -200, so the
-attention is one-hot, and a smaller scope would change nothing. Without a minimum, equation 7 would divide by zero when
-the sigmoid underflows.
+"""Minimum value of the scope sigma in tokens.
+
+With this scope, the bias at a distance of one token is already -200, so the attention is one-hot, and a smaller scope
+would not change it. If there were no minimum, equation 7 would divide by zero when the sigmoid underflows.
 """
 
 LARGEST_PART = 1024
-"""Maximum number of tokens that share an origin of the columns. At this distance, a few bits are still left for
-multiples of x^2.
+"""Maximum number of tokens for which the columns have the same origin.
+
+At this distance, a few bits are still left for multiples of x^2.
 """
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 column for padding: 16 in all, a multiple of 8
-PADDING_SCORE = -1e9  # exp() of this number is 0 in float32; unlike with -inf, rows without real tokens stay finite
+PADDING_SCORE = -1e9  # exp() of this number is 0 in float32, but unlike -inf, it keeps rows without real tokens finite
 
 
 class Focus(NamedTuple):
-    """mu, sigma and the factors of the bias, (B, H, T) each. If ``strength`` is None, the factors are 1."""
+    """The centres mu, the scopes sigma and the factors of the bias, (B, H, T) each.
+
+    If ``strength`` is None, all factors are 1.
+    """
 
     center: Tensor
     scope: Tensor
@@ -44,15 +50,16 @@ class Focus(NamedTuple):
         return Focus(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
 
     def split(self, rows: int) -> "List[Focus]":
-        """Split the focus into groups of ``rows`` queries."""
+        """Split the queries into groups of ``rows`` queries, and return the focus of each group."""
         starts = range(0, self.center.shape[2], rows)
         return [self.map(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
 
 
 def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Return the coefficients of x^2, x and 1 in -(P - mu)^2 * 2 / sigma^2 (times the strength), with x = P - origin.
+    """Return the coefficients of x^2, x and 1 in the bias -(P - mu)^2 * 2 / sigma^2, where x = P - origin.
 
-    ``origin`` is broadcast against the tensors of the focus.
+    If there is a strength, the coefficients are multiplied by it. ``origin`` is broadcast against the tensors of the
+    focus.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
@@ -62,15 +69,15 @@ def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Te
 
 
 def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Divide each document evenly into blocks, with ``per_part`` blocks for every ``LARGEST_PART`` tokens.
+    """Divide each document into blocks of equal width, with ``per_part`` blocks for every ``LARGEST_PART`` tokens.
 
     Args:
         positions: positions of tokens (B, S).
         lengths: lengths of documents (B,).
 
     Returns:
-        Width (B, 1) of the blocks in each document; first position (B, N) of each block, for the N blocks of the
-        longest document; index (B, S) of the block that contains each token.
+        The width (B, 1) of the blocks in each document; the first position (B, N) of each block, for the N blocks of
+        the longest document; and the index (B, S) of the block that contains each token.
     """
     count = per_part * (lengths / LARGEST_PART).ceil()[:, None]
     width = (lengths[:, None] / count).ceil()
@@ -80,13 +87,13 @@ def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, 
 
 
 def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute columns with a dot product equal to the focal bias: queries (B, H, T, 6 N), keys (B, S, 6 N).
+    """Compute columns for queries (B, H, T, 6 N) and keys (B, S, 6 N) with dot products equal to the focal bias.
 
     The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
-    than their sum. Each coefficient is therefore split into a multiple of a unit and a remainder. The unit is chosen
-    such that products of the multiples with the (integer) powers of x, and their partial sums, fit in 24 bits and are
-    added without rounding. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with its
-    own origin and columns.
+    than their sum. Therefore, each coefficient is split into a multiple of a unit and a remainder. The unit is chosen
+    so that the products of the multiples and the (integer) powers of x, and the partial sums of these products, fit in
+    24 bits and are not rounded. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with
+    its own origin and columns.
     """
     width, first, block = _blocks(positions, lengths, 1)
     origins = first + ((width - 1) / 2).floor()  # (B, N)
@@ -107,11 +114,11 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
 
 
 def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute columns that add exactly 0 to the scores and pass gradients to ``center``, ``scope`` and ``strength``.
+    """Compute columns that add exactly 0 to the scores but pass gradients to ``center``, ``scope`` and ``strength``.
 
-    Returns columns of queries (B, H, T, 1 + 2 N) and of keys (B, S, 1 + 2 N). The gradient is a difference between
-    moments of the positions and loses precision far from the origin. Each quarter of ``LARGEST_PART`` tokens (or of a
-    shorter document) therefore has its own origin.
+    Returns columns for queries (B, H, T, 1 + 2 N) and for keys (B, S, 1 + 2 N). The gradient is a difference between
+    moments of the positions, which loses precision far from the origin. Therefore, each quarter of ``LARGEST_PART``
+    tokens, or of a shorter document, has its own origin.
     """
     width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
     origins = first + (width / 2).floor()  # (B, N)
@@ -125,10 +132,10 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 
 
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
-    """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C plus ``width`` is a multiple of 8.
+    """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
 
-    Fused kernels require such a head width. C is also padded to a multiple of 8. The columns for keys are expanded to
-    (B, H, S, C).
+    Fused kernels require head widths of this form. The columns of queries and keys are first padded to a multiple of 8
+    themselves. The columns of keys are expanded to (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -140,21 +147,22 @@ def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, T
 def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale products.
 
-    The columns come first, so that their large terms cancel out before q·k is added, if the kernel adds in order. q is
-    scaled here and not by the kernel, because scaling would round the exact columns. v is padded with zeros, because
-    kernels require heads of equal width.
+    The columns come first, so that their large terms cancel out before q·k is added if the kernel adds in order. q is
+    scaled by this function and not by the kernel, because scaling would round the exact columns. v is padded with
+    zeros, because kernels require queries, keys and values of equal width.
     """
     scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
     return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
 
 
 class Part(NamedTuple):
-    """Columns with the focal bias for up to ``LARGEST_PART`` consecutive keys.
+    """The columns for the focal bias of up to ``LARGEST_PART`` consecutive keys.
 
     Attributes:
-        tokens: the keys.
+        tokens: slice that selects the keys of the part.
         queries, keys: value columns (B, H, T, C) and (B, S', C), where S' is the number of keys in the part.
-        gradient_queries, gradient_keys: columns that add 0 and pass the gradient, (B, H, T, G) and (B, S', G).
+        gradient_queries, gradient_keys: columns (B, H, T, G) and (B, S', G), which add 0 to the scores and pass the
+            gradient.
     """
 
     tokens: slice
@@ -165,7 +173,7 @@ class Part(NamedTuple):
 
 
 def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
-    """Split the keys into even parts, and compute the columns of each part as for a separate document.
+    """Split the keys into parts of equal size, and compute the columns of each part as if it were a separate document.
 
     Args:
         positions: positions of tokens (B, S).
@@ -196,7 +204,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
 
 
 def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-    """Add a column that hides the padding (B, S) to the value columns."""
+    """Add a column to the value columns that hides the positions in the padding mask (B, S)."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
 
@@ -205,17 +213,17 @@ class FlashFocus(torch.autograd.Function):
     """Computes softmax(q k^T + columns) v with torch's fused CPU kernel.
 
     The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`Part`, in order. Only q, k, v, the columns
-    and the output are kept for the backward pass; autograd would also keep the widened copies of q, k, v and the
-    output. The outputs of the parts are averaged, weighted by their softmax denominators. Documents are
-    processed in groups, so that the copies are small.
+    and the output are stored for the backward pass. Autograd would also store the widened copies of q, k, v and the
+    output. The outputs of the parts are averaged with their softmax denominators as weights. Documents are processed in
+    groups, so that the copies are small.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *fields: Any) -> Tensor:
         parts = [Part(*fields[i : i + 5]) for i in range(0, len(fields), 5)]
         batch, heads, length, width = q.shape
-        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # in the layout that the next layer expects
-        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # in the kernel's layout
+        out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # the layout that the next layer expects
+        normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # the layout of the kernel
         for rows in _groups(q):
             for number, (tokens, queries, keys, *_) in enumerate(parts):
                 columns = padded_columns(queries[rows], keys[rows], width)
@@ -259,10 +267,10 @@ class FlashFocus(torch.autograd.Function):
 
 
 GROUP_ELEMENTS = 2**20
-"""Maximum number of elements in the queries of a group of documents in :class:`FlashFocus`."""
+"""Maximum number of query elements in a group of documents in :class:`FlashFocus`."""
 
 
 def _groups(q: Tensor) -> "List[slice]":
-    """Return a slice of the documents for each group."""
+    """Return the groups of documents, as slices."""
     size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
     return [slice(start, start + size) for start in range(0, len(q), size)]

@@ -1,7 +1,7 @@
-"""Determine torch's kernel for ``scaled_dot_product_attention`` on an NVIDIA GPU, and warn if it is not fused.
+"""Determine which kernel torch uses for ``scaled_dot_product_attention`` on an NVIDIA GPU, and warn if it is not fused.
 
-The rules were copied from torch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``), for dense tensors
-without a causal flag. ``tests/gpu`` compares them with torch's own choices.
+The rules for dense tensors without a causal flag were copied from torch 2.13
+(``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). ``tests/gpu`` compares them with torch's own choices.
 """
 
 import functools
@@ -26,13 +26,15 @@ def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
 def fused_kernel(
     dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float = 0.0
 ) -> str:
-    """Return the kernel that torch uses: "flash", "cudnn", "efficient" or "math" (which stores every attention weight).
+    """Return the name of the kernel that torch uses: "flash", "cudnn", "efficient" or "math".
+
+    "math" is the kernel that stores all attention weights.
 
     Args:
         dtype: data type of queries, keys and values, after autocast.
         width: width of a head.
-        masked: whether there is a mask or a bias, such as for padding.
-        capability: capability of the GPU, such as (8, 0) for an A100.
+        masked: whether there is a mask or a bias, for example for padding.
+        capability: compute capability of the GPU, such as (8, 0) for an A100.
         dropout_p: dropout probability of the attention weights.
     """
     is_half = dtype in HALVES and capability >= (8, 0)
@@ -46,7 +48,7 @@ def fused_kernel(
 
 
 def note_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
-    """Log once if torch has no fused kernel for attention on a GPU.
+    """Log a warning once if torch has no fused kernel for the attention on a GPU.
 
     Args:
         x: tensor with the dtype and device of the attention.

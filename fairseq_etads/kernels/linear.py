@@ -1,4 +1,4 @@
-"""Linear layers: faster products with oneDNN in training, normalised weights, and marks on weights for optimisers."""
+"""Functions for linear layers: faster training with oneDNN, normalised weights, and marks on weights for optimisers."""
 
 from typing import Any, Iterator, List, Optional, Tuple
 
@@ -11,13 +11,13 @@ from .cpu import has_faster_linear, plain_linear
 
 
 class _Linear(torch.autograd.Function):
-    """Computes x W^T + b, for x (…, in) and W (out, in), and its gradient with :func:`plain_linear`."""
+    """Computes x W^T + b and its gradient with :func:`plain_linear`, for x (…, in) and W (out, in)."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # As in torch, the result is not a view, because in-place operations on views copy the gradient three times.
+        # As in torch, the result is not a view, because in-place operations on a view copy the gradient three times.
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -37,7 +37,7 @@ class _Linear(torch.autograd.Function):
 
 
 class TrainingLinear(nn.Linear):
-    """A linear layer that computes the same result as torch's, except that products may be added in another order."""
+    """A linear layer with the same result as torch's, except that products may be summed in a different order."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in)."""
@@ -49,7 +49,7 @@ class TrainingLinear(nn.Linear):
 
 
 def use_training_linear(model: nn.Module) -> None:
-    """Replace torch's linear layers in a model with :class:`TrainingLinear` if this is faster."""
+    """Replace torch's linear layers in a model with :class:`TrainingLinear` if this is faster on this processor."""
     if has_faster_linear():
         for module in model.modules():
             if type(module) is nn.Linear:
@@ -62,7 +62,7 @@ def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
 
 
 def mark_matrices(model: nn.Module) -> None:
-    """Mark the weight matrices of the linear layers in a model, for optimisers that treat them differently.
+    """Mark the weight matrices of all linear layers in a model, for optimisers that treat matrices differently.
 
     Tables of word vectors, output layers, and matrices with a single row or column are not marked.
     """
@@ -79,24 +79,27 @@ def is_matrix(weight: Tensor) -> bool:
 
 
 def _weight_norms(module: nn.Module) -> List[WeightNorm]:
-    """Return the hooks of torch's ``weight_norm``, which compute the weights g v / |v| in each call of a module."""
+    """Return the ``weight_norm`` hooks of a module, which compute weights g v / |v| each time the module is called."""
     return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
 
 
 def renew_weight(layer: nn.Module) -> None:
-    """Recompute a layer's normalised weight from its parameters, for code that reads it without calling the layer."""
+    """Recompute the normalised weight of a layer from its parameters, for code that reads the weight directly."""
     for hook in _weight_norms(layer):
         setattr(layer, hook.name, hook.compute_weight(layer))
 
 
 def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
-    """Iterate over the computed normalised weights, which are not parameters and cannot be deep-copied."""
+    """Iterate over the normalised weights of a model.
+
+    Normalised weights are computed, so they are not parameters and cannot be deep-copied.
+    """
     for module in model.modules():
         yield from (getattr(module, hook.name) for hook in _weight_norms(module))
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
-    """Convert each normalised weight to a parameter, which replaces the parameters from which it was computed."""
+    """Convert each normalised weight to a parameter, which replaces the parameters that determine the weight."""
     for module in model.modules():
         for hook in _weight_norms(module):
             remove_weight_norm(module, hook.name)

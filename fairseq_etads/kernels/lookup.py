@@ -1,10 +1,11 @@
-"""Look up word vectors in a table that is also the output layer, with half the memory in the backward pass.
+"""Look up word vectors in a table that is also the output layer. The backward pass needs only half the memory.
 
 The gradient of such a table is the sum of two gradients: a dense one from the output layer, and one for the few rows
-that were looked up. A dense second gradient would require as much memory as the table, and time to fill and add it. If
-it is sparse, only its rows are added to the first gradient. If there is no dense gradient, however, the sparse gradient
-reaches the optimiser, and most optimisers do not accept it. Therefore :func:`expect_dense_gradient` marks the table
-when the backward pass computes a dense gradient, and the lookup, which follows in the same pass, reads the mark.
+that were looked up. If the second gradient were also dense, it would require as much memory as the table, and time to
+fill and add it. If the second gradient is sparse, only its rows are added to the first gradient. However, if there is
+no dense gradient, the sparse gradient reaches the optimiser, and most optimisers do not accept sparse gradients.
+Therefore, :func:`expect_dense_gradient` marks the table when the backward pass computes a dense gradient. The backward
+pass of the lookup, which runs later, reads this mark.
 """
 
 from typing import Any, Optional, Tuple
@@ -15,18 +16,21 @@ from torch import Tensor, nn
 
 
 def backward_pass() -> int:
-    """Return a unique number for the backward pass that is running in this thread, or -1 if none is running."""
+    """Return a number that identifies the backward pass running in this thread, or -1 if none is running."""
     return int(torch._C._current_graph_task_id())
 
 
 def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
-    """Mark ``table`` in the backward pass of ``result``, a product with the whole table, as having a dense gradient."""
+    """Add a hook to ``result``, a product with the whole table, that marks ``table`` as having a dense gradient.
+
+    The hook runs in the backward pass.
+    """
     if result.requires_grad:
         result.register_hook(lambda _: setattr(table, "dense_gradient_of", backward_pass()))
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up the rows ``ids`` (…) of a table (V, D). The gradient is sparse if a dense one already exists."""
+    """Looks up the rows ``ids`` (…) of a table (V, D). The gradient is sparse if there is already a dense gradient."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:
@@ -47,7 +51,7 @@ class _Lookup(torch.autograd.Function):
 def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
     """Return the sparse gradient of the looked-up rows.
 
-    Unlike torch's function, this function does not wait for a GPU to count the ids that are not padding.
+    Unlike torch's function, this function does not have to wait for a GPU to count the ids that are not padding.
     """
     rows = gradient.flatten(0, -2).masked_fill(ids.flatten()[:, None] == padding_idx, 0)
     return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
@@ -56,8 +60,8 @@ def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: 
 def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     """Compute ``torch.nn.functional.embedding`` for a table that is shared with an output layer.
 
-    The gradient is dense if the table is part of a flattened parameter (``--ddp-backend fully_sharded``), if it is in
-    half precision, and inside ``torch.compile``.
+    The gradient is always dense if the table is part of a flattened parameter (``--ddp-backend fully_sharded``), if the
+    table is in half precision, or inside ``torch.compile``.
     """
     if torch.compiler.is_compiling():
         return F.embedding(ids, table, padding_idx)

@@ -1,10 +1,10 @@
-"""Log-probabilities of the words that a loss needs, without a distribution over all words.
+"""Compute the log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word. With label smoothing, it also needs the sum over all words, and with a pointer,
-log P of the words in the document. The logits of M summary words over V words of the vocabulary are the product of M x
-d states and a V x d table. Here, the logits are computed in chunks of columns and stored once for the backward pass.
-Softmax, logarithm and gradients exist only for one chunk at a time. The plain computation would store three to five
-tensors of M x V numbers.
+A loss needs log P of each target word. With label smoothing, a loss also needs the sum over all words, and with a
+pointer, log P of the words in the document. For M summary words and a vocabulary of V words, the logits are the product
+of M x d states and a V x d table. This module computes the logits in chunks of columns and stores them once for the
+backward pass. The softmax, its logarithm and the gradients exist for only one chunk at a time. A direct computation
+would store three to five tensors of M x V numbers.
 """
 
 import math
@@ -17,17 +17,18 @@ from .cpu import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
-"""Maximum number of logits in a chunk on a CPU: 16 MiB in float32, which fits in its caches."""
+"""Maximum number of logits in a chunk on a CPU. They need 16 MiB in float32, which fits in the caches of the CPU."""
 GPU_CHUNK_ELEMENTS = 2**26
-"""Maximum number of logits in a chunk on a GPU: 256 MiB in float32. Each operation on a chunk launches a kernel, so
-smaller chunks would be slower.
+"""Maximum number of logits in a chunk on a GPU.
+
+They need 256 MiB in float32. Each operation on a chunk launches a kernel, so smaller chunks would be slower.
 """
 NARROWEST_CHUNK = 1024
 """Minimum number of columns in a chunk, because narrower products are slower."""
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Split the columns into chunks, to limit the number of logits per chunk for the rows of ``states`` (M, d)."""
+    """Split the columns into chunks, to limit the number of logits per chunk for all rows of ``states`` (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):
@@ -35,15 +36,15 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Return the mask of the columns inside a chunk, and their positions in the chunk (0 for other columns)."""
+    """Return a mask that is True for columns inside a chunk, and their positions in the chunk (0 for other columns)."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Of the columns that the sum leaves out, return the positions of those inside a chunk.
+    """Return the positions in a chunk of the columns that the sum leaves out.
 
-    The few columns are handled one by one, because a list used as an index would be copied to a GPU.
+    The few columns are processed one by one, because a list of indices would have to be copied to the GPU.
     """
     return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
 
@@ -51,11 +52,11 @@ def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
 class _WordLogProbs(torch.autograd.Function):
     """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
-    The inputs are states (M, d), a table (at least V, d), a bias (V,) or None, columns (M, K) below V, the number V,
-    and a list of columns that the sum leaves out, or None for no sum. The outputs are the selected columns (M, K) and
-    the sum (M,), at least float32. If no sum is requested, it is 0.
+    The inputs are states (M, d), a table (at least V, d), a bias (V,) or None, column indices (M, K) below V, the
+    number V, and a list of columns that the sum leaves out, or None if no sum is needed. The outputs are the selected
+    columns (M, K) and the sum (M,), at least float32. If no sum is requested, the sum is 0.
 
-    Only one backward pass is possible, because it overwrites the logits with their gradient.
+    Only one backward pass is possible, because the backward pass overwrites the logits with their gradient.
     """
 
     @staticmethod
@@ -99,7 +100,7 @@ class _WordLogProbs(torch.autograd.Function):
         share = of_picked.sum(dim=1)  # of the softmax
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        # Keep the sum in float32. If it were rounded to half precision after each chunk, most contributions of later
+        # Keep this sum in float32. If it were rounded to half precision after each chunk, most contributions from later
         # chunks would be lost.
         of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
@@ -138,11 +139,11 @@ def word_log_probs(
 
     Args:
         states: states (N, T, d).
-        table: table (at least V, d). Only its first V rows are used.
+        table: weight table (at least V, d). Only the first V rows of the table are used.
         bias: bias (V,), or None.
-        columns: columns (N, T, K), int64, below V.
+        columns: indices (N, T, K), int64, of the selected columns, below V.
         size: V, the number of words.
-        without: columns that the sum leaves out. If None, the sum is not computed and returned as 0.
+        without: columns that the sum leaves out, or None to return 0 instead of the sum.
 
     Returns:
         The selected entries (N, T, K) and the sum (N, T), at least float32. Only one backward pass through them is

@@ -1,1 +1,1 @@
-"""Modules with weights, and their state during decoding."""
+"""Neural network modules, and the state that they keep during decoding."""

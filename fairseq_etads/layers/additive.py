@@ -1,9 +1,9 @@
-"""Additive and dot attention of a recurrent decoder to a document that all steps share.
+"""Additive and dot attention of a recurrent decoder, in which all steps share the tensors of the document.
 
-Each query depends on the result of the previous step, so the steps cannot be computed as one product. With plain
-autograd, every step would allocate, fill and add a gradient of the size of the whole document. Here, the backward pass
-of a step only records what is needed, and the gradient of the shared tensor is computed once, after the last step.
-Tensors as large as (B, S, A) are recomputed in the backward pass instead of being stored for each step.
+Each query depends on the result of the previous step, so the steps cannot be computed in one product. With plain
+autograd, every step would allocate, fill and add a gradient as large as the whole document. In this module, the
+backward pass of a step only records what is needed, and the gradient of the shared tensor is computed once, after the
+last step. Tensors as large as (B, S, A) are recomputed in the backward pass instead of being stored for each step.
 """
 
 from typing import Any, Callable, List, Optional, Tuple
@@ -16,14 +16,15 @@ from ..kernels.lookup import backward_pass
 from ..kernels.precision import at_least_float32
 
 _CACHED = 2**19
-"""Number of float32 values that fit in the cache of a processor (2 MiB), so that repeated passes over them are fast."""
+"""Number of float32 values that fit in a processor cache (2 MiB), so that repeated passes over them are fast."""
 
 
 class _StepGradients:
-    """Records from the backward passes of decoding steps, for the gradient of a tensor that the steps share.
+    """Records from the backward passes of decoding steps, from which the gradient of a shared tensor is computed.
 
-    The backward pass of the shared tensor consumes the records. Records can remain if a pass was interrupted or needed
-    no gradient of the shared tensor. Remaining records are discarded at the start of another backward pass.
+    The backward pass of the shared tensor consumes the records. Records can be left over if a backward pass was
+    interrupted or did not need the gradient of the shared tensor. Leftover records are discarded when another backward
+    pass starts.
     """
 
     def __init__(self) -> None:
@@ -43,7 +44,7 @@ class _StepGradients:
 
 
 class SharedStates:
-    """Encoder states, shared by the attention of all steps.
+    """Encoder states that the attention of all steps shares.
 
     Args:
         states: encoder states (B, S, M).
@@ -54,12 +55,12 @@ class SharedStates:
         self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
-        """Compute contexts (B, T, M), the sums of the states weighted with attention (B, T, S)."""
+        """Compute context vectors (B, T, M): sums of the states, weighted with the attention ``weights`` (B, T, S)."""
         return _WeightedSum.apply(weights, self.states, self._gradients)
 
 
 class SharedKeys:
-    """Keys of additive attention, shared by all steps.
+    """Keys of additive attention that all steps share.
 
     Args:
         keys: keys k (B, S, A).
@@ -83,20 +84,20 @@ class SharedKeys:
         Args:
             query: queries q (B, T, A) from the decoder, including the bias.
             weight: the vector v (A,).
-            coverage: coverage c (B, T, S), the sum of the attention in earlier steps.
+            coverage: coverage c (B, T, S), the sum of the attention in earlier steps, or None.
             coverage_weight: the vector w_c (A,).
 
         Returns:
-            (B, T, S), at least float32.
+            The scores (B, T, S), at least float32.
         """
-        # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as its tanh on a CPU.
+        # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as torch's tanh on a CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
         scores = _SigmoidScores.apply(self._gradients, 2 * query, self.doubled, weight, *given)
         return 2 * scores - at_least_float32(weight).sum()
 
 
 class DotKeys:
-    """Keys of dot attention, shared by all steps.
+    """Keys of dot attention that all steps share.
 
     Args:
         keys: keys k (B, S, A).
@@ -107,17 +108,17 @@ class DotKeys:
         self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
 
     def scores(self, query: Tensor) -> Tensor:
-        """Compute products q_t · k_j (B, T, S) with queries (B, T, A), in float32 or better."""
+        """Compute the products q_t · k_j (B, T, S) for queries (B, T, A) in float32 or higher precision."""
         return _Products.apply(query, self.keys, self._gradients)
 
 
 class DotAttention(nn.Module):
-    """Dot attention with scores h · k_j (Chopra et al. 2016), without weights."""
+    """Dot attention with scores h · k_j (Chopra et al. 2016), which has no weights."""
 
     from_word: Optional[nn.Linear] = None
 
     def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
-        """Compute the scores (N, S) in a step from states h (N, A); see :meth:`AdditiveAttention.forward`."""
+        """Compute the scores (N, S) in one step from states h (N, A); see :meth:`AdditiveAttention.forward`."""
         query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
         return keys.scores(query).view(len(hidden), -1)
 
@@ -125,13 +126,13 @@ class DotAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """Additive attention with scores v · tanh(W_h h + W_e E[o] + b + k_j) (Nallapati et al., section 2.3).
 
-    The keys k_j = W_c h^d_j come from the encoder, and E[o] is the vector of the previous word, which See et al. 2017
+    The keys k_j = W_c h^d_j come from the encoder. E[o] is the vector of the previous word, which See et al. 2017
     (equation 1) do not use.
 
     Args:
         hidden: width of h.
         word: width of E[o], or 0 to leave out E[o].
-        width: A, the width of the keys and of v.
+        width: A, the width of the keys and of the vector v.
     """
 
     def __init__(self, hidden: int, word: int, width: int):
@@ -151,8 +152,8 @@ class AdditiveAttention(nn.Module):
         """Compute the scores (N, S) in one step.
 
         Args:
-            hidden: states h (N, H). N is a multiple of the number of documents B.
-            word: result (N, A) of ``from_word`` for the previous words, which the decoder computes for all steps at
+            hidden: states h (N, H), where N is a multiple of the number of documents B.
+            word: output (N, A) of ``from_word`` for the previous words, which the decoder computes for all steps at
                 once, or None if words are not used.
             keys: keys of the B documents.
             covered: coverage c (N, S), the sum of the attention in earlier steps.
@@ -167,7 +168,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensor(torch.autograd.Function):
-    """The identity in the forward pass. In the backward pass, the gradient is ``total`` of the records of all steps."""
+    """The identity function, with a gradient that ``total`` computes from the records of all steps."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
@@ -186,7 +187,10 @@ class _SharedTensor(torch.autograd.Function):
 
 
 def _sum_of_products(records: List[Any]) -> Tensor:
-    """Sum the products of attention (B, T, S) and context gradients (B, T, M) over all steps. Returns (B, S, M)."""
+    """Sum the products of the attention (B, T, S) and the context gradients (B, T, M) over all steps.
+
+    Returns (B, S, M).
+    """
     weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*records))
     return torch.bmm(weights.transpose(1, 2), gradients)
 
@@ -197,7 +201,10 @@ def _running_sum(records: List[Any]) -> Tensor:
 
 
 class _WeightedSum(torch.autograd.Function):
-    """Computes weights (B, T, S) times states (B, S, M), and records the inputs of :func:`_sum_of_products`."""
+    """Multiplies weights (B, T, S) by states (B, S, M).
+
+    The backward pass records the inputs of :func:`_sum_of_products`.
+    """
 
     @staticmethod
     def forward(ctx: Any, weights: Tensor, states: Tensor, gradients: _StepGradients) -> Tensor:
@@ -212,13 +219,13 @@ class _WeightedSum(torch.autograd.Function):
         weights, states = ctx.saved_tensors
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
-            # Detach the records; otherwise, a record and the graph would keep each other alive.
+            # Detach the records. Otherwise, a record and the graph would keep each other alive.
             ctx.gradients.of_this_pass().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
 class _Products(torch.autograd.Function):
-    """Computes products of queries (B, T, A) and keys (B, S, A) in float32 or better.
+    """Computes the products of queries (B, T, A) and keys (B, S, A) in float32 or higher precision.
 
     The backward pass records the inputs of :func:`_sum_of_products`.
     """
@@ -240,7 +247,7 @@ class _Products(torch.autograd.Function):
 
 
 class _SigmoidScores(torch.autograd.Function):
-    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v in float32 or better.
+    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v in float32 or higher precision.
 
     The backward pass adds the gradient of the keys to a single record.
     """
@@ -268,9 +275,9 @@ class _SigmoidScores(torch.autograd.Function):
         d_query, d_coverage = [], []
         for rows in _document_blocks(query, keys):
             inner = _sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
-            by_width = inner.view(-1, len(weight))  # the same memory, (n * T * S, A)
+            by_width = inner.view(-1, len(weight))  # a view of the same memory, (n * T * S, A)
             d_weight = d_weight + gradient[rows].reshape(-1) @ by_width
-            # from here on ``inner`` is g s (1 - s), still to be multiplied by v
+            # from here on, ``inner`` contains g s (1 - s), which is not yet multiplied by v
             inner.addcmul_(inner, inner, value=-1).mul_(gradient[rows][..., None])
             d_query.append(inner.sum(dim=2))  # (n, T, A)
             records[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
@@ -283,7 +290,10 @@ class _SigmoidScores(torch.autograd.Function):
 
 
 def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
-    """Split documents into blocks with values (n, T, S, A) that fit in the cache of a CPU, or one block on a GPU."""
+    """Split the documents into blocks of n, so that (n, T, S, A) values fit in the cache of a CPU.
+
+    On a GPU, all documents form one block.
+    """
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
     step = max(1, documents if keys.is_cuda else _CACHED // size)
@@ -291,13 +301,13 @@ def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """Compute sigmoid(q + k [+ c w_c]) for some of the documents. Returns a new tensor (n, T, S, A).
+    """Compute sigmoid(q + k [+ c w_c]) for n of the documents. Returns a new tensor (n, T, S, A).
 
     Args:
         query: queries (B, T, A).
         keys: keys (B, S, A).
         coverage: c (B, T, S) and w_c (A,), or nothing.
-        rows: slice of n documents.
+        rows: slice that selects n documents.
     """
     inner = at_least_float32(query[rows])[:, :, None] + at_least_float32(keys[rows])[:, None]
     if coverage:

@@ -1,6 +1,6 @@
-"""Process the encoder's states before the decoder attends to them: aggregation of earlier layers, and a gate.
+"""Process the encoder states before the decoder attends to them: aggregate earlier layers, and apply a gate.
 
-Tensors have the shape (S, B, d_m), as everywhere in fairseq's Transformer.
+As in the rest of fairseq's Transformer, states have the shape (S, B, d_m).
 """
 
 from typing import Any, Optional, Sequence
@@ -14,21 +14,22 @@ AGGREGATIONS = ("none", "add", "proj", "attn")
 
 
 class Aggregation(nn.Module):
-    """Combines the states of the last encoder layer and earlier layers (Aggregation Transformer, section 3.4).
+    """Combines the states of the last encoder layer and of earlier layers (Aggregation Transformer, section 3.4).
 
-    Let h^l be the states of encoder layer l of N. The history consists of the L = ``layers`` layers before the last::
+    Let h^l be the states of layer l in an encoder with N layers. The history consists of the L = ``layers`` layers
+    before the last one::
 
         add:   h^N + h^(N-L) + ... + h^(N-1)
         proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
         attn:  MultiHead(Q=H, K=V=h^N),  H = h^(N-L), then H = MultiHead(Q=H, K=V=h^l), l = N-L+1 ... N-1   (eq. 17)
 
-    As in the paper, the attention has no residual connection and no norm. The three kinds have no parameters, W and one
-    attention, or L attentions.
+    As in the paper, the attention has no residual connection and no layer norm. "add" has no parameters, "proj" has W
+    and one attention module, and "attn" has L attention modules.
 
     Args:
         kind: "add", "proj" or "attn".
         layers: L, from 1 to N - 1.
-        attention: options of fairseq's ``MultiheadAttention``.
+        attention: keyword arguments for fairseq's ``MultiheadAttention``.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, kind: str, layers: int, **attention: Any):
@@ -41,12 +42,12 @@ class Aggregation(nn.Module):
         )
 
     def forward(self, history: Sequence[Tensor], states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Aggregate the encoder's states.
+        """Aggregate the encoder states.
 
         Args:
             history: states of the L layers before the last one, in order, (S, B, d_m) each.
             states: states h^N (S, B, d_m) of the last layer.
-            padding_mask: (B, S), True at padding, or None if nothing is padded.
+            padding_mask: (B, S), True at padding, or None if there is no padding.
 
         Returns:
             (S, B, d_m)
@@ -63,10 +64,10 @@ class Aggregation(nn.Module):
 
 
 class EncoderGate(nn.Module):
-    """Gates each encoder state before the decoder reads it (Gated ES-Trans, equations 4 and 5).
+    """Applies a gate to each encoder state before the decoder reads it (Gated ES-Trans, equations 4 and 5).
 
-    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b). The state s of the document's last real token, the end
-    symbol, represents the whole document. W_g is stored as two halves, and the half for s is applied once per document.
+    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b). The state s of the last real token, which is the end symbol,
+    represents the whole document. W_g is stored as two halves, and the half for s is multiplied only once per document.
     """
 
     def __init__(self, embed_dim: int):
@@ -75,18 +76,18 @@ class EncoderGate(nn.Module):
         self.document_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Gate states (S, B, d_m), given a padding mask (B, S) or None. Returns (S, B, d_m)."""
+        """Apply the gate to states (S, B, d_m), given a padding mask (B, S) or None. Returns (S, B, d_m)."""
         return self.let_through(states, last_real_state(states, padding_mask))
 
     def let_through(self, states: Tensor, document: Tensor) -> Tensor:
-        """Compute g * h for states h (…, d_m) and vectors s of their documents, which are broadcast to the states."""
+        """Compute g * h for states h (…, d_m), given the document vectors s, which are broadcast to the states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 
 def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Return the state (B, d_m) of each document's last real token. Padding may be on either side.
+    """Return the state (B, d_m) of the last real token in each document. Padding may be on either side.
 
-    If a row consists of padding, its first state is returned.
+    If a document consists only of padding, its first state is returned.
 
     Args:
         states: states (S, B, d_m).

@@ -1,4 +1,4 @@
-"""Observe values inside attention modules: figures for training logs, and records for explanations."""
+"""Observe values inside attention modules, to log figures in training or to explain summaries."""
 
 import contextlib
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
@@ -10,16 +10,19 @@ from ..attention import attention_weights, gate_logits
 from ..kernels.focus import document_positions
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
-"""Names of figures in the log, which are means over layers and heads.
+"""Names of the figures in the training log. All figures are means over layers and heads.
 
-gate: sum over j of g_ij a_ij, the share of the attention that passes the saliency gate, at the middle word of each
-summary; twice this share for forms with the initial value 1. focus_distance: |mu_i - P_i| in tokens. focus_scope: sigma
-in tokens. focus_share: sigma / m. focus_strength: factor of the bias, if it is learned.
+gate: sum over j of g_ij a_ij at the middle word i of each summary, which is the share of the attention that passes the
+saliency gate, or twice this share for forms with the initial value 1. focus_distance: |mu_i - P_i| in tokens.
+focus_scope: sigma in tokens. focus_share: sigma / m. focus_strength: factor of the bias, if it is learned.
 """
 
 
 class GateInputs(NamedTuple):
-    """Inputs of :func:`saliency_attention` in a layer, without the values. The function explains the names."""
+    """The arguments of :func:`saliency_attention` in a layer, except for the values.
+
+    The function describes the arguments.
+    """
 
     q: Tensor
     k: Tensor
@@ -30,10 +33,10 @@ class GateInputs(NamedTuple):
     gate_level: Optional[Tensor]
 
     def gate(self) -> Tuple[Tensor, Tensor]:
-        """Compute the gate g and the attention before gating, (B, H, T, S) each.
+        """Compute the gate g and the attention before the gate is applied, (B, H, T, S) each.
 
-        g is between 0 and 1, or between 0 and 2 for forms with the initial value 1. For "normalised", it is the factor
-        before the weights are divided by their sum.
+        g is between 0 and 1, or between 0 and 2 for forms with the initial value 1. For "normalised", the weights are
+        multiplied by g before they are divided by their sum.
         """
         weights = attention_weights(self.q, self.k, self.key_padding_mask)
         logits = gate_logits(self.gate_q, self.gate_k, self.gate_level)
@@ -41,7 +44,7 @@ class GateInputs(NamedTuple):
 
 
 class AttentionObserver:
-    """Receives values from an attention module during its forward pass."""
+    """Interface for objects that receive values from an attention module during its forward pass."""
 
     def add_focus(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
@@ -53,14 +56,14 @@ class AttentionObserver:
 
 
 class AttentionRecord(AttentionObserver):
-    """All values that an attention module computed in its last forward pass. Values that it does not compute are None.
+    """The values that an attention module computed in its last forward pass, or None for values it does not compute.
 
     Attributes:
         center, scope: mu and sigma (B, H, S) of focus-attention, in tokens.
         strength: factors (H,) of the bias.
         gate: gate g (B, H, T, S) of saliency-selection; see :meth:`GateInputs.gate`.
         form: form of the gate.
-        gated: final weights (B, H, T, S) of the values: g times the attention, divided by its sum for "normalised".
+        gated: final attention weights (B, H, T, S): g times the attention, divided by its sum for "normalised".
     """
 
     center: Optional[Tensor] = None
@@ -85,12 +88,12 @@ class AttentionRecord(AttentionObserver):
 
 
 class AttentionFigures(AttentionObserver):
-    """Sums and counts of :data:`FIGURES` over the layers in a forward pass.
+    """Sums and counts of :data:`FIGURES` over all layers in a forward pass.
 
-    For speed, only one word per summary and only the vectors of focus-attention are read.
+    For speed, the gate is read at only one word of each summary, and only the vectors of focus-attention are read.
 
     Args:
-        real: (B, T), bool, False at the padding of summaries, which may be on either side.
+        real: (B, T), bool, False at padding in summaries, which may be on either side.
     """
 
     def __init__(self, real: Tensor):
@@ -125,7 +128,7 @@ class AttentionFigures(AttentionObserver):
         self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
-        """Return sums and counts (``NAME_count``), which a criterion adds up over batches and processes."""
+        """Return sums (``NAME``) and counts (``NAME_count``), which a criterion adds up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 
@@ -148,7 +151,7 @@ def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None
 
 @contextlib.contextmanager
 def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
-    """Collect figures during forward passes within a ``with`` block. For ``real``, see :class:`AttentionFigures`."""
+    """Collect figures in the forward passes within a ``with`` block. For ``real``, see :class:`AttentionFigures`."""
     figures = AttentionFigures(real)
     with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
         yield figures
@@ -156,7 +159,10 @@ def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
 
 @contextlib.contextmanager
 def record(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
-    """Record the values of all observable attention modules, by name, in a forward pass within a ``with`` block."""
+    """Record the values of all observable attention modules in a forward pass within a ``with`` block.
+
+    The result maps the names of the modules to their records.
+    """
     named = {name: module for name, module in model.named_modules() if isinstance(module, Observed)}
     records = {name: AttentionRecord() for name in named}
     with _observing({named[name]: records[name] for name in named}):

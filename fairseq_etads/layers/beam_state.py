@@ -1,14 +1,16 @@
-"""Incremental decoding in which the beams of a document share the document's tensors.
+"""Incremental decoding in which all beams of a document share the tensors of the document.
 
-fairseq repeats the encoder's output, and therefore all projected keys and values, for each beam, and copies all caches
-when hypotheses are reordered. Here, a document has only one row. The beams of a document are rows of queries to the
-same keys, and reordering hypotheses does not move any key or value.
+fairseq repeats the encoder output, and therefore all projected keys and values, for each beam. When hypotheses are
+reordered, fairseq copies all caches. In this module, each document has only one row. The beams of a document are
+additional queries to the same keys, and reordering hypotheses does not move any keys or values.
 
-- Values that are computed once per document, such as projected keys and values, are stored in :attr:`BeamState.memory`.
-- The earlier steps of the decoder are stored as a row per document, with a column for each beam and step. With a mask,
-  each hypothesis sees only the columns of its ancestors. Columns without descendants are dropped every few steps.
+- Tensors that are computed once per document, such as projected keys and values, are stored in
+  :attr:`BeamState.memory`.
+- The keys and values of earlier decoding steps are stored in one row per document, with a column for each beam and
+  step. A mask ensures that each hypothesis sees only the columns of its ancestors. Columns without descendants are
+  dropped every few steps.
 
-With a :class:`BeamState` as ``incremental_state``, rows are ordered by document, then by beam.
+If ``incremental_state`` is a :class:`BeamState`, rows are ordered by document and then by beam.
 """
 
 from typing import Dict, Optional, Tuple
@@ -17,31 +19,37 @@ import torch
 from torch import Tensor, nn
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-"""fairseq's cache of earlier steps of modules."""
+"""Cache in which fairseq's modules store earlier decoding steps."""
 
 COMPACTION_INTERVAL = 8
-"""Number of steps between two compactions of the cache. They must be rare, because each copies all visible columns."""
+"""Number of steps between two compactions of the cache.
+
+Compactions should be rare, because each of them copies all visible columns.
+"""
 
 
 def _select(x: Tensor, rows: Tensor) -> Tensor:
-    """Select rows of a tensor without changing its memory layout. A plain index_select would make rows contiguous."""
+    """Select rows of a tensor without changing its memory layout.
+
+    A plain index_select would return a contiguous tensor.
+    """
     if x.dim() > 2 and not x.is_contiguous() and x.transpose(-1, -2).is_contiguous():
         return x.transpose(-1, -2).index_select(0, rows).transpose(-1, -2)
     return x.index_select(0, rows)
 
 
 class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
-    """An ``incremental_state`` for fairseq's modules in which the beams of a document share tensors.
+    """An ``incremental_state`` for fairseq's modules, with which the beams of a document share tensors.
 
-    The dictionary itself works as in fairseq: a module with a state per *row* stores the state there and reorders it in
+    As in fairseq, modules that have a separate state for each *row* store it in the dictionary and reorder it in
     ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` do not need to reorder anything.
 
     Attributes:
         documents: B, the number of documents.
-        beam: current number of beams per document. There are B * beam rows.
-        dtype: data type of keys and values and of products with them, or None for the data type of the module.
-        memory: module -> name -> tensor with a row per document.
-        visible: mask (B, beam, columns) of the columns that each hypothesis sees, including the current step.
+        beam: current number of beams per document, so that there are B * beam rows.
+        dtype: data type of keys, values and their products, or None to use the data type of the module.
+        memory: tensors with one row per document, by module and name.
+        visible: mask (B, beam, columns), True for the columns that a hypothesis sees, including the current step.
     """
 
     def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
@@ -51,13 +59,16 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.beam = 1
         self.memory: Dict[nn.Module, Dict[str, Tensor]] = {}
         self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
-        # (B, 1, beam, columns): the negation of ``visible`` for masked_fill, with a dimension for heads
+        # (B, 1, beam, columns): the negation of ``visible``, with a dimension for heads, for use in masked_fill
         self.hidden = self.visible
         self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free columns, D)
-        self._free_steps = 0  # number of further steps that fit into the cached tensors
+        self._free_steps = 0  # number of steps for which the cached tensors still have space
 
     def begin_step(self) -> None:
-        """Add a column for each beam, which only this beam sees. Call this before the decoder."""
+        """Add one column for each beam, which is visible only to this beam.
+
+        Call this method before each decoder step.
+        """
         if self._free_steps == 0:
             self._compact()
         self._free_steps -= 1
@@ -66,7 +77,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.hidden = ~self.visible.unsqueeze(1)
 
     def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
-        """Store the keys and values (B, H, beam, D) of this step. Returns keys and values of all columns."""
+        """Store the keys and values (B, H, beam, D) of this step. Returns the keys and values of all columns."""
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape
@@ -78,11 +89,10 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         return keys[:, :, :columns], values[:, :, :columns]
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor] = None) -> None:
-        """Reorder hypotheses: each new hypothesis sees the same columns as the old one that it continues.
+        """Reorder the hypotheses, so that each new hypothesis sees the same columns as its parent.
 
         Args:
-            parents: (B', beam'), index of the old beam of the same document that each new beam continues.
-            documents: (B',), indices of the remaining documents, or None if all remain.
+            parents: index (B', beam') of the old beam that each new beam continues, within the same document.
         """
         if documents is not None:
             for tensors in self.memory.values():
@@ -92,25 +102,25 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
                 self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
             self.visible = self.visible.index_select(0, documents)
         if parents.size(1) != self.beam:
-            self._free_steps = 0  # free columns were allocated for the old number of beams
+            self._free_steps = 0  # the free columns were allocated for a different number of beams
         self.documents, self.beam = parents.shape
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
     def _compact(self) -> None:
-        """Drop the columns that no hypothesis sees, and allocate free columns for the next steps."""
+        """Drop the columns that are not visible to any hypothesis, and allocate free columns for the next steps."""
         self._free_steps = COMPACTION_INTERVAL
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # Documents differ in their numbers of visible columns. Documents with fewer visible columns keep some invisible
-        # ones.
+        # The number of visible columns differs between documents. Documents with fewer visible columns keep some
+        # invisible ones.
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():
             self._past[module] = (self._with_columns(keys, order), self._with_columns(values, order))
 
     def _with_columns(self, past: Tensor, kept: Tensor) -> Tensor:
-        """Copy the columns ``kept`` (B, k) of ``past`` (B, H, columns, D), and append free columns."""
+        """Copy the columns with indices ``kept`` (B, k) from ``past`` (B, H, columns, D), and append free columns."""
         documents, heads, columns, width = past.shape
         count = kept.size(1)
         result = past.new_empty(documents, heads, count + self._free_steps * self.beam, width)

@@ -1,7 +1,7 @@
-"""The interface of decoders: capabilities, requests of losses, the output, and a mixin that computes it.
+"""The interface of decoders: their capabilities, the requests of losses, the output, and a mixin that computes it.
 
-Losses and searches access all models through :func:`decoder_capabilities` and :class:`DecoderOutput`. In all families
-except the recurrent one, :class:`PointingDecoder` computes the output from decoder states.
+Losses and searches access all models through :func:`decoder_capabilities` and :class:`DecoderOutput`. In all model
+families except the recurrent one, :class:`PointingDecoder` computes the output from decoder states.
 """
 
 from dataclasses import dataclass, replace
@@ -21,7 +21,7 @@ from .pointer import LogVocab, Pointer, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 Capabilities = FrozenSet[str]
-"""Mechanisms of a model, named after the options that enable them: "--pointer", "--pointer soft", …"""
+"""The mechanisms of a model, named after the options that enable them, such as "--pointer" and "--pointer soft"."""
 
 
 class TrainedBy(NamedTuple):
@@ -29,7 +29,7 @@ class TrainedBy(NamedTuple):
 
     Attributes:
         criterion: name of the criterion.
-        model: kind of model, for messages, such as "an architecture that selects words or sentences".
+        model: description of the kind of model for messages, such as "an architecture that selects words or sentences".
     """
 
     criterion: str
@@ -37,17 +37,17 @@ class TrainedBy(NamedTuple):
 
 
 class DecoderCapabilities(NamedTuple):
-    """Properties of a decoder that are important for a search. The defaults describe fairseq's own decoders.
+    """The properties of a decoder that matter for a search. The defaults describe fairseq's own decoders.
 
     Attributes:
-        shares_documents: whether the decoder accepts a :class:`BeamState` and encoder output with one row per document,
-            while the summaries have one row per beam.
-        takes_requests: whether the forward passes of the decoder and its model accept the argument ``request``, a
+        shares_documents: whether the decoder accepts a :class:`BeamState`, with encoder output that has one row per
+            document and summaries that have one row per beam.
+        takes_requests: whether the ``forward`` methods of the decoder and its model accept the argument ``request``, a
             :class:`WordRequest`.
         has_output_vocabulary: whether the decoder has a method ``output_vocabulary(src_tokens)``, which returns an
             :class:`OutputVocabulary`.
         pointer: the pointer head, or None.
-        large_vocabulary_trick: number of words in the softmax, or 0 for all.
+        large_vocabulary_trick: number of words in the softmax, or 0 for all words.
         is_incremental: whether the decoder is one of fairseq's incremental decoders.
         has_adaptive_softmax: whether words are divided into clusters, each with its own softmax.
     """
@@ -83,12 +83,12 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
 
 
 def pointer_of(model: Any) -> Optional[PointerHead]:
-    """Return a model's pointer head, or None."""
+    """Return the pointer head of a model, or None if it has none."""
     return decoder_capabilities(model).pointer
 
 
 def capabilities_of(model: Any) -> Capabilities:
-    """Return the mechanisms of a model that options of training, criterions and searches can require.
+    """Return the mechanisms of a model, which options for training, criterions and searches can require.
 
     Models from other packages can list additional mechanisms in an attribute ``capabilities``.
     """
@@ -113,24 +113,24 @@ def _mechanisms(model: Any) -> Iterator[str]:
 
 
 def pointer_kind(capabilities: Capabilities) -> str:
-    """Return the kind of pointer in a model's capabilities, as a value of --pointer: "none", "soft" or "switch"."""
+    """Return the kind of pointer in a model's capabilities as a value of --pointer: "none", "soft" or "switch"."""
     return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")
 
 
 NetOutput = Tuple[Tensor, Dict[str, Any]]
-"""Pair of values that represents the output of a model in fairseq."""
+"""The pair of values that a fairseq model returns."""
 
 
 @dataclass
 class WordRequest:
-    """Request for the words that a loss needs, passed as an argument of a model's forward pass.
+    """A request for the words that a loss needs, which is passed to the ``forward`` method of a model.
 
-    A decoder may return the :class:`WordLogProbs` of only these words instead of a distribution over all words. The
-    request also informs the decoder that the loss depends on the whole output layer. Requests are arguments so that
-    they reach a model inside DistributedDataParallel, which must read the output layer during the forward pass.
+    A decoder may then return the :class:`WordLogProbs` of only these words instead of a distribution over all words.
+    The request also tells the decoder that the loss depends on the whole output layer. Requests are arguments because
+    they must reach a model inside DistributedDataParallel, which must read the output layer during the forward pass.
 
     Attributes:
-        target: (N, T), int64, ids of the dictionary.
+        target: target words (N, T), int64, as ids of the dictionary.
         without: columns to leave out of the sum over all words, which label smoothing needs, or None if no sum is
             needed.
         whole: whether the loss needs the logits of all words anyway.
@@ -145,18 +145,19 @@ class WordRequest:
 class DecoderOutput:
     """The output of a decoder for N hypotheses of T words.
 
-    fairseq expects a pair of a tensor and a dictionary. From the dictionary, fairseq reads "attn" and "inner_states".
-    The tensor is replaced with its last step. :meth:`pair` creates such a pair, and :meth:`of` parses it.
+    fairseq expects a pair of a tensor and a dictionary. fairseq reads "attn" and "inner_states" from the dictionary,
+    and replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` parses it.
 
     Attributes:
-        logits: (N, T, C), or the input of the output layer, (N, T, d), if ``words`` is given.
+        logits: logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
         attention: (N, T, S), or None.
-        vocabulary: words of the columns, or None for the words of the output layer, as in fairseq's own models.
-        pointer: decisions of the pointer, or None for a model without a pointer.
-        words: log-probabilities requested by a :class:`WordRequest`, or None if the logits must be used.
+        vocabulary: the words that the columns represent, or None for the words of the output layer, as in fairseq's own
+            models.
+        pointer: output of the pointer head, or None for a model without a pointer.
+        words: log-probabilities that a :class:`WordRequest` has requested, or None if the logits must be used.
         selection: selection probabilities, from a model that selects sentences.
         sentence_attention: attention to words and sentences, from a model with an extractor.
-        closed_book_logits: logits (N, T, V) of the closed-book decoder, in training only.
+        closed_book_logits: logits (N, T, V) of the closed-book decoder, which exist only in training.
         inner_states: states of each layer, in the form that fairseq's decoders return.
     """
 
@@ -188,20 +189,20 @@ class DecoderOutput:
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
     def mixed(self) -> "DecoderOutput":
-        """Return a copy in which generating and copying are mixed, even if a hard switch would choose one of them."""
+        """Return a copy that mixes generating and copying, even if a hard switch would choose one of them."""
         return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
 
     def log_vocab(self) -> LogVocab:
-        """Return log P_vocab in float32 or better, for all words (N, T, C) or only for the requested ones."""
+        """Return log P_vocab, at least float32, for all words (N, T, C) or only for the requested words."""
         if self.words is not None:
             return self.words
         return F.log_softmax(at_least_float32(self.logits), dim=-1)
 
 
 def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
-    """Multiply queries (N, T, D) by their documents (B, D, S). Returns (N, T, S).
+    """Multiply queries (N, T, D) by the matrices (B, D, S) of their documents. Returns (N, T, S).
 
-    N is a multiple of B, and the rows of a document are adjacent.
+    N is a multiple of B, and all rows of the same document are adjacent.
     """
     rows, length, width = queries.shape
     if rows == len(documents):
@@ -210,7 +211,7 @@ def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
 
 
 class PointingDecoder:
-    """A mixin for decoders. Inherit it before one of fairseq's decoder classes.
+    """A mixin for decoders, which must precede fairseq's decoder class in the list of base classes.
 
     Attributes:
         pointer: the pointer head, or None.
@@ -220,16 +221,16 @@ class PointingDecoder:
     """
 
     shares_documents = True
-    """The decoder accepts a BeamState: there is one row per document, but prev_output_tokens has one row per beam."""
+    """The decoder accepts a BeamState, with one row per document but one row of prev_output_tokens per beam."""
     takes_requests = True
-    """The forward passes of decoder and model accept the argument ``request``, a :class:`WordRequest`."""
+    """The ``forward`` methods of decoder and model accept the argument ``request``, a :class:`WordRequest`."""
     pointer: Optional[Pointer]
     dictionary: Any
     output_projection: Any
     output_layer: Any
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Return the words of the distributions for documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
+        """Return the output vocabulary for documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
         return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
 
     def score_words(
@@ -240,15 +241,16 @@ class PointingDecoder:
         encoder_out: Dict[str, Any],
         request: Optional[WordRequest] = None,
     ) -> DecoderOutput:
-        """Replace the states in the output with logits, and add the batch's vocabulary and the pointer's decisions.
+        """Replace the states in the output with logits, and add the batch's vocabulary and the pointer's output.
 
         Args:
-            output: output of the decoder, with states (N, T, d), which are the input of the output layer, in place of
+            output: output of the decoder, which contains states (N, T, d), the input of the output layer, in place of
                 logits.
             memory: encoder states (S, B, E) for the pointer.
-            tokens: ids of the previous words in the dictionary (N, T or more).
+            tokens: dictionary ids (N, at least T) of the previous words.
             encoder_out: output of the encoder.
-            request: request of a loss. With a request, ``words`` is set, and states are not replaced with logits.
+            request: request of a loss, or None. If only some words are requested and the output layer is linear,
+                ``words`` is set, and the states are not replaced with logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
@@ -261,7 +263,7 @@ class PointingDecoder:
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(tokens, source, steps, self.dictionary.unk())
             output.pointer = self.pointer(states, memory, vocabulary.slots, history)
-        if "candidate_output" in encoder_out:  # in a search with a shortlist
+        if "candidate_output" in encoder_out:  # this is the case in a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
             assert vocabulary.candidates is not None
             output.logits = vocabulary.candidates.restrict(logits)
@@ -280,7 +282,7 @@ class PointingDecoder:
     def _requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
-        """Compute the log-probabilities that a loss requests, from states (N, T, d) and the layer over known words."""
+        """Compute the log-probabilities that a loss requests from states (N, T, d) and the output layer."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
@@ -294,7 +296,7 @@ class PointingDecoder:
     ) -> Tensor:
         """Compute (log-)probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by extended id.
 
-        In a search with a shortlist, they are (N, T, C) or (N, T, C + K), indexed by column.
+        In a search with a shortlist, the shape is (N, T, C) or (N, T, C + K), and the index is the column.
         """
         output = DecoderOutput.of(net_output)
         if output.pointer is None:

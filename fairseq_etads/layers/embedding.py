@@ -1,4 +1,4 @@
-"""Word vectors: an embedding layer, tables with sparse gradients, and a table that is also the output layer."""
+"""Layers for word vectors: an embedding layer, and an output layer that shares its table. Gradients may be sparse."""
 
 from typing import Optional
 
@@ -11,7 +11,7 @@ from ..vocabulary.dictionary import hide_unknown_words
 
 
 def mark_lookup_table(weight: nn.Parameter) -> None:
-    """Declare that a weight (V, D) is only used by looking up rows, so that its gradient may be sparse."""
+    """Declare that a weight (V, D) is only used for looking up rows, so that its gradient may be sparse."""
     weight.is_lookup_table = True  # type: ignore[attr-defined]
 
 
@@ -21,32 +21,37 @@ def is_lookup_table(weight: Tensor) -> bool:
 
 
 def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
-    """Request a gradient of only the looked-up rows, for a lazy optimiser, or a gradient of the whole table."""
+    """Request a sparse gradient, which contains only the looked-up rows, or a dense gradient.
+
+    Lazy optimisers need sparse gradients.
+    """
     weight.sparse_gradient = sparse  # type: ignore[attr-defined]
 
 
 def wants_sparse_gradient(weight: Tensor) -> bool:
-    """Return whether an optimiser has requested the gradient of only the looked-up rows."""
+    """Return whether an optimiser has requested a gradient of the looked-up rows only."""
     return bool(getattr(weight, "sparse_gradient", False))
 
 
 class VocabularyEmbedding(nn.Embedding):
-    """Embedding of V words. Ids from V on (words of the copy tail and slots) have the vector of the unknown word.
+    """Embedding of V words.
+
+    All ids from V on, which are words of the copy tail and slots, use the unknown word's vector.
 
     Attributes:
-        is_output_layer: whether the table is also the decoder's output layer. The model sets this attribute.
+        is_output_layer: whether the decoder's output layer uses the same table, which the model sets.
 
     Args:
-        weights: embedding that contributes its table (at least V, D) and its padding index.
+        weights: embedding from which the table (at least V, D) and the padding index are taken.
         unk: id of the unknown word.
-        known_words: V, the number of words, or None for the number of rows in the table.
+        known_words: V, the number of words, or None to use the number of rows in the table.
     """
 
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid the
-        # initialisation, but its first use imports modules for a second.
+        # initialisation, but when it is first used, importing modules takes a second.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight
@@ -86,7 +91,7 @@ class SharedTableOutput(nn.Module):
         return F.linear(x, self.weight[: self.known_words], self.bias)
 
     def as_linear(self) -> nn.Linear:
-        """Return a linear layer with the same result, but without a gradient."""
+        """Return a linear layer with the same output, but without gradients."""
         linear = nn.Linear(self.weight.shape[1], self.known_words, bias=False, device="meta")
         linear.weight = nn.Parameter(self.weight.detach()[: self.known_words], requires_grad=False)
         if self.bias is not None:

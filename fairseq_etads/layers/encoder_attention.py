@@ -1,4 +1,4 @@
-"""Self-attention to a document: focus-attention with centres and scopes, and fairseq's attention with less memory."""
+"""Attention to a document: focus-attention with centres and scopes, and fairseq's attention with less memory."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -25,7 +25,9 @@ SCOPES_HELP = (
 
 
 def parse_scopes(value: str, heads: int) -> List[int]:
-    """Parse the initial scope of each head, in tokens or 0 for half of the document; see ``SCOPES_HELP``.
+    """Parse the initial scopes of all heads; see ``SCOPES_HELP``.
+
+    Returns a number of tokens for each head, or 0 for half of the document.
 
     Raises:
         ValueError: the list is malformed, or contains more scopes than there are heads.
@@ -42,41 +44,43 @@ def parse_scopes(value: str, heads: int) -> List[int]:
 
 
 def initial_offset(head: int) -> int:
-    """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for the heads in turn.
+    """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for successive heads.
 
-    With these offsets, heads are initially centred on the query and its neighbours.
+    With these offsets, the heads are initially centred on the query and its neighbours.
     """
     distance = (head + 1) // 2
     return -distance if head % 2 else distance
 
 
 class FocalNetwork(nn.Module):
-    """Predicts the centre and scope of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
+    """Predicts the centres and scopes of the focal bias from the queries (ETADS, section 3.2, equations 5 and 6).
 
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
-    G is the mean query of the document and m is the document's length, both over real tokens. mu and sigma share W_p
-    and W_g. All computations are in float32 or better, even in half-precision models and under autocast, because an
-    error of 0.01 in the argument of the sigmoid can move the centre by one token in a document of 400.
+    G is the mean query of the document, and m is the length of the document, both computed from real tokens only. mu
+    and sigma share W_p and W_g. All computations use at least float32, even in half-precision models and under
+    autocast, because an error of 0.01 in the argument of the sigmoid can move the centre by one token in a document of
+    400 tokens.
 
-    Other forms than the paper's are available. With ``center="relative"`` and the query's position P_i, the centre is
+    There are alternatives to the form in the paper. With ``center="relative"`` and the query's position P_i, the centre
+    is
 
         mu_i = P_i + m tanh((o_h + <u_h, U_c,h>) / m)
 
-    where U_c is initialised to 0, and the learned offset o_h, in tokens, to 0, -1, 1, -2, 2, … for the heads in turn.
+    where U_c is initialised to 0, and the learned offset o_h, in tokens, to 0, -1, 1, -2, 2, … for successive heads.
     With an initial scope of N tokens, U_d is initialised to 0, and the scope is
 
         sigma = m sigmoid(<u_h, U_d,h> - log(max(m / N, 2) - 1))
 
-    The initial scope is N, or half of the length of documents shorter than 2 N.
+    The initial scope is N, or half of the document's length if the document has fewer than 2 N tokens.
 
     Args:
         embed_dim: d_m, the width of the states.
-        num_heads: H, the number of heads, each with its own slice of u and its own vectors U_c and U_d.
+        num_heads: H, the number of heads, which have separate slices of u and separate vectors U_c and U_d.
         center: one of ``CENTERS``.
         initial_scope: initial scope of each head; see ``SCOPES_HELP``.
-        strength: one of ``STRENGTHS``. "learned" multiplies the bias by a learned factor per head, ``strength`` (H,),
-            which is initialised to 0 (plain attention).
+        strength: one of ``STRENGTHS``, where "learned" means that the bias is multiplied by a learned factor for each
+            head, ``strength`` (H,), which is initialised to 0 (plain attention).
     """
 
     initial_scopes: Tensor
@@ -119,8 +123,8 @@ class FocalNetwork(nn.Module):
     def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Predict ``center`` and ``scope`` (B, H, S) from unscaled queries Q (B, S, d_m), before the split into heads.
 
-        The result is at least float32. If the queries are in half precision, it has errors of up to one token in a
-        document of 400.
+        The results are at least float32. If the queries are in half precision, the results have errors of up to one
+        token in a document of 400 tokens.
         """
         batch, length, _ = queries.shape
         queries = at_least_float32(queries)
@@ -144,14 +148,14 @@ class FocalNetwork(nn.Module):
         return center, m * torch.sigmoid(scope - self._scope_shift(m))
 
     def _scope_shift(self, m: Tensor) -> Tensor:
-        """Compute log(max(m / N, 2) - 1) (B, H, 1) for lengths m (B, 1, 1) and the N of each head, or 0 for "half"."""
+        """Compute log(max(m / N, 2) - 1) (B, H, 1) from lengths m (B, 1, 1) and the N of each head, or 0 for "half"."""
         tokens = self.initial_scopes[:, None]
         ratio = torch.where(tokens > 0, m / tokens.clamp(min=1), 2.0)
         return torch.log(ratio.clamp(min=2.0) - 1)
 
 
 def focal_options(cfg: Any) -> Dict[str, str]:
-    """Return the arguments of :class:`FocalNetwork` that SummarizationTransformerConfig declares as options."""
+    """Return the arguments for :class:`FocalNetwork` that are options of SummarizationTransformerConfig."""
     return {
         "center": str(cfg.focus_center),
         "initial_scope": str(cfg.focus_initial_scope),
@@ -165,7 +169,7 @@ SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Compute the queries, keys and values (T, B, d_m) of self-attention over x (T, B, d_m).
 
-    Copies for inference may have a layer ``joint_proj``, which computes all three with one product.
+    In a copy for inference, a module may have a layer ``joint_proj``, which computes all three in one product.
     """
     joint = getattr(module, "joint_proj", None)
     if joint is None:
@@ -177,12 +181,12 @@ def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tenso
 def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> Tensor:
     """Split x (T, B * beam, H * D) into heads. Returns (B, H, beam * T, D), a view if beam is 1.
 
-    The beams of a document become additional queries.
+    The beams of a document are treated as additional queries.
 
     Args:
         x: states (T, B * beam, H * D).
         num_heads: H, the number of heads.
-        documents: B, the number of documents. If None, beam is 1.
+        documents: B, the number of documents, or None if beam is 1.
     """
     length, rows, width = x.shape
     documents = rows if documents is None else documents
@@ -199,7 +203,7 @@ def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
 
     Args:
         x: states (B, H, beam * T, D).
-        rows: B * beam, the number of rows. If None, beam is 1.
+        rows: B * beam, the number of rows, or None if beam is 1.
     """
     documents, heads, queries, width = x.shape
     rows = documents if rows is None else rows
@@ -209,7 +213,10 @@ def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
 
 
 def queries_to_beams(x: Tensor, rows: int) -> Tensor:
-    """Reshape x (B, H, beam * T, S) to (rows, H, T, S), with a row for each beam. The result is a view if beam is 1."""
+    """Reshape x (B, H, beam * T, S) to (rows, H, T, S), with one row for each beam.
+
+    The result is a view if beam is 1.
+    """
     documents, heads, queries, width = x.shape
     beam = rows // documents
     if beam == 1:
@@ -220,13 +227,13 @@ def queries_to_beams(x: Tensor, rows: int) -> Tensor:
 def laid_out(x: Tensor, transposed: bool) -> Tensor:
     """Copy a tensor to a contiguous layout. With ``transposed``, the columns of each matrix are contiguous.
 
-    If there are few queries q, the product q x^T is a third faster with contiguous columns.
+    For a small number of queries q, the product q x^T is a third faster if the columns are contiguous.
     """
     return x.transpose(-1, -2).contiguous().transpose(-1, -2) if transposed else x.contiguous()
 
 
 def attention_dropout(module: MultiheadAttention) -> float:
-    """Return the current dropout probability of attention weights: 0 in evaluation, except with --retain-dropout."""
+    """Return the current dropout probability of the weights, which is 0 in evaluation without --retain-dropout."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
 
@@ -239,23 +246,24 @@ def refuse(module: nn.Module, **unsupported: Any) -> None:
 
 
 QUERIES_AT_A_TIME = 128
-"""Number of queries per document in a block of :func:`blockwise_attention`."""
+"""Number of queries of each document in one block of :func:`blockwise_attention`."""
 
 
 def blockwise_attention(
     q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute softmax(q k^T / sqrt(D)) v with dropout of the weights, in memory that grows with T + S instead of T × S.
+    """Compute softmax(q k^T / sqrt(D)) v with dropout of the weights, with memory that grows with T + S, not T × S.
 
-    Weights are computed for one block of queries at a time, and recomputed in the backward pass with the same dropout.
+    The weights are computed for one block of queries at a time. The backward pass computes them again with the same
+    dropout mask.
 
     Args:
-        q: (B, H, T, D).
-        k, v: (B, H, S, D).
+        q: queries (B, H, T, D).
+        k, v: keys and values (B, H, S, D).
         key_padding_mask: (B, S), True at padding.
 
     Returns:
-        (B, H, T, D) in the dtype of ``v``.
+        The outputs (B, H, T, D) in the dtype of ``v``.
     """
     pieces = [
         checkpoint(_attend, part, k, v, key_padding_mask, dropout_p, use_reentrant=False, preserve_rng_state=True)
@@ -278,18 +286,18 @@ documents, and 2 % less for a document of 400 tokens.
 
 
 class EncoderAttention(MultiheadAttention):
-    """fairseq's attention to a document, with memory for training that grows linearly with the length.
+    """fairseq's attention to a document, but with memory that grows linearly with the length in training.
 
     On a CPU, torch's fused attention does not support dropout, and fairseq's attention would store several copies of
-    all weights.
+    all attention weights.
     """
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Run fairseq's forward pass, or :func:`blockwise_attention` for many weights.
+        """Run fairseq's forward pass, or :func:`blockwise_attention` if there are many weights.
 
-        Other options of fairseq's forward pass are given by keyword.
+        The other arguments of fairseq's forward pass must be given by keyword.
         """
         if not self._is_for_blocks(query, key, **options):
             if not options.get("need_weights", True):
@@ -305,7 +313,8 @@ class EncoderAttention(MultiheadAttention):
     def _is_for_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
         """Return whether to compute the weights in blocks.
 
-        Blocks are used on a CPU for many weights with dropout and a gradient, unless an option needs all weights.
+        Blocks are used if there are many weights, on a CPU, with dropout and gradients, unless an option needs all
+        weights.
         """
         if need_weights or any(value is not None for value in options.values()):
             return False
@@ -339,7 +348,7 @@ class FocusAttention(Observed, MultiheadAttention):
     ):
         super().__init__(embed_dim, num_heads, self_attention=True, **kwargs)
         self.kernel = kernel
-        keep_float32(self.q_proj)  # mu and sigma are computed from the queries
+        keep_float32(self.q_proj)  # because mu and sigma are computed from the queries
         self.focal = FocalNetwork(embed_dim, num_heads, **(focal or {}))
 
     def forward(
@@ -352,9 +361,9 @@ class FocusAttention(Observed, MultiheadAttention):
         attn_mask: Optional[Tensor] = None,
         incremental_state: Optional[IncrementalState] = None,
     ) -> Tuple[Tensor, None]:
-        """Compute self-attention of ``query`` (S, B, d_m), which is also the key and the value.
+        """Compute self-attention for ``query`` (S, B, d_m), which is also used as the key and the value.
 
-        Returns (S, B, d_m), and None in place of attention weights, which the fused kernel does not return.
+        Returns (S, B, d_m) and None. The fused kernel does not return attention weights.
         """
         refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)

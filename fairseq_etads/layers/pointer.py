@@ -1,6 +1,6 @@
-"""Pointer heads: probabilities over known words and words of the document.
+"""Pointer heads, which compute probabilities over known words and words of the document.
 
-All probabilities are combined as logarithms in float32 (float64 for float64 models), whatever the dtype of the model.
+All probabilities are combined as logarithms in float32, or float64 for float64 models, regardless of the model's dtype.
 """
 
 import math
@@ -17,19 +17,19 @@ from .continuation import Continuation, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
-"""Value of log 0 where gradients are computed, because minus infinity would turn them into NaN."""
+"""Value that represents log 0 where gradients are computed, because minus infinity would cause NaN gradients."""
 _CERTAIN = 1e4
 """Logit that represents a probability of 1."""
 
 
 class WordLogProbs(NamedTuple):
-    """log P_vocab of the words that a loss needs, instead of log P_vocab (N, T, C) of all words.
+    """log P_vocab for only the words that a loss needs, instead of log P_vocab (N, T, C) for all words.
 
     Attributes:
         width: C, the number of columns.
-        target: values (N, T) for the target words; unused for slots.
-        in_document: values (N, T, U) for the distinct words of the document; U = 0 if they are not needed.
-        total: sum (N, T) over the words that label smoothing includes; 0 without label smoothing.
+        target: values (N, T) for the target words, where values for slots are not used.
+        in_document: values (N, T, U) for the U distinct words of the document, or U = 0 if they are not needed.
+        total: sum (N, T) over the words that label smoothing includes, or 0 without label smoothing.
     """
 
     width: int
@@ -39,17 +39,18 @@ class WordLogProbs(NamedTuple):
 
 
 LogVocab = Union[Tensor, WordLogProbs]
-"""log P_vocab (N, T, C), at least float32, or only its required parts."""
+"""log P_vocab (N, T, C), at least float32, or only the parts of it that are required."""
 
 
 class Selection(NamedTuple):
-    """Words of B documents that a pointer may copy, from a content selector (Gehrmann et al. 2018, section 4).
+    """The words of B documents that a content selector allows a pointer to copy (Gehrmann et al. 2018, section 4).
 
     Attributes:
-        probabilities: q (B, S), float; negative at sentence marks and padding, which have no probability.
-        threshold: epsilon; words with q above this threshold may be copied. If a document has no such word, all of its
-            words may be copied.
-        factor: lambda, a factor for the probability of copying these words.
+        probabilities: selection probabilities q (B, S), float, which are negative at sentence marks and padding, where
+            there is no probability.
+        threshold: the threshold epsilon, above which words may be copied. If a document contains no word with q above
+            the threshold, all of its words may be copied.
+        factor: the factor lambda by which the probability of copying these words is multiplied.
     """
 
     probabilities: Tensor
@@ -57,7 +58,7 @@ class Selection(NamedTuple):
     factor: float
 
     def masked(self) -> Tensor:
-        """Return the mask (B, S), bool, True for words that must not be copied."""
+        """Return a bool mask (B, S) that is True for words that must not be copied."""
         chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
         none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
         return known & ~chosen & ~none_chosen
@@ -65,20 +66,21 @@ class Selection(NamedTuple):
 
 @dataclass
 class PointerOutput:
-    """Decisions of a pointer head for N hypotheses of T words.
+    """The output of a pointer head for N hypotheses of T words.
 
-    Words are represented by columns (see ``vocabulary/output.py``): the C columns of the softmax are followed by K
+    Words are represented by columns (see ``vocabulary/output.py``). The C columns of the softmax are followed by K
     slots.
 
     Attributes:
-        log_copy: (N, T, S), float32, logarithm of the copy attention; minus infinity at positions without a word.
-        gate: (N, T), float32, logit of p_gen, the probability of generating instead of copying.
-        vocab: vocabulary of the batch. N is a multiple of its number of documents.
+        log_copy: logarithm of the copy attention (N, T, S), float32; minus infinity at positions without a word.
+        gate: logit (N, T), float32, of p_gen, the probability of generating instead of copying.
+        vocab: vocabulary of the batch, where N is a multiple of the number of documents.
         kind: "soft" or "switch".
         hard: whether to choose the more probable of generating and copying instead of mixing them. Words that only the
-            other one could produce then have probability 0. For probabilities in the mixture, see :meth:`mixed`.
-        selective: whether words of the document without copy attention have probability 0 instead of the smallest
-            possible probability, which keeps the loss finite.
+            other of the two could produce then have probability 0. For the probabilities of the mixture, see
+            :meth:`mixed`.
+        selective: whether document words without copy attention have probability 0 instead of the smallest possible
+            probability, which would keep the loss finite.
     """
 
     log_copy: Tensor
@@ -89,7 +91,7 @@ class PointerOutput:
     selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
-        """Expand a table of the vocabulary with one row per document (B, …) to (N, T, …)."""
+        """Expand a table (B, …) of the vocabulary, which has one row per document, to (N, T, …)."""
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
@@ -101,23 +103,24 @@ class PointerOutput:
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
     def mixed(self) -> "PointerOutput":
-        """Return a copy in which generating and copying are mixed."""
+        """Return a copy that mixes generating and copying."""
         return replace(self, hard=False)
 
     def selected(self, selection: Selection) -> "PointerOutput":
         """Return a copy that copies only the selected words, with a higher probability.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
-        copy attention, set to 0 at masked words (Gehrmann et al. 2018, section 4; the released program does not divide
-        by the sum over all words). The attention of the decoder that reads the document is not masked.
+        copy attention after setting it to 0 at masked words (Gehrmann et al. 2018, section 4; the released program does
+        not divide by the sum over all words). The decoder's own attention to the document is not masked.
 
-        With A = sum of ã_j, this is a pointer with the copy attention ã / A and the odds of generating divided by λ A.
-        If no word that may be copied has attention, the word is generated.
+        With A = sum of ã_j, this is equivalent to a pointer that has the copy attention ã / A and the odds of
+        generating divided by λ A. If there is no attention to words that may be copied, the next word is always
+        generated.
         """
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # If λ = 1, rows without masked words and documents without words must not change.
+        # With λ = 1, rows without masked words and documents without words must stay unchanged.
         unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
@@ -126,22 +129,22 @@ class PointerOutput:
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
     def _log_copied(self) -> Tensor:
-        """Sum the copy attention over the positions of each distinct word of the document.
+        """Sum the copy attention over all positions of each distinct word in the document.
 
-        Returns the logarithms (N, T, U), which are finite.
+        Returns the logarithms (N, T, U) of the sums, which are finite.
         """
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
         sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
-        smallest = torch.finfo(sums.dtype).tiny  # has a finite logarithm, with a finite gradient
+        smallest = torch.finfo(sums.dtype).tiny  # the logarithm of this number and its gradient are finite
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
-        """Return the columns of each document's distinct words, expanded to (N, T, U) and filled with 0."""
+        """Return the columns of the distinct words in each document, expanded to (N, T, U) and padded with 0."""
         return self._expand(self.vocab.word_columns)
 
     def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
-        """Compute log P of each distinct word of the document, without and with copying, (N, T, U) each."""
+        """Compute log P of each distinct word in the document without copying and with copying, (N, T, U) each."""
         columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
         if isinstance(log_vocab, WordLogProbs):
@@ -155,14 +158,15 @@ class PointerOutput:
     def log_probs(self, logits: Tensor) -> Tensor:
         """Compute log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w), equation 14.
 
-        With a hard switch, log P(w) is log P_vocab(w) if p_gen is at least 1/2, and the logarithm of the sum otherwise.
+        With a hard switch, log P(w) is log P_vocab(w) if p_gen is at least 1/2, and otherwise the logarithm of the sum
+        of a_j.
 
         Args:
-            logits: logits (N, T', C) of the softmax, for the last T' of the T words. (In generation, T' is 1.)
+            logits: logits (N, T', C) of the softmax for the last T' of the T words. During generation, T' is 1.
 
         Returns:
-            (N, T', C + K), float32; minus infinity for slots that the document does not use and for words that a hard
-            switch excludes.
+            The log-probabilities (N, T', C + K), float32, which are minus infinity for slots that the document does not
+            use and for words that a hard switch excludes.
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
@@ -181,21 +185,21 @@ class PointerOutput:
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
-        if torch.is_grad_enabled():  # other operations need the unchanged scores for their gradients
-            # Use a separate column for fillers. In column 0, each filler would add the gradient of bos another time.
+        if torch.is_grad_enabled():  # other operations need the unmodified scores to compute their gradients
+            # Write fillers to a separate column. In column 0, each filler would add the gradient of bos again.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
 
     def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
-        """Compute log P of given words, without computing it for all words.
+        """Compute log P of the given words without computing it for all words.
 
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
             target: columns of the words (N, T), int64.
 
         Returns:
-            log P (N, T), and the share of copying in P (N, T).
+            log P (N, T), and the proportion (N, T) of P that is due to copying.
         """
         log_gen, log_point = self._log_gates()
         generated = log_gen + _log_prob_of(log_vocab, target)
@@ -203,9 +207,10 @@ class PointerOutput:
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
     def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute log P with a supervised switch, which must copy words outside the vocabulary and generate all others.
+        """Compute log P for a supervised switch, which must copy words outside the vocabulary and generate all others.
 
-        See Nallapati et al., section 2.3. The target of copying is the first occurrence of the word in the document.
+        See Nallapati et al., section 2.3. The target position for copying is the word's first occurrence in the
+        document.
 
         Args:
             log_vocab, target: see :meth:`target_log_probs`.
@@ -227,13 +232,13 @@ class PointerOutput:
         Args:
             log_vocab: log P_vocab; see ``LogVocab``.
             total: sum (N, T) of log P_vocab over the words that can be generated.
-            count: number of these words, either for all rows or for each row (N, 1).
+            count: number of these words, which is either one number for all rows or a tensor (N, 1).
 
         Returns:
-            Sum (N, T) and number (N, 1), which include the slots that the document uses.
+            The sum (N, T) and the number (N, 1), which both include the slots that the document uses.
         """
         log_gen = self._log_gates()[0]
-        # Copying changes only the probabilities of the document's words, so correct the sum for these words.
+        # Copying changes only the probabilities of words in the document, so the sum is corrected for these words.
         generated, mixed = self._document_words(log_vocab)
         in_softmax = self.document_columns() < self.vocab.softmax_width
         change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
@@ -242,13 +247,13 @@ class PointerOutput:
         return total + count * log_gen + change, slots + count
 
     def positions_of(self, target: Tensor) -> Tensor:
-        """Return the mask (N, T, S) of each word's positions in the document. Words (N, T) are given as columns."""
+        """Return a mask (N, T, S) of the document positions of each word. The words (N, T) are given as columns."""
         return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the source position from which each word was copied, or -1 if generating was more probable, (N, T).
+        """Return the source position (N, T) from which each word was copied, or -1 if generating was more probable.
 
-        If a word has several positions, the position with the most copy attention is returned.
+        If a word occurs at several positions, the position with the most copy attention is returned.
 
         Args:
             logits: logits (N, T, C) of the softmax.
@@ -263,7 +268,7 @@ class PointerOutput:
 def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
     """Compute log_vocab (N, T, C) + added (N, T, 1), and append ``slots`` columns of minus infinity.
 
-    If no gradient is needed, this is done in one pass.
+    If no gradient is needed, both are done in a single pass.
     """
     if torch.is_grad_enabled():
         return F.pad(log_vocab + added, (0, slots), value=-math.inf)
@@ -275,7 +280,10 @@ def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
 
 
 def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
-    """Return log P_vocab (N, T) for columns (N, T): almost minus infinity for slots, which are never generated."""
+    """Return log P_vocab (N, T) for the columns ``target`` (N, T).
+
+    For slots, which are never generated, the value is almost minus infinity.
+    """
     if isinstance(log_vocab, WordLogProbs):
         return log_vocab.target.masked_fill(target >= log_vocab.width, _IMPOSSIBLE)
     width = log_vocab.shape[2]
@@ -284,12 +292,12 @@ def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
 
 
 class PointerHead(nn.Module):
-    """The switch between generating and copying, p_gen = sigmoid(w·h + b).
+    """A switch between generating and copying, with p_gen = sigmoid(w·h + b).
 
     Args:
         features: width of h.
-        kind: "soft" to mix both distributions (equation 14), or "switch" to learn to choose between them and use the
-            more probable one in evaluation (Nallapati et al. 2016, section 2.3).
+        kind: "soft" to mix both distributions (equation 14), or "switch" to learn to choose between them. In
+            evaluation, "switch" uses the more probable of the two (Nallapati et al. 2016, section 2.3).
         continues: whether to use the :class:`CopyHistory` of the summary, so that the pointer can continue copying
             where it stopped.
     """
@@ -305,10 +313,10 @@ class PointerHead(nn.Module):
         self.continuation = Continuation(features) if continues else None
 
     def begin_generating(self, probability: float) -> None:
-        """Initialise p_gen to this value in all states: w to 0 and b to the logit of the value.
+        """Initialise p_gen to a probability for all states, by setting w to 0 and b to the probability's logit.
 
-        A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability would be lost to the
-        untrained copy attention.
+        A pretrained decoder can already generate words. With p_gen = 1/2, the untrained copy attention would receive
+        half of the probability.
         """
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, math.log(probability / (1 - probability)))
@@ -316,13 +324,13 @@ class PointerHead(nn.Module):
     def point(
         self, states: Tensor, scores: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Combine p_gen with a copy attention.
+        """Compute the output of the pointer from decoder states and the logits of copy attention.
 
         Args:
             states: states h (N, T, features).
-            scores: logits of the copy attention (N, T, S), float32. Values at positions without a word are ignored.
+            scores: logits of the copy attention (N, T, S), float32, which are ignored at positions without a word.
             vocab: vocabulary of the batch.
-            history: history of the summary so far, required if the pointer ``continues``.
+            history: history of the summary so far, which is required if the pointer was created with ``continues``.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
@@ -332,8 +340,8 @@ class PointerHead(nn.Module):
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word
-        # A softmax over no words would be NaN. Therefore, documents without words receive no attention, and their words
-        # are always generated.
+        # A softmax over no words would be NaN. Therefore, documents without words receive no attention, and all words
+        # of their summaries are generated.
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
         hard = self.kind == "switch" and not self.training
@@ -345,11 +353,11 @@ class PointerHead(nn.Module):
 
 
 class Pointer(PointerHead):
-    """A pointer with its own copy attention, computed from the decoder's last states.
+    """A pointer with its own copy attention, which is computed from the states of the last decoder layer.
 
     The attention is a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, equations 11 and
-    12). In the paper, W is the identity. With a learned W, the same state can predict a word to copy and a word to
-    generate. As elsewhere in a Transformer, logits are divided by the square root of the width.
+    12). In the paper, W is the identity. With a learned W, the same state can predict both a word to copy and a word to
+    generate. As usual in a Transformer, the logits are divided by the square root of the width.
 
     Args:
         state_dim: width of decoder states.
@@ -367,7 +375,10 @@ class Pointer(PointerHead):
     def forward(
         self, states: Tensor, memory: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Point from decoder states (N, T, d) to encoder outputs (S, B, d_enc). N is B or B times the beam size."""
+        """Compute the output for decoder states (N, T, d) and encoder outputs (S, B, d_enc).
+
+        N is B or B times the beam size.
+        """
         rows, length, _ = states.shape
         documents = memory.shape[1]
         query = at_least_float32(self.query(states) * self.scale).view(documents, -1, memory.shape[2])
@@ -377,16 +388,16 @@ class Pointer(PointerHead):
 
 
 class AttentionPointer(PointerHead):
-    """A pointer that copies with the decoder's own attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
+    """A pointer that copies with the decoder's attention (Nallapati et al. 2016, section 2.3; See et al. 2017).
 
-    As in both papers, p_gen depends on the decoder's state, the context and the previous word, concatenated as h.
+    As in both papers, p_gen depends on h, the concatenation of the decoder state, the context and the previous word.
     """
 
     def forward(
         self, states: Tensor, log_weights: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Point with states h (N, T, features) and the logarithm of the attention (N, T, S).
+        """Compute the output for states h (N, T, features) and the logarithm of the attention (N, T, S).
 
-        The attention is renormalised over positions with words.
+        The attention is renormalised over the positions that contain words.
         """
         return self.point(states, log_weights, vocab, history)

@@ -1,4 +1,7 @@
-"""Sentence vectors without a network over words: pooled word vectors, simple features, and position embeddings."""
+"""Compute sentence vectors from pooled word vectors, simple features and position embeddings.
+
+No network over words is needed.
+"""
 
 import math
 import re
@@ -8,21 +11,28 @@ import torch
 from torch import Tensor, nn
 
 REFERENCE_LENGTH = 500
-"""Length of a text, in words, to which expected counts refer. Words expected at least once in it have the weight 0."""
+"""Length of a text in words, for which expected counts are computed.
+
+Words with an expected count of at least 1 have the weight 0.
+"""
 CONTENT_WEIGHT = 1.4
-"""Minimum weight of a content word, which corresponds to less than one expected occurrence in four such texts."""
+"""Minimum weight of a content word.
+
+It corresponds to less than one expected occurrence in four texts of this length.
+"""
 FREQUENT = 4
-"""Minimum number of occurrences of a frequent content word in a document."""
+"""Minimum number of times that a content word occurs in a document for it to be frequent."""
 PLACES = 40
-"""Number of positions from each end of a document that have their own vectors. Sentences further from the end share the
-last vector.
+"""Number of positions, counted from each end of a document, that have their own vectors.
+
+Sentences that are further from the end share the last vector.
 """
 FEATURES = 10
 _NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
 
 
 class SentenceFeatures(nn.Module):
-    """Computes simple features of each sentence in a document, most of them between 0 and 1.
+    """Computes simple features of each sentence in a document. Most features are between 0 and 1.
 
     0. cosine similarity between the sentence and the whole document, as vectors of word counts times word weights
     1. ln(1 + number of words) / 4
@@ -33,11 +43,11 @@ class SentenceFeatures(nn.Module):
     9. number of words with a digit and of placeholders such as ``<dig>``, at most five, divided by five
 
     In features 5 to 7, each distinct word is counted once. The weight of a word is the negative logarithm of its
-    expected count in 500 words, at least 0, which is estimated from the dictionary's counts. Different unknown words
-    remain distinct and have the weight of the rarest known word.
+    expected count in 500 words, but not less than 0. The expected count is estimated from the counts in the dictionary.
+    Different unknown words remain distinct and have the weight of the rarest known word.
 
     Args:
-        dictionary: the dictionary of V known words, with their counts.
+        dictionary: dictionary of V known words with their counts.
     """
 
     weights: Tensor
@@ -50,12 +60,12 @@ class SentenceFeatures(nn.Module):
         weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
         numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
         numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
-        # (V,), saved in the checkpoint because dictionaries may lose their counts
+        # (V,), saved in checkpoints because dictionaries may lose their counts
         self.register_buffer("weights", weights)
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute the features (B, N, 10) of sentences, which are 0 for sentences without words.
+        """Compute the features (B, N, 10) of all sentences. Sentences without words have features of 0.
 
         Args:
             tokens: ids of words (B, N, W).
@@ -71,7 +81,7 @@ class SentenceFeatures(nn.Module):
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
         )  # P distinct words of sentences
-        place = pairs // span  # index of a pair of document and sentence
+        place = pairs // span  # index of a document and one of its sentences
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
         in_document = torch.bincount(of_document, minlength=len(different))
@@ -116,7 +126,9 @@ class SentenceFeatures(nn.Module):
 
 
 def sentence_count(real: Tensor) -> Tensor:
-    """Return the number (B,) of the last sentence with words in each document, counted from 1, and at least 1.
+    """Return the number (B,) of the last sentence with words in each document, counted from 1.
+
+    For documents without words, the number is also 1.
 
     Args:
         real: mask (B, N), True for sentences with words.
@@ -126,15 +138,15 @@ def sentence_count(real: Tensor) -> Tensor:
 
 
 class PooledSentences(nn.Module):
-    """Computes a vector for each sentence from pooled word vectors, features and positions.
+    """Computes a vector for each sentence from pooled word vectors, features and sentence positions.
 
     x_n = tanh(W [mean of word vectors; their maximum; features; position from start; position from end] + b)
 
     Args:
         dictionary: dictionary of the documents.
-        embed_dim: width of word vectors.
+        embed_dim: width of the word vectors.
         width: width of x.
-        place_dim: width of each of the two position vectors, or 0 for none.
+        place_dim: width of each of the two position vectors, or 0 to use no position vectors.
         has_features: whether to use :class:`SentenceFeatures`.
     """
 
@@ -144,12 +156,12 @@ class PooledSentences(nn.Module):
         tables = [nn.Embedding(PLACES, place_dim) for _ in range(2 if place_dim else 0)]
         self.places = nn.ModuleList(tables)
         for table in tables:
-            nn.init.zeros_(table.weight)  # positions that are absent in training must have no influence
+            nn.init.zeros_(table.weight)  # positions that do not occur in training must have no influence
         inputs = 2 * embed_dim + 2 * place_dim + (FEATURES if has_features else 0)
         self.linear = nn.Linear(inputs, width)
 
     def forward(self, vectors: Tensor, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute the vectors of sentences.
+        """Compute the sentence vectors.
 
         Args:
             vectors: vectors (M, W, E) of the words in the M sentences that contain words, in the order of ``there``.
@@ -157,7 +169,7 @@ class PooledSentences(nn.Module):
             there: (B, N, W), bool, True at words.
 
         Returns:
-            (B, N, width), 0 for sentences without words.
+            The sentence vectors (B, N, width), 0 for sentences without words.
         """
         real = there.any(2)  # (B, N)
         mask = there[real][:, :, None]  # (M, W, 1)
@@ -175,7 +187,7 @@ class PooledSentences(nn.Module):
 
 
 class DocumentScores(nn.Module):
-    """Computes logits of sentences from their states, their vectors and a vector of the document.
+    """Computes a logit for each sentence from its state, its vector and a vector of the document.
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
@@ -194,7 +206,10 @@ class DocumentScores(nn.Module):
         self.dropout = dropout
 
     def forward(self, states: Tensor, vectors: Tensor, missing: Tensor) -> Tensor:
-        """Compute logits (B, N) from states h (B, N, D), vectors x (B, N, E) and a mask of missing sentences (B, N)."""
+        """Compute logits (B, N) from states h (B, N, D) and vectors x (B, N, E).
+
+        The mask ``missing`` (B, N) is True for missing sentences.
+        """
         there = (~missing).to(states)[:, :, None]
         document = self.document((states * there).sum(1) / there.sum(1).clamp(min=1)).tanh()
         read = torch.cat([states, vectors, document[:, None].expand(-1, states.shape[1], -1)], dim=2)

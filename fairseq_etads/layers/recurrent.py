@@ -1,4 +1,4 @@
-"""Layers of the recurrent family: GRUs and LSTMs over words and sentences, and an output layer."""
+"""Layers of the recurrent model family: GRUs and LSTMs over words and sentences, and an output layer."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
@@ -12,7 +12,7 @@ from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
-"""Number of sentence positions. All later sentences share the last position vector."""
+"""Number of sentence positions. All sentences after the last position share its vector."""
 SENTENCE_POSITION_DIM = 32
 """Width of position vectors for sentences, which the paper does not specify."""
 
@@ -20,26 +20,26 @@ SENTENCE_POSITION_DIM = 32
 class Bidirectional(nn.Module):
     """A bidirectional recurrent network with states that do not depend on padding, which may be on either side.
 
-    The network is torch's, which uses cuDNN on a GPU. On a GPU, torch's packed sequences skip the padding. On a CPU,
-    the backward pass of packed sequences needs quadratic time in the length, because it fills a gradient of the whole
-    batch at each step. Therefore, on a CPU, documents are shifted to the first column, each direction runs separately,
-    and states after the end of a document are discarded.
+    This class wraps one of torch's networks, which use cuDNN on a GPU. On a GPU, packed sequences are used to skip the
+    padding. On a CPU, the backward pass of packed sequences takes time that is quadratic in the length, because it
+    fills a gradient of the whole batch at each step. Therefore, on a CPU, documents are shifted to the first column,
+    each direction runs separately, and states after the end of a document are discarded.
 
     Args:
-        rnn: the network, with ``batch_first=True`` and ``bidirectional=True``.
+        rnn: torch's network, created with ``batch_first=True`` and ``bidirectional=True``.
         dropout: dropout probability between the layers of the network.
         learnt_start: whether to learn the initial states (Chen and Bansal 2018) instead of using 0.
     """
 
     states = 1
-    """Number of tensors in a state of the network: 1 (h), or 2 for an LSTM (h and c)."""
+    """Number of tensors in a state of the network: 1 (h), or 2 (h and c) for an LSTM."""
 
     def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
         super().__init__()
         self.rnn = rnn
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
         self.start: Optional[nn.Parameter] = None
-        if learnt_start:  # each tensor of a state has one row per layer and direction
+        if learnt_start:  # each tensor in a state has one row for each layer and direction
             rows = torch.empty(self.states, 2 * rnn.num_layers, rnn.hidden_size)
             self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
 
@@ -48,7 +48,7 @@ class Bidirectional(nn.Module):
 
         Args:
             x: inputs (B, S, D).
-            rows: slice of L layers and directions.
+            rows: slice that selects L combinations of layer and direction.
         """
         if self.start is None:
             count = len(range(2 * self.rnn.num_layers)[rows])
@@ -56,38 +56,39 @@ class Bidirectional(nn.Module):
         return [part[rows, None].expand(-1, len(x), -1).contiguous().to(x.dtype) for part in self.start]
 
     def forward(self, x: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Read sequences.
+        """Run the network on a batch of sequences.
 
         Args:
             x: inputs (B, S, input_dim).
             padding: (B, S), bool, True at padding.
 
         Returns:
-            States (B, S, 2 * hidden), 0 at padding; final states (B, 2 * hidden), which are the forward state at the
-            last real token and the backward state at the first; memory cells at the same positions (B, 2 * hidden), or
-            None if the network has none.
+            The states (B, S, 2 * hidden), 0 at padding; the final states (B, 2 * hidden), which are the forward state
+            at the last real token and the backward state at the first real token; and the memory cells (B, 2 * hidden)
+            at the same positions, or None if the network has none.
         """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
         states, last, cells = run(take_positions(x, order), lengths)
         return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run on inputs (B, S, input_dim) of lengths (B,), without padding on the left, as packed sequences.
+        """Run the network on packed sequences. Returns states, final states and memory cells.
 
-        Returns states, final states and memory cells.
+        The inputs (B, S, input_dim) have the given lengths (B,) and no padding on the left.
         """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
-        # torch's module applies dropout between its layers in training mode. cuDNN supports the backward pass only in
-        # this mode, but training with rewards needs a backward pass without dropout
+        # In training mode, torch's module applies dropout between its layers. cuDNN supports the backward pass only in
+        # this mode, but training with rewards needs a backward pass without dropout.
         self.rnn.dropout = self.dropout.p if drops else 0.0
         self.rnn.training = drops or torch.is_grad_enabled()
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
-        # If the order of the texts were included, torch would also reorder their lengths and wait for a GPU.
+        # If the packed sequence included the order of the texts, torch would also reorder their lengths and wait for a
+        # GPU.
         in_order = PackedSequence(packed.data, packed.batch_sizes)
         states, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x.shape[1])
         states = states.index_select(0, packed.unsorted_indices)
@@ -96,7 +97,10 @@ class Bidirectional(nn.Module):
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
 
     def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run like :meth:`_run_packed`, but one direction after the other. States at padding may differ from 0."""
+        """Do the same as :meth:`_run_packed`, but run each direction separately.
+
+        States at padding may differ from 0.
+        """
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
         ended = positions >= lengths[:, None]
         reversed_positions = torch.where(ended, positions, lengths[:, None] - 1 - positions)
@@ -129,10 +133,10 @@ class Bidirectional(nn.Module):
             x: inputs (B, S, D).
             weights: the four weights W_ih, W_hh, b_ih and b_hh.
             ended: (B, S), bool, True after the end of a document.
-            first: tensors of the initial state, (1, B, hidden) each.
+            first: the tensors of the initial state, (1, B, hidden) each.
 
         Returns:
-            States (B, S, hidden), and memory cells at the ends of documents (B, hidden) or None.
+            The states (B, S, hidden), and the memory cells (B, hidden) at the end of each document, or None.
         """
         raise NotImplementedError
 
@@ -162,7 +166,7 @@ class BidirectionalGRU(Bidirectional):
 
 
 class BidirectionalLSTM(Bidirectional):
-    """A bidirectional LSTM with one bias per gate, where torch's has two; see :class:`Bidirectional`.
+    """A bidirectional LSTM with one bias per gate, unlike torch's LSTM, which has two; see :class:`Bidirectional`.
 
     Args:
         input_dim: width of inputs.
@@ -179,9 +183,9 @@ class BidirectionalLSTM(Bidirectional):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
         super().__init__(with_one_bias(rnn), between, learnt_start)
-        # torch.lstm returns only the memory cells of the last column. After the end of a document, an extra input keeps
-        # the cells unchanged: it opens the forget gate and closes the input gate, as sigmoid(±1e4) is exactly 1 or 0
-        hold = torch.zeros(4 * hidden, 1)  # torch's order of gates: input, forget, new, output
+        # torch.lstm returns only the memory cells of the last column. After the end of a document, an extra input opens
+        # the forget gate and closes the input gate, so that the cells stay unchanged: sigmoid(±1e4) is exactly 1 or 0.
+        hold = torch.zeros(4 * hidden, 1)  # the order of gates in torch is input, forget, new, output
         hold[:hidden], hold[hidden : 2 * hidden] = -1e4, 1e4
         self.register_buffer("hold", hold, persistent=False)
 
@@ -199,7 +203,7 @@ class BidirectionalLSTM(Bidirectional):
 
 
 class ElmanCell(nn.Module):
-    """A step of Elman's network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016.
+    """A cell of Elman's network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016.
 
     Args:
         input_dim: width of x.
@@ -212,7 +216,7 @@ class ElmanCell(nn.Module):
         self.from_hidden = nn.Linear(hidden, hidden, bias=False)
 
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """Compute the new h from x (N, input_dim) and h (N, hidden)."""
+        """Compute the new state from the input x (N, input_dim) and the state h (N, hidden)."""
         return torch.sigmoid(self.from_input(x) + self.from_hidden(hidden))
 
 
@@ -220,7 +224,7 @@ Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
 def with_one_bias(network: Network) -> Network:
-    """Replace the second of torch's two biases per gate, which are simply added, with a constant 0."""
+    """Replace the second of torch's two biases per gate with a constant 0, because torch only adds the two."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
             delattr(network, name)
@@ -231,12 +235,12 @@ def with_one_bias(network: Network) -> Network:
 
 
 def take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S', D) such that position ``order[b, s]`` moves to position s. Returns (B, S, D)."""
+    """Reorder x (B, S', D) so that position ``order[b, s]`` moves to position s. Returns (B, S, D)."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
-    """Return the index (B, S) of each token's sentence, which is the number of sentence marks ``mark`` before it."""
+    """Return the sentence index (B, S) of each token, which is the number of sentence marks ``mark`` before it."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 
@@ -249,8 +253,8 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
         padding: (B, S), bool, True at padding.
 
     Returns:
-        First and last positions in the document, (B, N) each; mask (B, N), bool, True where a document has fewer than N
-        sentences.
+        The first and the last positions in the document, (B, N) each; and a mask (B, N), bool, True where a document
+        has fewer than N sentences.
     """
     count = int(ids.masked_fill(padding, 0).max()) + 1
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
@@ -265,24 +269,25 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
 def read_by_sentence(
     network: Bidirectional, x: Tensor, padding: Tensor, ids: Tensor
 ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-    """Run a network on each sentence separately, so that states do not depend on other sentences.
+    """Run a network on each sentence separately, so that the states do not depend on other sentences.
 
     Args:
         network: the network.
         x: inputs (B, S, D).
         padding: (B, S), bool, True at padding.
-        ids: (B, S), index of each token's sentence, 0 at padding.
+        ids: sentence index (B, S) of each token, 0 at padding.
 
     Returns:
-        The same results as :meth:`Bidirectional.forward`. Final states and memory cells are those in the forward
-        direction at the end of the last sentence and in the backward direction at the beginning of the first.
+        The same results as :meth:`Bidirectional.forward`. The final states and memory cells are taken from the end of
+        the last sentence in the forward direction, and from the beginning of the first sentence in the backward
+        direction.
     """
     first, last, missing = sentence_ends(ids, padding)
     batch, count = first.shape
     lengths = (last - first + 1).masked_fill(missing, 0)
     width = max(1, int(lengths.max()))
     rank = torch.arange(x.shape[1], device=x.device) - first.gather(1, ids)  # position of a token in its sentence
-    # a row of W places for each of the N sentences, and one place for all padding
+    # W places for each of the N sentences, and one place for all padding
     place = (ids * width + rank).masked_fill(padding, count * width)  # (B, S)
     table = x.new_zeros(batch, count * width + 1, x.shape[2]).scatter(1, place[:, :, None].expand_as(x), x)
     empty = torch.ones_like(table[:, :, 0], dtype=torch.bool).scatter(1, place, padding)
@@ -305,7 +310,8 @@ class Sentences(NamedTuple):
         states: h (B, N, 2H), or g * h with a gate; 0 where a document has fewer than N sentences.
         keys: keys (B, N, A) for the attention to sentences.
         missing: (B, N), bool, True where there is no sentence.
-        documents: d (B, 2H), the forward state of each document's last sentence and the backward state of its first.
+        documents: d (B, 2H), the forward state of the last sentence and the backward state of the first sentence in
+            each document.
     """
 
     states: Tensor
@@ -315,7 +321,7 @@ class Sentences(NamedTuple):
 
 
 class SentenceEncoder(nn.Module):
-    """A GRU over sentences that computes keys for the attention to sentences (Nallapati et al., section 2.4).
+    """A GRU over sentences, which also computes keys for the attention to sentences (Nallapati et al., section 2.4).
 
     The input for a sentence consists of the forward state at its last word and the backward state at its first word.
 
@@ -323,9 +329,9 @@ class SentenceEncoder(nn.Module):
         word_dim: width of word-level states.
         hidden: H, the width of each direction.
         attention_dim: A, the width of the keys.
-        positions: whether the keys also depend on vectors for the positions of sentences, as in the paper.
-        gate: whether to multiply each state by a gate sigmoid(W_g [h_i; d] + b_g) (the global filter of Li et al.
-            2018).
+        positions: whether the keys also depend on vectors for sentence positions, as in the paper.
+        gate: whether to multiply each state by a gate sigmoid(W_g [h_i; d] + b_g), which is the global filter of Li et
+            al. 2018.
     """
 
     def __init__(self, word_dim: int, hidden: int, attention_dim: int, positions: bool = True, gate: bool = False):
@@ -341,7 +347,7 @@ class SentenceEncoder(nn.Module):
 
         Args:
             states: word-level states (B, S, 2H).
-            ids: index of each token's sentence (B, S).
+            ids: sentence index (B, S) of each token.
             padding: (B, S), bool, True at padding.
         """
         first, last, missing = sentence_ends(ids, padding)
@@ -383,7 +389,7 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
 
 class OutputLayer(nn.Module):
-    """The output layer of a recurrent decoder, for all words or for some of them.
+    """The output layer of a recurrent decoder, which can compute the logits of all words or only of some words.
 
     Args:
         weight: weight (V, E), or a shared table that begins with these rows.
@@ -396,14 +402,17 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # a column, so that the bias can be looked up by rows
+        column = torch.zeros(words, 1)  # a column, so that rows of the bias can be looked up
         if bias:
             self.bias = nn.Parameter(column)
         else:
             self.register_buffer("bias", column, persistent=False)
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return the weight (C, E) and bias (C,) for the words with ids (C,). Other rows do not receive a gradient."""
+        """Return the weight (C, E) and bias (C,) for words with the given ids (C,).
+
+        Other rows do not receive a gradient.
+        """
         sparse = wants_sparse_gradient(self.weight)
         return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
 
@@ -412,7 +421,7 @@ class OutputLayer(nn.Module):
 
         Args:
             x: readouts (N, T, E).
-            rows: result of :meth:`rows`, to compute only the logits (N, T, C) of some words.
+            rows: result of :meth:`rows`, to compute only the logits (N, T, C) of some words, or None for all words.
         """
         weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
         return F.linear(x, weight, bias)

@@ -12,31 +12,33 @@ from .additive import AdditiveAttention, DotAttention, DotKeys, SharedKeys, Shar
 from .tagging import SelectorOutput
 
 UNREAD = PADDING_SCORE / 2
-"""log β of sentences that the extractor does not read. It leads to an attention of exactly 0, but is larger than the
-value at padding.
+"""Value of log β for sentences that the extractor does not read.
+
+This value results in an attention of exactly 0 but is larger than the value at padding.
 """
 
 
 class SentenceSelector(nn.Module):
-    """Selects sentences of the document at the start of each sentence in the summary (the paper's local selection).
+    """Selects sentences of the document at the start of each summary sentence (the local selection in the paper).
 
-    Let t be the index of a sentence in the summary, h'_i the states of the sentences in the document, d the document's
-    vector, and e_(t-1) the decoder's last state in the previous sentence (e_0 = r_0 = 0)::
+    Let t be the index of a sentence in the summary, h'_i the states of the sentences in the document, d the vector of
+    the document, and e_(t-1) the last decoder state in the previous sentence (e_0 = r_0 = 0)::
 
         q_0 = tanh(W d),  q_t = GRU([e_(t-1); r_(t-1)], q_(t-1))
         p_t = softmax_i(v · tanh(W_q q_t + W_h h'_i + b)),  r_t = Σ_i p_ti h'_i
         state before the sentence's first word = a(W_r [r_t; q_t] + b_r)
 
-    W_h is part of the encoder, which computes the keys W_h h'_i once. The last equation replaces the bridge and uses
-    its nonlinearity a. For an LSTM, there is a second such equation for the memory cell.
+    W_h belongs to the encoder, which computes the keys W_h h'_i only once. The last equation replaces the bridge
+    between encoder and decoder and uses the bridge's nonlinearity a. An LSTM has a second equation of this form for the
+    memory cell.
 
     Args:
-        hidden: width of the decoder's state and of q.
+        hidden: width of the decoder state and of q.
         sentence: width of h'.
         attention_dim: width of the keys and of v.
         nonlinearity: the function a.
         has_cell: whether the decoder has a memory cell.
-        is_dot: whether to compare q with the keys by their dot product, without weights.
+        is_dot: whether the scores are dot products of q and the keys, without additional weights.
     """
 
     def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
@@ -51,7 +53,7 @@ class SentenceSelector(nn.Module):
         self.cell_start = nn.Linear(sentence + hidden, hidden) if has_cell else None
 
     def begin(self, documents: Tensor) -> Tensor:
-        """Compute the initial plan q_0 (N, Q) from vectors d (N, M) of the documents."""
+        """Compute the initial plan q_0 (N, Q) from the document vectors d (N, M)."""
         return torch.tanh(self.first_plan(documents))
 
     def forward(
@@ -63,13 +65,13 @@ class SentenceSelector(nn.Module):
         states: SharedStates,
         missing: Tensor,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Select sentences of the document for the next sentence of the summary.
+        """Select sentences of the document for the next summary sentence.
 
         Args:
             written: e_(t-1) (N, Q).
             selected: r_(t-1) (N, M).
             plan: q_(t-1) (N, Q).
-            keys: keys (B, L, A) of the sentences in B documents. N is a multiple of B.
+            keys: keys (B, L, A) of the sentences in the B documents, where N is a multiple of B.
             states: h' (B, L, M).
             missing: (N, L), bool, True where a document has no sentence.
 
@@ -84,18 +86,21 @@ class SentenceSelector(nn.Module):
         return plan, log_weights, selected
 
     def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute the state (N, Q) before the first word of a sentence from r_t and q_t, and the cell of an LSTM."""
+        """Compute the decoder state (N, Q) before the first word of a sentence from r_t and q_t.
+
+        Also returns the memory cell (N, Q) of an LSTM, or None.
+        """
         both = torch.cat([selected, plan], dim=1)
         cell = None if self.cell_start is None else self.nonlinearity(self.cell_start(both))
         return self.nonlinearity(self.sentence_start(both)), cell
 
 
 class SentenceSelection(NamedTuple):
-    """Selection probabilities in the steps of a decoder.
+    """The selection probabilities in each decoding step.
 
     Attributes:
-        log_probs: log p (N, T, L) in each step, at least float32.
-        starts: (N, T), bool, True at steps that write the first word of a sentence, where p is recomputed.
+        log_probs: log p (N, T, L) in the T steps, at least float32.
+        starts: (N, T), bool, True at steps that produce the first word of a sentence, where p is recomputed.
     """
 
     log_probs: Tensor
@@ -105,12 +110,12 @@ class SentenceSelection(NamedTuple):
         """Compute the mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
 
         Args:
-            targets: p̂ (N, n, L'), with a row for each sentence that contains words. Rows of zeros are not targets.
+            targets: p̂ (N, n, L'), with a row for each sentence that contains words. Rows of zeros are ignored.
                 Truncated summaries and documents may have fewer sentences than the targets.
             is_word: (N, T), bool, False at steps in which the target is a sentence mark, the end symbol or padding.
 
         Returns:
-            (N,), at least float32; 0 for summaries without targets.
+            The mean (N,), at least float32; 0 for summaries without targets.
         """
         log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
         targets = at_least_float32(targets)[:, :, :sentences]
@@ -120,13 +125,15 @@ class SentenceSelection(NamedTuple):
         wanted = targets.gather(1, row[:, :, None].expand(-1, -1, sentences))  # (N, T, L)
         mass = wanted.sum(dim=2) * begins
         counted = mass > 0
-        wanted = wanted / mass.masked_fill(~counted, 1)[:, :, None]  # half precision may have rounded the targets
+        wanted = (
+            wanted / mass.masked_fill(~counted, 1)[:, :, None]
+        )  # the targets may have been rounded to half precision
         each = (torch.xlogy(wanted, wanted) - wanted * log_probs).sum(dim=2)  # (N, T)
         return (each * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
 
 
 class SentenceAttention(NamedTuple):
-    """Values from a summariser with an extractor that losses need.
+    """The values that losses need from a summariser with an extractor.
 
     Attributes:
         log_word: logarithm of the attention α to words (N, T, S), before it is combined with β.
@@ -140,13 +147,13 @@ class SentenceAttention(NamedTuple):
 
     @classmethod
     def of(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
-        """Collect the values from the decoder's attention and the encoder's output."""
+        """Create the object from the decoder's attention to words and the encoder output."""
         return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
 
     def inconsistency(self, top: int) -> Tensor:
         """Compute the inconsistency loss of each word (N, T).
 
-        The ``top`` most attended words never include words of sentences that the extractor does not read.
+        Words in sentences that the extractor does not read are never among the ``top`` most attended words.
         """
         log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
         return inconsistency_loss(log_word, self.log_selected, top)

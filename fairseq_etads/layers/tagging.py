@@ -1,4 +1,4 @@
-"""Layers of content selectors: a spelling encoder, a bidirectional LSTM, and sequential scoring of sentences."""
+"""Layers for content selectors: a spelling encoder, a bidirectional LSTM, and a sequential sentence scorer."""
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -10,17 +10,17 @@ from ..kernels.upload import to_device
 from .recurrent import sentence_ids, take_positions
 
 _END, _BEGIN = 257, 258
-"""Ids of the end and the beginning of a word. The id of a byte b is 1 + b, and 0 is padding."""
+"""Ids of the symbols at the end and the beginning of a word. The id of a byte b is 1 + b, and 0 is padding."""
 LONGEST_WORD = 40
-"""Maximum number of bytes that are read from a word."""
+"""Maximum number of bytes that are read for each word."""
 
 
 class SelectorOutput(NamedTuple):
     """The output of a selector for the units of B documents, which are words or sentences.
 
     Attributes:
-        logits: logits (B, U) of the probability of being selected; minus infinity for sentences that are not read.
-        real: (B, U), bool, False where a document has no such unit or the unit is not read.
+        logits: logits (B, U) of the selection probabilities; minus infinity for sentences that are not read.
+        real: (B, U), bool, False where a document has fewer units or a unit is not read.
     """
 
     logits: Tensor
@@ -28,15 +28,15 @@ class SelectorOutput(NamedTuple):
 
 
 class SpellingEncoder(nn.Module):
-    """Computes word vectors from letters, so that unknown words also have different vectors.
+    """Computes word vectors from letters, so that different unknown words have different vectors.
 
-    Letters are the bytes of UTF-8 between a begin and an end symbol. A convolution over the letters is followed by a
-    ReLU and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
+    The letters of a word are its UTF-8 bytes, between a begin symbol and an end symbol. A convolution over the letters
+    is followed by a ReLU and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
 
     Args:
-        dictionary: dictionary with the spelling of each id, including the copy tail.
-        letter: width of letter vectors.
-        filters: width of word vectors.
+        dictionary: dictionary that contains the spelling of each id, including the copy tail.
+        letter: width of the letter vectors.
+        filters: number of filters, which is the width of the word vectors.
         width: number of letters that a filter reads.
     """
 
@@ -61,7 +61,7 @@ class SpellingEncoder(nn.Module):
         return vectors[places]
 
     def _spell(self, number: int) -> List[int]:
-        """Return the letters of a word, padded to the width of the filters."""
+        """Return the letter ids of a word, padded at least to the width of the filters."""
         if number not in self._spelled:
             spelling = self.dictionary[number].encode("utf-8", "surrogateescape")[:LONGEST_WORD]
             letters = [_BEGIN, *(1 + byte for byte in spelling), _END]
@@ -69,18 +69,18 @@ class SpellingEncoder(nn.Module):
         return self._spelled[number]
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Leave cached spellings out of the pickle."""
+        """Exclude cached spellings from the pickled state."""
         return {**vars(self), "_spelled": {}}
 
 
 class TaggerLSTM(nn.Module):
     """A bidirectional LSTM with states that do not depend on padding, which may be on either side.
 
-    Sequences are shifted to the first column, and each direction runs separately;
-    :class:`~fairseq_etads.layers.recurrent.Bidirectional` explains the reason.
+    Sequences are shifted to the first column, and each direction runs separately. For the reason, see
+    :class:`~fairseq_etads.layers.recurrent.Bidirectional`.
 
     Args:
-        input_dim: width of inputs.
+        input_dim: width of the inputs.
         hidden: width of each direction.
         layers: number of layers.
         dropout: dropout probability between layers.
@@ -95,8 +95,11 @@ class TaggerLSTM(nn.Module):
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """Run on inputs (B, S, input_dim) with padding (B, S). Returns states (B, S, 2 * hidden), 0 at padding."""
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): real tokens first, in order
+        """Process inputs (B, S, input_dim) with a padding mask (B, S).
+
+        Returns states (B, S, 2 * hidden), 0 at padding.
+        """
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)
@@ -115,19 +118,19 @@ def words_by_sentence(
 
     Args:
         src_tokens: the documents (B, S).
-        real: (B, S), bool, True at words, False at padding, end symbols and sentence marks.
+        real: (B, S), bool, True at words and False at padding, end symbols and sentence marks.
         mark: id of the token that ends a sentence.
         sentences, words: maximum number of sentences per document and of words per sentence.
 
     Returns:
-        Ids (B, N, W), 0 where there is no word; mask of words (B, N, W), bool; index of each token's sentence (B, S), 0
-        for tokens that are not words.
+        The word ids (B, N, W), 0 where there is no word; a mask (B, N, W), bool, True at words; and the sentence index
+        (B, S) of each token, 0 for tokens that are not words.
     """
     numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
-    # copy both numbers at once, to wait for a GPU only once
+    # copy both numbers at once, so that the program waits for a GPU only once
     last, longest = torch.stack([numbers.max(), lengths.max()]).tolist() if numbers.numel() else (0, 0)
     count, width = min(last + 1, sentences), max(1, min(longest, words))
     kept = real & (numbers < count) & (rank < width)
@@ -139,7 +142,7 @@ def words_by_sentence(
 
 
 class NovelSentences(nn.Module):
-    """Scores sentences from left to right and lowers scores for repeated content (Hsu et al. 2018, section 3.1).
+    """Scores sentences from left to right, with lower scores for repeated content (Hsu et al. 2018, section 3.1).
 
     u_i = tanh(W_u h_i + b), d = tanh(W_d mean h + b), logit_i = w_c·u_i + u_i W_s d - u_i W_r tanh(o_i) + b, where o_i
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
@@ -158,7 +161,7 @@ class NovelSentences(nn.Module):
         self.novelty = nn.Linear(features, features, bias=False)
 
     def forward(self, states: Tensor, missing: Tensor) -> Tensor:
-        """Compute logits (B, N). The logits of missing sentences are meaningless.
+        """Compute logits (B, N). For missing sentences, the logits have no meaning.
 
         Args:
             states: h (B, N, input_dim).

@@ -1,6 +1,6 @@
-"""All code that depends on particular versions of fairseq and torch.
+"""Patch fairseq and torch. This module contains the code that depends on particular versions of these packages.
 
-:func:`install` is called when the plugin is imported, and can be called repeatedly.
+:func:`install` is called when the plugin is imported. It can be called repeatedly.
 """
 
 import argparse
@@ -49,37 +49,40 @@ logger = logging.getLogger(__name__)
 
 
 class UnsafeCheckpointError(RuntimeError):
-    """A checkpoint contains more than tensors and settings, so loading it could run code."""
+    """Raised for a checkpoint that contains more than tensors and settings, because loading it could run code."""
 
 
 def _checkpoint_classes() -> List[Any]:
-    """List classes in fairseq's checkpoints that torch does not allow by default; creating them runs no code."""
+    """Return the classes in fairseq's checkpoints that torch does not allow by default.
+
+    Creating instances of these classes does not run any code from the checkpoint.
+    """
     import omegaconf
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
-    # torch reads the names of classes, but Any of Python 3.9 is not a class and has no name.
+    # torch reads the name of each class. In Python 3.9, typing.Any is not a class and has no name.
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    # This class is a placeholder for tensors in a checkpoint that a worker sends to other workers.
+    # This class replaces tensors in a checkpoint when a worker sends the checkpoint to other workers.
     classes.append(distributed_utils._TensorPlaceholder)
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
-    # Checkpoints from 2019, such as BART's, contain meters that were pickled under an old module name.
+    # Checkpoints from 2019, such as BART's, contain meters that were pickled under the name of an old module.
     averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
     classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
 
 
 class _UnreadableError(Exception):
-    """torch.load cannot read a file."""
+    """Raised for a file that torch.load cannot read."""
 
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Set weights_only=True for torch.load inside the block, regardless of torch's default and the environment.
+    """Set weights_only=True for torch.load inside this context, regardless of torch's default and the environment.
 
-    For files not written by torch.save, torch raises errors of many classes, which advise to switch off the protection.
-    They are replaced by _UnreadableError.
+    For files that were not written by torch.save, torch raises many kinds of errors. Their messages recommend switching
+    off this protection, so they are replaced with _UnreadableError.
     """
     plain_load = torch.load
 
@@ -104,15 +107,15 @@ def _weights_only() -> Iterator[None]:
 
 
 class DamagedCheckpointError(RuntimeError):
-    """A checkpoint has changed since it was saved."""
+    """Raised for a checkpoint that is damaged."""
 
 
 def _damage(path: str) -> str:
-    """Describe any damage of a checkpoint's file, or return "".
+    """Return a description of the damage in a checkpoint file, or an empty string if the file is not damaged.
 
-    torch saves a zip archive with a checksum (CRC-32) of each tensor, but does not verify the checksums when it loads
-    the file. Verifying them takes 0.4 s per GiB. Checkpoints of torch before 1.6 are not archives, and contain no
-    checksums.
+    torch saves a checkpoint as a zip archive with a CRC-32 checksum of each tensor, but it does not verify these
+    checksums when it loads the file. Verifying them takes 0.4 s per GiB. Checkpoints from torch versions before 1.6 are
+    not zip archives and contain no checksums.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":
@@ -135,7 +138,7 @@ def _damage(path: str) -> str:
 
 
 def _is_whole(path: str) -> bool:
-    """Tell whether a file is an archive written by torch.save, with correct checksums."""
+    """Return whether a file is an archive that torch.save has written, with correct checksums."""
     if not zipfile.is_zipfile(path) or _damage(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -144,10 +147,10 @@ def _is_whole(path: str) -> bool:
 
 
 def _progress(path: str) -> Tuple[int, bool]:
-    """Return the number of updates of a checkpoint, and whether training can resume from it.
+    """Return the number of updates after which a checkpoint was saved, and whether training can resume from it.
 
-    The result is (-1, False) if the file is not a checkpoint, or if it was saved when training failed (crash.pt).
-    Tensors are not read.
+    The result is (-1, False) if the file is not a checkpoint or if it was saved when training failed (crash.pt). The
+    tensors in the file are not read.
     """
     try:
         with _weights_only():
@@ -156,16 +159,16 @@ def _progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    # Many types of exception can be raised, as in _weights_only. A checkpoint with an error is never recommended.
+    # Many kinds of errors are possible, see _weights_only. A checkpoint that causes an error is never recommended.
     except Exception:
         return -1, False
 
 
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
-    """Raise DamagedCheckpointError with a description of the damage, and suggest a checkpoint in the same folder.
+    """Raise DamagedCheckpointError with a description of the damage, and recommend another checkpoint in the folder.
 
-    This is the checkpoint with the most updates from which training can resume. If there is none, it is the checkpoint
-    with the most updates that can generate summaries.
+    Checkpoints from which training can resume are preferred to checkpoints that can only be used for generation. Among
+    these, the checkpoint with the most updates is recommended.
     """
     others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     found = []
@@ -185,7 +188,7 @@ def _refuse_damaged(path: str, reason: str) -> NoReturn:
 
 
 def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_checkpoint_to_cpu`` to refuse files that are damaged or contain other classes."""
+    """Wrap fairseq's ``load_checkpoint_to_cpu`` so that it rejects files that are damaged or contain unsafe classes."""
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -211,9 +214,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save`` so that a second attempt overwrites the remains of a failed attempt.
+    """Wrap fairseq's ``_torch_persistent_save`` so that a second attempt to save a checkpoint overwrites the first.
 
-    fairseq would append the file of the second attempt to these remains.
+    Without this patch, fairseq would append to the incomplete data from the failed first attempt.
     """
 
     @functools.wraps(save)
@@ -235,10 +238,10 @@ def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-    """Copy a local file atomically; replaces fairseq's ``PathManager.copy``.
+    """Copy a local file atomically. This function replaces fairseq's ``PathManager.copy``.
 
-    fairseq writes a checkpoint atomically, and then copies it to checkpoint_last.pt. If the process were killed while
-    copying, it would leave a file from which training cannot resume.
+    fairseq writes a checkpoint atomically and then copies it to checkpoint_last.pt. If the process were killed during
+    an ordinary copy, checkpoint_last.pt would be incomplete, and training could not resume from it.
     """
     partial = f"{dst_path}.partial"
     shutil.copyfile(src_path, partial)
@@ -247,14 +250,18 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """Return the FILE of ``--replace-unk FILE``; empty if the option has no value (fairseq then sets it to "@@ ")."""
+    """Return the FILE of ``--replace-unk FILE``, or an empty string if no FILE is given.
+
+    In the latter case, fairseq sets the option to "@@ ".
+    """
     return "" if replace_unk == "@@ " else replace_unk
 
 
 def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Wrap ``__getattr__`` of the state of fairseq's tasks, which recurses endlessly while the state has no fields.
+    """Wrap ``__getattr__`` of the state of fairseq's tasks to avoid infinite recursion.
 
-    A state has no fields while it is unpickled or copied, so tasks could otherwise be neither pickled nor copied.
+    The original method calls itself endlessly if the state has no fields. This is the case while a state is unpickled
+    or copied, so tasks could be neither pickled nor copied.
     """
 
     @functools.wraps(plain)
@@ -268,7 +275,7 @@ def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], A
 
 
 def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_align_dict`` so that ``--replace-unk`` works without a file."""
+    """Wrap fairseq's ``load_align_dict`` so that ``--replace-unk`` can be given without a file."""
 
     @functools.wraps(load_align_dict)
     def load(replace_unk: Any) -> Any:
@@ -279,7 +286,7 @@ def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., An
 
 
 def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_model_ensemble_and_task`` so that the task checks ``--model-overrides`` first."""
+    """Wrap fairseq's ``load_model_ensemble_and_task`` so that the task first checks ``--model-overrides``."""
 
     @functools.wraps(load_models)
     def load(filenames: Any, arg_overrides: Any = None, task: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -296,10 +303,10 @@ _PIECE = re.compile(r"\d+|<unk>|<mask>")
 
 
 def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-    """Wrap ``decode`` of ``--bpe gpt2``, which fails on words that are not numbers.
+    """Wrap ``decode`` of ``--bpe gpt2``, which raises an error for words that are not numbers.
 
-    One such word is "<<unk>>", the unknown word in references, which is decoded as "<unk>". Another is
-    "madeupword0000", a padding word of BART's dictionary, which has no text and is left out.
+    Such a word is "<<unk>>", which represents the unknown word in references. It is decoded as "<unk>". Another example
+    is "madeupword0000", a padding word in BART's dictionary. It represents no text and is dropped.
     """
 
     @functools.wraps(decode)
@@ -314,9 +321,10 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``build_fp32_params`` to mark copies as matrices if the originals are marked (``kernels/linear.py``).
+    """Wrap ``build_fp32_params`` so that copies of marked matrices are also marked (see ``kernels/linear.py``).
 
-    For --fp16, fairseq sorts parameters by the number of their GPU, but parameters on the CPU have no such number.
+    The wrapper also enables --fp16 on CPUs. fairseq groups parameters by the index of their GPU, but parameters on a
+    CPU have no such index.
     """
 
     @functools.wraps(build)
@@ -336,7 +344,7 @@ def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``clip_grad_norm_``, which would move norms to a visible GPU despite --cpu."""
+    """Wrap fairseq's ``clip_grad_norm_``, which would move norms to a visible GPU even with --cpu."""
 
     @functools.wraps(clip)
     def clip_grad_norm(params: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
@@ -352,13 +360,15 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step``, which miscounts empty batches, and needs a GPU to skip an update with --fp16.
+    """Wrap ``Trainer.train_step`` to correct two errors: the treatment of empty batches, and --fp16 on CPUs.
 
-    With --update-freq, the last update of an epoch may consist of batches followed by an empty batch. fairseq replaces
-    the empty batch by another batch with a gradient of 0, but then counts the sentences of all batches as 0. As a
-    result, the gradients are divided by too small a number. fairseq handles updates that consist only of an empty batch
-    correctly. Samples stay unchanged with --ddp-backend fully_sharded, because all workers must then take the same
-    number of steps.
+    With --update-freq, the last update of an epoch may consist of several batches followed by an empty batch. fairseq
+    replaces the empty batch with another batch and ignores its gradient, but then counts the number of sentences in all
+    batches as 0. As a result, the gradients are divided by too small a number. Updates that consist only of an empty
+    batch are processed correctly. With --ddp-backend fully_sharded, the batches are not changed, because all workers
+    must then process the same number of batches.
+
+    Without a GPU, fairseq cannot skip an update in which gradients overflow with --fp16.
     """
 
     @functools.wraps(train_step)
@@ -374,11 +384,11 @@ def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
-"""Optimisers that can train a model without a copy of the weights in full precision."""
+"""Optimisers that do not require a copy of the weights in full precision."""
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that errors name an option instead of a class."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error message contains the option."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -399,16 +409,16 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``AMPOptimizer.step`` so that gradients of --amp are divided by the loss scale only once.
+    """Wrap ``AMPOptimizer.step`` so that gradients are divided by the loss scale of --amp only once.
 
-    fairseq divides the gradients before it clips them, but passes a different object to torch's scaler than in the
-    step, so that the scaler divides them again. This hardly affects Adam, but the steps of SGD and Adagrad become far
-    too small.
+    fairseq lets torch's scaler divide the gradients before they are clipped, but then passes another optimiser object
+    to the scaler for the step. The scaler therefore divides the gradients a second time. This hardly affects Adam, but
+    the steps of SGD and Adagrad become far too small.
     """
 
     @functools.wraps(step)
     def step_once(self: Any) -> Any:
-        # On a machine without a GPU, the scaler has no such attribute.
+        # Without a GPU, the scaler does not have this attribute.
         states = getattr(self.scaler, "_per_optimizer_states", {})
         if id(self.optimizer) in states:
             states[id(self.fp32_optimizer)] = states[id(self.optimizer)]
@@ -419,10 +429,10 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``NanDetector.add_hooks`` to add hooks for the backward pass only to modules without submodules.
+    """Wrap ``NanDetector.add_hooks`` so that only modules without submodules receive hooks for the backward pass.
 
-    When a gradient is not finite, fairseq repeats the update with these hooks, and torch raises StopIteration for
-    modules that do not return a tensor, such as encoders.
+    If a gradient is not finite, fairseq repeats the update with these hooks. For modules that do not return a tensor,
+    such as encoders, torch would then raise StopIteration.
     """
 
     @functools.wraps(add_hooks)
@@ -437,11 +447,11 @@ def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
-    """fairseq's thread that reads batches ahead, which can be stopped before the interpreter exits.
+    """Thread of fairseq that loads batches in advance, with a method that stops the thread.
 
-    fairseq leaves the thread running. If training stops in the middle of an epoch while the thread is executing torch's
-    code, the process aborts ("terminate called without an active exception") after all work is done, and its exit
-    status reports a failure.
+    fairseq does not stop this thread before the interpreter exits. If training ends in the middle of an epoch while the
+    thread is executing code of torch, the process aborts ("terminate called without an active exception") although all
+    work is done, and its exit status indicates a failure.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -449,13 +459,13 @@ class _EndedLoader(iterators.BackgroundConsumer):
         _loaders.add(self)
 
     def end(self, seconds: float) -> None:
-        """Let the thread finish its batch and stop, waiting at most ``seconds``."""
+        """Stop the thread after it has loaded its current batch. Wait at most ``seconds`` seconds."""
         self._max_len = 0
         deadline = time.monotonic() + seconds
         while self.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):
                 while True:
-                    self._queue.get_nowait()  # the thread may be waiting for space in the queue
+                    self._queue.get_nowait()  # the thread may be waiting until there is space in the queue
             self.join(0.01)
 
 
@@ -465,15 +475,15 @@ def _end_loaders() -> None:
 
 
 def install() -> None:
-    """Patch fairseq; this function can be called repeatedly.
+    """Apply all patches to fairseq. This function can be called repeatedly.
 
     The patches concern:
 
-    - checkpoints: safe loading, complete files, pickling of tasks, checks of ``--model-overrides``;
-    - fairseq-train: its loop, resuming, the end of its threads, batches that are empty;
-    - optimisers: marks of matrices in half precision, ``--fp16`` on CPUs, clear errors for unsupported optimisers,
-      gradient clipping with ``--cpu``, the loss scale of ``--amp``, the search for non-finite gradients;
-    - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` for words that are not pieces.
+    - checkpoints: safe loading, atomic copies, pickling of tasks, and checks of ``--model-overrides``;
+    - fairseq-train: the training loop, resuming, stopping threads, and empty batches;
+    - optimisers: marked matrices in half precision, ``--fp16`` on CPUs, error messages for unsupported optimisers,
+      gradient clipping with ``--cpu``, the loss scale of ``--amp``, and the search for non-finite gradients;
+    - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` with words that are not pieces.
     """
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
@@ -486,7 +496,7 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
-    # Only fairseq-train has completely imported this module before the plugin.
+    # This module is completely imported at this point only if the command is fairseq-train.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install(command)
@@ -527,13 +537,17 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def optimizer_steps() -> int:
-    """Return the number of steps of torch's optimisers in this process since this module was imported.
+    """Return how many steps torch's optimisers have taken in this process since this module was imported.
 
-    The parameters' version counters do not record these steps, because fairseq's optimisers modify ``parameter.data``.
+    The version counters of parameters do not change with these steps, because fairseq's optimisers modify
+    ``parameter.data``.
     """
     return _optimizer_steps
 
 
 def skips_overflows(optimizer: Any) -> bool:
-    """Tell whether fairseq's optimiser scales losses and skips updates with overflowing gradients (--fp16, --amp)."""
+    """Return whether an optimiser of fairseq scales the loss and skips updates with overflowing gradients.
+
+    This is the case with --fp16 and --amp.
+    """
     return getattr(optimizer, "scaler", None) is not None

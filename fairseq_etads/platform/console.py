@@ -1,4 +1,4 @@
-"""The common behaviour of all commands: ``--version``, one-line errors on stderr, exit statuses, and signals."""
+"""Define the common behaviour of all commands: ``--version``, one-line error messages, exit statuses and signals."""
 
 import argparse
 import contextlib
@@ -17,33 +17,36 @@ from .errors import InputError
 from .systems import belongs_to, is_there, system_of
 
 USER_ERROR = 2
-"""Exit status for a mistake in the input or the options."""
+"""Exit status for an error in the input or the options."""
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser with ``--version`` that reports wrong options in one line."""
+    """Argument parser with ``--version`` that reports invalid options in one line."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
         self._words: List[str] = []
         self._is_intermixed = False
         self.register("type", int, _integer)
-        if " " not in self.prog:  # subcommands, such as "etads-human make", have no --version
+        if " " not in self.prog:  # subcommands such as "etads-human make" do not have --version
             suppressed: Any = {
                 "dest": argparse.SUPPRESS,
                 "default": argparse.SUPPRESS,
-            }  # without a value, --version does not appear among the parsed options, which reports record
+            }  # --version must not appear among the parsed options, because reports record them
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse like argparse, but also accept files after options; store the words for messages."""
+        """Parse the command line like argparse, but also accept files after options.
+
+        The words of the command line are stored for error messages.
+        """
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._takes_intermixed():  # the rest may be files after options
+        if rest and namespace is None and self._takes_intermixed():  # the rest may consist of files after options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -52,16 +55,19 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def _takes_intermixed(self) -> bool:
-        """Tell whether arguments may come before and after options, which argparse does not support for subcommands."""
+        """Return whether positional arguments may be given both before and after options.
+
+        argparse does not support this for subcommands.
+        """
         kinds = [action.nargs for action in self._get_positional_actions()]
         return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
 
     def error(self, message: str) -> NoReturn:
-        """Print the message after the command's name and exit with status 2."""
+        """Print the name of the command and the message, and exit with status 2."""
         self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
 
     def _advice(self, message: str) -> str:
-        """Suggest the spelling that was probably meant, or return an empty text."""
+        """Return a suggestion of what the user probably meant, or an empty string."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
                 near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
@@ -76,7 +82,7 @@ class Parser(argparse.ArgumentParser):
         return ""
 
     def _options(self) -> List[str]:
-        """List the long options of this parser and of its subcommands."""
+        """Return the long options of this parser and of its subcommands."""
         options = [name for name in self._option_string_actions if name.startswith("--")]
         for action in self._actions:
             if isinstance(action, argparse._SubParsersAction):
@@ -86,7 +92,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _ShowVersion(argparse.Action):
-    """Print the version, which is computed only on demand."""
+    """Action that prints the version, which is determined only when it is requested."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(f"{parser.prog} {version()}")
@@ -94,33 +100,33 @@ class _ShowVersion(argparse.Action):
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that was probably meant; empty if none is similar."""
+    """Return the known word that is most similar to ``word``, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def _integer(text: str) -> int:
-    """Parse an integer of at most 64 bits, the limit of numpy and torch."""
+    """Parse an integer of at most 64 bits, which is the limit of numpy and torch."""
     number = int(text)
     if not -(2**63) <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
     return number
 
 
-_integer.__name__ = "int"  # argparse uses this name in "invalid int value"
+_integer.__name__ = "int"  # argparse uses this name in the message "invalid int value"
 
 
 def command(
     make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
 ) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
-    """Convert a function of the parsed options to the ``main`` of a command.
+    """Return a decorator that turns a function of the parsed options into the ``main`` function of a command.
 
-    ``main(argv)`` parses the options, runs the function in :func:`errors_in_one_line`, and returns the exit status.
-    Modules that need torch or fairseq are imported inside the function, so that ``--help`` and errors about wrong
-    options appear immediately.
+    ``main(argv)`` parses the options, calls the decorated function inside :func:`errors_in_one_line`, and returns the
+    exit status. The decorated function should import modules that require torch or fairseq only when it is called, so
+    that ``--help`` and messages about invalid options appear immediately.
 
     Args:
-        make_parser: function that creates the parser, with the name of the command as its ``prog``.
-        more: classes of errors that are the user's mistakes, in addition to InputError and OSError.
+        make_parser: function that creates the parser. The ``prog`` of the parser must be the name of the command.
+        more: exception classes that indicate a mistake of the user, in addition to InputError and OSError.
     """
 
     def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
@@ -147,7 +153,11 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
 
 
 def check_positive(**numbers: Optional[int]) -> None:
-    """Raise InputError if an option, named by the keyword, is below 1; None means that the option is not given."""
+    """Raise InputError if a number is less than 1.
+
+    Args:
+        numbers: value of each option, with the name of the option as the keyword; None if the option is not given.
+    """
     for name, number in numbers.items():
         if number is not None and number < 1:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
@@ -165,7 +175,10 @@ def add_device(add: Callable[..., Any]) -> None:
 
 
 def printable(text: str) -> str:
-    """Escape characters that cannot be printed or control a terminal; names in an input may contain any character."""
+    """Escape characters that cannot be printed or that control a terminal.
+
+    This is necessary because names in the input may contain any characters.
+    """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -173,7 +186,7 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 1
 
 
 class _Terminal:
-    """A terminal that shows control characters in documents and file names instead of interpreting them."""
+    """Output stream for a terminal that escapes control characters, for example in documents and file names."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -187,7 +200,10 @@ class _Terminal:
 
 @contextlib.contextmanager
 def _harmless_output() -> Iterator[None]:
-    """Keep text printed inside the block from controlling a terminal; output to files and pipes is unchanged."""
+    """Escape control characters that are printed to a terminal inside this context.
+
+    Output to files and pipes is not changed.
+    """
     plain = sys.stdout
     if plain is not None and plain.isatty():
         sys.stdout = _Terminal(plain)
@@ -198,7 +214,7 @@ def _harmless_output() -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str:
-    """Format an error as one line."""
+    """Return the message of an error as one line."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -207,21 +223,23 @@ def sentence(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
-    """Run a command so that users see one-line messages on stderr for their mistakes instead of tracebacks.
+    """Convert exceptions inside this context to one-line messages on stderr and to exit statuses.
 
-    - InputError, OSError and errors in ``more``: print the line "command: message"; exit status 2.
-    - Missing system of the package to which the command belongs: print one line; exit status 2.
-    - Ctrl-C, SIGTERM or SIGHUP: exit status 130, 143 or 129. ``finally`` clauses run, so worker processes also end.
-    - Closed output pipe (``| head``): print nothing; exit status 141, like other tools.
+    - InputError, OSError or an exception in ``more``: "command: message" is printed, and the exit status is 2.
+    - The system to which the command belongs is not installed: one line is printed, and the exit status is 2.
+    - Ctrl-C, SIGTERM or SIGHUP: the exit status is 130, 143 or 129. ``finally`` clauses are executed, so worker
+      processes also end.
+    - The reader of the output pipe has closed it (``| head``): nothing is printed, and the exit status is 141, as in
+      other tools.
 
     Raises:
-        SystemExit: with this status.
+        SystemExit: the command ends with one of these statuses.
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _open_closed_files()
     with _signals_as_exits(command), _harmless_output():
         try:
-            if sys.stdout is None:  # the process that started the command has closed standard output
+            if sys.stdout is None:  # the parent process has closed standard output
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
             yield
             sys.stdout.flush()
@@ -244,7 +262,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
 
 
 def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
-    """Run a command inside :func:`errors_in_one_line`, and return the exit status."""
+    """Call a function inside :func:`errors_in_one_line`, and return the exit status of the command."""
     try:
         with errors_in_one_line(command, *more):
             work()
@@ -254,30 +272,37 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
 
 
 def _open_closed_files() -> None:
-    """Open /dev/null for closed standard streams, because the next opened file would otherwise replace them."""
+    """Open /dev/null in place of closed standard streams.
+
+    Otherwise, the next file that is opened would be used as a standard stream.
+    """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)  # open() takes the lowest free number
+            # The lowest free file descriptor is used by open().
+            os.open(os.devnull, os.O_RDONLY if number == 0 else os.O_WRONLY)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
 def limit_caches_of_shapes() -> None:
-    """Limit the sizes of torch's caches of kernels by matrix shape; torch must not have been imported yet.
+    """Limit the number of matrix shapes for which torch caches kernels. Call this function before importing torch.
 
-    torch and oneDNN cache kernels for the last 1,024 shapes, and every batch of documents has new shapes. As a result,
-    memory use grows by 170 MB after 2,600 documents. With the limits, it does not grow, and the speed is the same.
+    torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes. Without a
+    limit, memory use increases by 170 MB after 2,600 documents. With the limit, memory use does not increase, and the
+    speed is the same.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C in a worker, because a terminal sends it to all processes, and the parent ends its workers.
+    """Ignore Ctrl-C in a worker process.
 
-    A worker also ends if its parent was killed and could not end the worker.
+    A terminal sends Ctrl-C to all processes, and the parent process ends its workers.
+
+    The worker also ends if its parent process is killed.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
@@ -292,14 +317,18 @@ def _end_with(parent: Any) -> None:
 
 
 def _end_worker(number: int, frame: Any) -> None:
-    for child in multiprocessing.active_children():  # the worker may have started processes, as fairseq-preprocess does
+    # A worker may have started processes itself, for example in fairseq-preprocess.
+    for child in multiprocessing.active_children():
         child.terminate()
     os._exit(128 + number)
 
 
 @contextlib.contextmanager
 def _signals_as_exits(command: str) -> Iterator[None]:
-    """Convert signals to SystemExit, except for signals that the process ignores from the start (as with nohup)."""
+    """Convert signals inside this context to SystemExit.
+
+    Signals that the process already ignores, for example because of nohup, are still ignored.
+    """
 
     def leave(number: int, frame: Any) -> None:
         if number == signal.SIGINT:
@@ -309,7 +338,7 @@ def _signals_as_exits(command: str) -> Iterator[None]:
     before = {}
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
-            with contextlib.suppress(ValueError):  # signal handlers can be set only in the main thread
+            with contextlib.suppress(ValueError):  # signal handlers can only be set in the main thread
                 before[number] = signal.signal(number, leave)
     try:
         yield
@@ -319,7 +348,7 @@ def _signals_as_exits(command: str) -> Iterator[None]:
 
 
 def _discard_output() -> None:
-    """Discard remaining output to stdout, because Python would otherwise report an error on exit."""
+    """Redirect stdout to /dev/null, because Python would otherwise report an error on exit."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

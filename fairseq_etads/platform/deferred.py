@@ -1,4 +1,4 @@
-"""Postpone the import of large modules that other packages import but that are not needed to summarise."""
+"""Defer the import of large modules that other packages import, but that are not needed for summarisation."""
 
 import contextlib
 import importlib
@@ -11,11 +11,11 @@ STATISTICS = (
     *("sklearn", "sklearn.feature_extraction", "sklearn.metrics", "sklearn.preprocessing"),
     *("scipy.sparse", "scipy.stats"),
 )
-"""Modules that fairseq and nltk import for scores, classifiers and parsers; the imports take 1.8 seconds."""
+"""Modules that fairseq and nltk import for scores, classifiers and parsers. These imports take 1.8 seconds."""
 
 
 class _StandIn(ModuleType):
-    """A placeholder for a module, with functions that import the real module when they are called."""
+    """Placeholder for a module. Its functions import the real module when they are called."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -29,14 +29,14 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Defer ``from NAME import function`` and ``from PACKAGE import MODULE`` inside the block.
+    """Defer ``from NAME import function`` and ``from PACKAGE import MODULE`` inside this context.
 
-    The imported functions work as usual, and import the real module at the first call. Modules that have already been
-    imported and imports after the block are not affected.
+    The imported functions work as usual, but import the real module when they are first called. Modules that have
+    already been imported, and imports outside the context, are not affected.
 
     Args:
-        names: names of modules, such as "scipy.stats". If the import of their package is also slow, its name must come
-            before theirs.
+        names: names of modules, such as "scipy.stats". If importing a package is also slow, the name of the package
+            must precede the names of its modules.
     """
     stand_ins = {name: _StandIn(name) for name in names if name not in sys.modules}
     for name, module in stand_ins.items():
@@ -54,7 +54,7 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_fairseq() -> Iterator[None]:
-    """Import fairseq inside the block without slow statistics modules and without a message about tensorboardX."""
+    """Import fairseq inside this context without slow statistics modules and without a message about tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with deferred(*STATISTICS):
         yield

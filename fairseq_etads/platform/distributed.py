@@ -1,13 +1,14 @@
-"""Additions to fairseq's training, validation and generation in several processes, mainly for CPUs.
+"""Patch fairseq's training, validation and generation for several processes, mainly on CPUs.
 
 fairseq derives the number of processes from the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
-divides by zero, ``--distributed-world-size 2`` starts no process, and ``--ddp-backend pytorch_ddp`` passes device
-numbers to torch, which refuses them. With ``--cpu`` on a machine with GPUs, fairseq starts a worker for each GPU, and
-with ``--bf16`` it searches for a TPU. :func:`install` corrects these errors. fairseq-train, fairseq-validate and
-fairseq-generate import the plugin (``--user-dir``) while they read their options, before they set up processes.
-fairseq-hydra-train imports the plugin afterwards, and is not corrected.
+therefore divides by zero, ``--distributed-world-size 2`` does not start any process, and ``--ddp-backend pytorch_ddp``
+passes device indices to torch, which raises an error. With ``--cpu`` on a machine with GPUs, fairseq starts a worker
+for each GPU, and with ``--bf16`` it searches for a TPU. :func:`install` corrects these errors in fairseq-train,
+fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while they parse their options,
+before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not corrected there.
 
 fairseq-generate has the options ``--num-shards`` and ``--shard-id`` for dividing the work, but ignores them.
+:func:`install` also makes these options work.
 """
 
 import contextlib
@@ -38,11 +39,17 @@ _WHAT_NOW = "The same command resumes the training from its last checkpoint, whi
 
 
 class WorkerEndedError(RuntimeError):
-    """One of several cooperating processes has ended before its work was done."""
+    """Raised if one of several cooperating processes has ended before its work was done."""
 
 
 class Launched(NamedTuple):
-    """torchrun's description of this process: its rank, the number of workers, and its rank on this machine."""
+    """Description of a worker process that a launcher such as torchrun has started.
+
+    Attributes:
+        rank: rank of the process among all workers.
+        workers: number of workers on all machines.
+        local_rank: rank of the process among the workers on this machine.
+    """
 
     rank: int
     workers: int
@@ -50,7 +57,11 @@ class Launched(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Optional["Launched"]:
-        """Read the description from the environment; None if no launcher such as torchrun started this process."""
+        """Read the description of the current process from the environment.
+
+        Returns:
+            The description, or None if the process was not started by a launcher such as torchrun.
+        """
         if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
             return None
         rank = int(os.environ["RANK"])
@@ -58,14 +69,14 @@ class Launched(NamedTuple):
 
 
 def _is_given(option: str) -> bool:
-    """Tell whether an option is on this process's command line; fairseq does not accept abbreviations."""
+    """Return whether an option occurs on the command line. fairseq does not accept abbreviated options."""
     return option in (word.partition("=")[0] for word in sys.argv[1:])
 
 
 def _without_implied_tpu(cfg: Any) -> None:
-    """Clear ``tpu``, which fairseq sets for --bf16 and --memory-efficient-bf16, unless there may be a TPU.
+    """Switch off ``tpu``, which fairseq sets with --bf16 and --memory-efficient-bf16, unless there may be a TPU.
 
-    Without torch_xla, training would never start.
+    If ``tpu`` were set without torch_xla, training would never start.
     """
     may_have_tpu = distributed_utils.xm is not None and not (cfg.common.cpu or torch.cuda.is_available())
     if not cfg.common.bf16 or may_have_tpu or _is_given("--tpu"):
@@ -77,9 +88,9 @@ def _without_implied_tpu(cfg: Any) -> None:
 
 @contextlib.contextmanager
 def _hidden_gpus() -> Iterator[None]:
-    """Hide this machine's GPUs inside the block from fairseq, from torch and from new processes.
+    """Hide all GPUs from fairseq, torch and new processes inside this context.
 
-    With --cpu, fairseq's trainer does not use GPUs, but other parts of fairseq still use a visible GPU.
+    With --cpu, the trainer of fairseq does not use GPUs, but other parts of fairseq still do.
     """
     unavailable = mock.patch.object(torch.cuda, "is_available", lambda: False)
     with unavailable, mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
@@ -87,7 +98,7 @@ def _hidden_gpus() -> Iterator[None]:
 
 
 def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``call_main``, which starts or joins a command's workers, so that it works on CPUs."""
+    """Wrap fairseq's ``call_main``, which starts the workers of a command or joins them, so that it works on CPUs."""
 
     @functools.wraps(call_main)
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
@@ -100,7 +111,7 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
         if command != "eval_lm" and cfg.dataset.num_shards > 1:
             raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores this option")
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
-            options.distributed_world_size = launched.workers  # fairseq's default is the number of GPUs, at least 1
+            options.distributed_world_size = launched.workers  # fairseq's default is the number of GPUs, but at least 1
         _check_sharded(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
@@ -122,14 +133,14 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_sharded(cfg: Any) -> None:
-    """Refuse sharded parameters with several batches in an update, because a worker's last batch may be empty.
+    """Check that parameters are not sharded if an update consists of several batches.
 
-    fairseq then also counts the worker's other batches as empty, and divides the gradients by too small a number.
-    :mod:`.compat` corrects this for other backends, but with fully_sharded all workers must take the same number of
-    steps.
+    The last batch of a worker may be empty. In this case, fairseq also counts the other batches of the worker as empty
+    and divides the gradients by too small a number. :mod:`.compat` corrects this error for other backends. The
+    correction is not possible with fully_sharded, because all workers must then process the same number of batches.
 
     Raises:
-        ValueError: parameters are sharded, and an update has several batches.
+        ValueError: parameters are sharded, and an update consists of several batches.
     """
     options, several = cfg.distributed_training, [number for number in cfg.optimization.update_freq if number > 1]
     if str(options.ddp_backend) == "fully_sharded" and options.distributed_world_size > 1 and several:
@@ -140,14 +151,14 @@ def _check_sharded(cfg: Any) -> None:
 
 
 def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
-    """Configure how workers on CPUs find each other; fairseq does this only for GPUs.
+    """Configure the connection between workers on CPUs. fairseq only does this for GPUs.
 
     Args:
-        options: the options ``cfg.distributed_training``, which are changed in place.
-        launched: torchrun's description of this process, if any.
+        options: options in ``cfg.distributed_training``, which are changed in place.
+        launched: description of the current process, or None if it was not started by a launcher.
 
     Raises:
-        ValueError: options are incompatible with each other or with CPUs.
+        ValueError: the options are incompatible with each other or with CPUs.
     """
     for name in ("distributed_world_size", "distributed_num_procs"):  # the default of both is the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
@@ -166,7 +177,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             options.distributed_no_spawn = True
     if options.distributed_world_size == 1:
         return
-    options.distributed_backend = "gloo"  # the only backend for CPUs in every build of torch
+    options.distributed_backend = "gloo"  # the only backend for CPUs that all builds of torch contain
     if options.distributed_init_method is not None:
         return
     if options.distributed_no_spawn:
@@ -184,14 +195,14 @@ def _free_port() -> int:
 
 
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
-    """Start the workers of this machine and wait for them.
+    """Start the workers on this machine and wait until they end.
 
-    The number of workers is --distributed-num-procs if this is above 1 (several machines), and otherwise
-    --distributed-world-size. The rank of the first worker is --distributed-rank.
+    The number of workers is --distributed-num-procs if this option is greater than 1, which means that there are
+    several machines. Otherwise, it is --distributed-world-size. The rank of the first worker is --distributed-rank.
 
     Raises:
         ValueError: the number of workers would exceed --distributed-world-size.
-        WorkerEndedError: a worker was killed, and the other workers have been ended.
+        WorkerEndedError: a worker was killed. The other workers have also been stopped.
     """
     options = cfg.distributed_training
     workers, first = options.distributed_world_size, options.distributed_rank
@@ -202,8 +213,8 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
             "give the number of workers on this machine with --distributed-num-procs, or start each worker with "
             "--distributed-no-spawn"
         )
-    options.distributed_rank = None  # each worker adds its number to start_rank
-    # Without this limit, torch would start a thread for each processor in each worker.
+    options.distributed_rank = None  # the rank of a worker is start_rank plus the index of the worker
+    # Without this limit, each worker would start one thread per processor.
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
     try:
@@ -220,7 +231,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
 
 @contextlib.contextmanager
 def _lost_connection_in_words() -> Iterator[None]:
-    """Raise WorkerEndedError instead of gloo's error when another worker has ended."""
+    """Raise WorkerEndedError instead of the error that gloo raises if another worker has ended."""
     try:
         yield
     except RuntimeError as error:
@@ -233,7 +244,7 @@ def _lost_connection_in_words() -> Iterator[None]:
 
 
 class _AnyDevice(DistributedDataParallel):
-    """torch's wrapper of models, which ignores fairseq's device numbers if the model is not on a GPU."""
+    """DistributedDataParallel that ignores fairseq's device indices if the model is on a CPU."""
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, **options: Any):
         if next(module.parameters()).device.type == "cpu":
@@ -242,10 +253,10 @@ class _AnyDevice(DistributedDataParallel):
 
 
 def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
-    """Replace fairseq's ``all_gather_list``, which needs GPU memory and gathers at most 16,384 bytes per worker.
+    """Replace fairseq's ``all_gather_list``, which requires GPU memory and is limited to 16,384 bytes per worker.
 
-    fairseq-validate uses this function to gather the figures of all batches, which quickly exceed this limit. Some
-    criterions also call it.
+    fairseq-validate uses this function to gather statistics of all batches, which quickly exceed this limit. Some
+    criterions also use it.
     """
 
     @functools.wraps(all_gather_list)
@@ -260,7 +271,7 @@ def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., A
 
 
 class _Timer(StopwatchMeter):
-    """fairseq's timer, which fairseq-generate starts for each batch."""
+    """Timer of fairseq that records whether it has ever been started. fairseq-generate starts it for each batch."""
 
     has_run = False
 
@@ -270,11 +281,11 @@ class _Timer(StopwatchMeter):
 
 
 def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the ``main`` of fairseq-generate so that each of n processes summarises every n-th batch.
+    """Wrap the ``main`` function of fairseq-generate so that each of n processes summarises every n-th batch.
 
-    The number of processes and the index of this process come from --num-shards and --shard-id if they are given,
-    otherwise from --distributed-world-size and --distributed-rank, which fairseq reads, and otherwise from torchrun.
-    With --results-path, each process writes to its own subfolder, such as "2-of-4".
+    The number of processes and the index of the current process are taken from --num-shards and --shard-id if they are
+    given. Otherwise, they are taken from --distributed-world-size and --distributed-rank or, if these are not given
+    either, from torchrun. With --results-path, each process writes to its own subfolder, such as "2-of-4".
     """
 
     @functools.wraps(main)
@@ -297,7 +308,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             return main(cfg)
         except (
             ZeroDivisionError
-        ):  # fairseq divides by the timer's time and number of words, which are 0 without batches
+        ):  # fairseq divides by the elapsed time and the number of words, which are 0 if there are no batches
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")
@@ -307,12 +318,12 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def install() -> None:
-    """Patch fairseq to support several processes; this function can be called repeatedly."""
+    """Patch fairseq to support several processes. This function can be called repeatedly."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
-    # Only fairseq-generate has completely imported this module before the plugin.
+    # This module is completely imported at this point only if the command is fairseq-generate.
     command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
         command.main = _in_shards(command.main)

@@ -1,5 +1,5 @@
-"""The error that commands report in one line."""
+"""Define the exception that commands report in one line."""
 
 
 class InputError(ValueError):
-    """A mistake in the input or the options that the user can correct; commands report it in one line."""
+    """Raised for a mistake in the input or the options that the user can correct. Commands report it in one line."""

@@ -1,4 +1,4 @@
-"""Optional parts of the installation: their packages, and the command that installs them here."""
+"""Find the packages of optional features, and the commands that install these packages."""
 
 import importlib.util
 import json
@@ -23,16 +23,19 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
     "demo": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""Extra of setup.py -> modules that it provides; the extra is missing if one of them is."""
+"""Map from each extra in setup.py to the modules that it provides. If one of them is missing, the extra is missing."""
 
 
 def missing_modules(extra: str) -> Tuple[str, ...]:
-    """List the modules of an extra that are not installed."""
+    """Return the modules of an extra that are not installed."""
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra here, from the clone of this package if the clone still exists."""
+    """Return the command that installs an extra in this environment.
+
+    The command contains the path of the repository clone if the clone still exists.
+    """
     clone = _clone()
     if clone is None:
         return f"python -m pip install '.[{extra}]' in a clone of fairseq-etads"
@@ -41,7 +44,7 @@ def install_line(extra: str) -> str:
 
 
 def _clone() -> Optional[Path]:
-    """Find the folder of the sources from which this package is imported or was installed."""
+    """Return the repository clone from which this package is imported or was installed, or None if it is not found."""
     package = Path(__file__).resolve().parents[1]
     candidates = [package.parent]
     try:
@@ -51,7 +54,7 @@ def _clone() -> Optional[Path]:
         pass
     environment = os.environ.get("VIRTUAL_ENV")
     if environment:
-        candidates.append(Path(environment).resolve().parent)  # scripts/install.sh creates .venv in the clone
+        candidates.append(Path(environment).resolve().parent)  # scripts/install.sh creates .venv inside the clone
     for folder in candidates:
         if (folder / "setup.py").is_file() and (folder / "fairseq_etads").is_dir():
             return folder

@@ -1,4 +1,4 @@
-"""Handle Ctrl-C while a command is still importing its modules."""
+"""Handle Ctrl-C while a command is still importing modules."""
 
 import os
 import signal
@@ -10,9 +10,11 @@ PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
 def end_quietly_while_importing() -> None:
-    """Let Ctrl-C exit with status 130 and without a traceback while this project's modules are being imported.
+    """Install a hook so that Ctrl-C causes no traceback while the modules of this project are being imported.
 
-    When a command runs, :func:`fairseq_etads.platform.console.errors_in_one_line` handles signals.
+    The process exits with status 130.
+
+    Once a command is running, :func:`fairseq_etads.platform.console.errors_in_one_line` handles signals.
     """
     plain_hook = sys.excepthook
 
@@ -25,7 +27,7 @@ def end_quietly_while_importing() -> None:
 
 
 def _is_importing(trace: Optional[TracebackType]) -> bool:
-    """Tell whether the code of one of this project's modules was being executed at import."""
+    """Return whether the exception was raised while a module of this project was being imported."""
     while trace is not None:
         frame = trace.tb_frame
         package = str(frame.f_globals.get("__name__")).partition(".")[0]

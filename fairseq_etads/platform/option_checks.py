@@ -1,15 +1,17 @@
-"""Options declared as dataclass fields: find given options, and check that they are valid and have an effect.
+"""Check that options are valid and have an effect. The options are declared as the fields of a dataclass.
 
-This module needs neither torch nor fairseq, so that ``--help`` is fast. The metadata of a field determines its checks:
+This module requires neither torch nor fairseq, so that ``--help`` is fast. The metadata of a field determine how the
+option is checked:
 
-- ``bounds``: the :class:`Bounds` of a number;
-- ``choices``: the valid values of a text, for a field that is not an enumeration;
-- ``needs``: options or mechanisms of the model, as on a command line ("--pointer switch"). If none of them is present,
-  the field has no effect. ``without`` replaces the end of the message, "without --pointer switch";
-- ``excludes``: option or mechanism -> reason why the field cannot be given together with it. If the reason is empty,
-  the message states that the field has no effect with it.
+- ``bounds``: the :class:`Bounds` of a numeric option;
+- ``choices``: the valid values of a string option that is not an enumeration;
+- ``needs``: options or mechanisms of the model, written as on a command line ("--pointer switch"). If none of them is
+  present, the option has no effect. ``without`` replaces the end of the message, "without --pointer switch";
+- ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
+  reason is empty, the message states that this option has no effect with the other one.
 
-:func:`conflict` applies ``needs`` and ``excludes`` for training and for decoding; ``docs/rules.md`` lists them.
+:func:`conflict` checks ``needs`` and ``excludes`` for training and for decoding. All of them are listed in
+``docs/rules.md``.
 """
 
 import math
@@ -22,11 +24,11 @@ class Bounds(NamedTuple):
     """Bounds of a numeric option.
 
     Attributes:
-        at_least: the smallest value; None for no lower bound.
-        below: an exclusive upper bound; None for no upper bound.
-        what: noun or remark for messages: "tokens", "(0: off)", or with ``below`` "a probability".
-        above: an exclusive lower bound, instead of ``at_least``.
-        most: the largest value, instead of ``below``.
+        at_least: smallest valid value; None if there is no lower bound.
+        below: exclusive upper bound; None if there is no upper bound.
+        what: noun or remark for messages, such as "tokens", "(0: off)" or, with ``below``, "a probability".
+        above: exclusive lower bound, as an alternative to ``at_least``.
+        most: largest valid value, as an alternative to ``below``.
     """
 
     at_least: Optional[float] = None
@@ -36,7 +38,7 @@ class Bounds(NamedTuple):
     most: Optional[float] = None
 
     def admit(self, value: float) -> bool:
-        """Tell whether a value is valid. NaN is never valid, and infinity only if there are no bounds."""
+        """Return whether a value is valid. NaN is never valid, and infinity is valid only if there are no bounds."""
         low = -math.inf if self.at_least is None else self.at_least
         high = math.inf if self.most is None else self.most
         return (
@@ -59,34 +61,34 @@ class Bounds(NamedTuple):
 
 
 PROBABILITY = Bounds(0, 1, "a probability")
-"""Bounds of a dropout probability or a share below 1."""
+"""Bounds for a dropout probability or a fraction less than 1."""
 SIZE = Bounds(1)
-"""Bounds of a width or another number that is at least 1."""
+"""Bounds for a size or another number that must be at least 1."""
 NOT_NEGATIVE = Bounds(0)
-"""Bounds of a weight or another number that can be 0."""
+"""Bounds for a weight or another number that may be 0."""
 
 
 def flag(name: str) -> str:
-    """Format an option as on a command line."""
+    """Format the name of an option as on a command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def shown(option: str, value: Any) -> str:
-    """Format an option with its value as on a command line."""
+    """Format an option and its value as on a command line."""
     return flag(option) if value is True else f"{flag(option)} {_plain(value)}"
 
 
 def listed(choices: Sequence[str]) -> str:
-    """Format choices as a list in a sentence."""
+    """Format choices as an enumeration in a sentence."""
     return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
 
 
 def check_values(cfg: Any, config: Any) -> None:
-    """Raise ValueError for a value outside the bounds or choices of its option.
+    """Raise ValueError if the value of an option is outside its bounds or is not one of its choices.
 
     Args:
-        cfg: the values of the options.
-        config: the dataclass that declares the options.
+        cfg: values of the options.
+        config: dataclass that declares the options.
     """
     for option in fields(config):
         bounds, choices = option.metadata.get("bounds"), option.metadata.get("choices")
@@ -100,14 +102,14 @@ def check_values(cfg: Any, config: Any) -> None:
 
 
 def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError if a requirement of a given option is missing, or the option excludes one that is present.
+    """Raise ValueError if an option that is given requires a missing option or excludes one that is present.
 
     Args:
-        cfg: the values of the options.
-        config: the dataclass that declares the options.
-        has: mechanisms of the model, and options declared by other dataclasses, as on a command line; the options of
-            ``config`` need not be listed.
-        skip: names of options that are not checked.
+        cfg: values of the options.
+        config: dataclass that declares the options.
+        has: mechanisms of the model, and options that other dataclasses declare, written as on a command line. The
+            options in ``config`` need not be included.
+        skip: names of options that should not be checked.
     """
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
     given = {name: value for name, value in given_options(cfg, config).items() if name not in skip}
@@ -118,12 +120,14 @@ def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collecti
 
 
 def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
-    """Return why one of the given options has no effect or excludes another option; empty if there is no conflict.
+    """Return a message about the first given option that has no effect or excludes another option.
+
+    The message is empty if there is no conflict.
 
     Args:
-        given: options that differ from their defaults, and their values.
-        declared: name -> metadata of each option.
-        there: options and mechanisms that are present, as on a command line; see :func:`flags`.
+        given: mapping from options with values other than their defaults to these values.
+        declared: mapping from the name of each option to its metadata.
+        there: options and mechanisms that are present, written as on a command line; see :func:`flags`.
     """
     for name, value in given.items():
         metadata = declared.get(name, {})
@@ -139,9 +143,9 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 
 
 def flags(present: Mapping[str, Any]) -> Set[str]:
-    """Return all options that are on, both with and without their values: "--pointer", "--pointer soft".
+    """Return all options that are on, each with and without its value, such as "--pointer" and "--pointer soft".
 
-    For an option with the value "none", only the second form is returned.
+    If the value of an option is "none", only the form with the value is returned.
     """
     on = {name: _plain(value) for name, value in present.items() if is_on(value)}
     off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
@@ -149,29 +153,33 @@ def flags(present: Mapping[str, Any]) -> Set[str]:
 
 
 def is_on(value: Any) -> bool:
-    """Tell whether an option with this value is on; fairseq's --diverse-beam-groups is -1 if off."""
+    """Return whether an option with this value is on. fairseq's --diverse-beam-groups is off if the value is -1."""
     plain = _plain(value)
-    # An unresolved OmegaConf interpolation refers to an option in another part of the configuration.
+    # A value that begins with "${" is an unresolved OmegaConf interpolation of an option elsewhere in the
+    # configuration.
     return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
 
 
 def given_options(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the options with values other than the default, and their values.
+    """Return the names and values of all options that differ from their defaults.
 
-    An option that is explicitly set to its default is not included.
+    An option that is explicitly set to its default value is not included.
     """
     return {name: getattr(cfg, name) for name, default in defaults_of(config) if _is_given(cfg, name, default)}
 
 
 def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
-    """Yield the name and default of each option, except options taken from other parts of fairseq's configuration."""
+    """Yield the name and the default of each option.
+
+    Options that are taken from other parts of fairseq's configuration are skipped.
+    """
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
             yield option.name, option.default
 
 
 def _with_value(other: str, there: Collection[str]) -> str:
-    """Return an option with its value if the value is known."""
+    """Return an option with its value if the value is known, and otherwise the option alone."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 
 
@@ -179,7 +187,7 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
     value = getattr(cfg, name, default)
     if isinstance(default, (bool, int, float)) or value is None or default is None:
         return bool(value != default)
-    return str(_plain(value)) != str(_plain(default))  # enumerations are compared by value
+    return str(_plain(value)) != str(_plain(default))  # members of an enumeration are compared by their values
 
 
 def _plain(value: Any) -> Any:

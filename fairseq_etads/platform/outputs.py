@@ -1,12 +1,12 @@
-"""Write outputs either completely or not at all, in one process at a time, and never over an input.
+"""Write output files atomically, from one process at a time, and never over an input file.
 
-Every command of the project writes its files through this module:
+All commands of this project write their files with this module:
 
-- :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the target's folder, and rename it
-  when it is complete. If the process is killed, the target stays unchanged.
-- :func:`locked` keeps other processes from writing the same file or folder, and reports which process holds the lock.
-  The lock is released when the process ends for any reason.
-- :func:`check_outputs` refuses an output that is also an input, including through links.
+- :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the same folder, and rename it when
+  it is complete. If the process is killed, an existing file does not change.
+- :func:`locked` prevents other processes from writing to the same file or folder, and reports which process holds the
+  lock. The lock is released when the process ends for any reason.
+- :func:`check_outputs` raises an error if an output file is also an input file, directly or through a link.
 """
 
 import contextlib
@@ -41,31 +41,31 @@ from .errors import InputError
 from .processes import lock
 
 PARTIAL = ".partial"
-"""Suffix of incomplete files."""
+"""Suffix of files that are not complete yet."""
 LOCK = ".lock"
-"""Suffix of the lock file next to an output file, or name of the lock file in an output folder."""
+"""Suffix of the lock file next to an output file, and name of the lock file in an output folder."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 _held: Set[str] = set()
-"""Lock files that this process holds."""
+"""Paths of the lock files that the current process has locked."""
 
 
 class _Lock:
-    """A locked file, which contains a description of the process that holds the lock."""
+    """Lock file, which contains a description of the process that holds the lock."""
 
     def __init__(self, path: Path):
         self.path = path
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, and create it if necessary; return False if another process holds the lock."""
+        """Lock the file, and create it if necessary. Return False if another process holds the lock."""
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
             if not lock(file):
                 file.close()
                 return False
-            # The previous holder may have deleted the file between opening and locking.
+            # The previous holder may have deleted the file after it was opened here and before it was locked.
             if _is_still(file, self.path):
                 break
             file.close()
@@ -78,7 +78,7 @@ class _Lock:
         return True
 
     def holder(self) -> str:
-        """Describe the process that holds the lock, for a message."""
+        """Return a description of the process that holds the lock, for a message."""
         try:
             about = json.loads(self.path.read_text(encoding="utf-8"))
             return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
@@ -100,7 +100,7 @@ class _Lock:
 
 
 def _is_still(file: IO[Any], path: Path) -> bool:
-    """Tell whether an open file is still the file at ``path``."""
+    """Return whether an open file is still the file at ``path``."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -115,23 +115,25 @@ def _command() -> str:
 
 @contextlib.contextmanager
 def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
-    """Keep other processes from writing an output inside the block.
+    """Prevent other processes from writing to an output inside this context.
 
-    Yields a tuple with the file descriptor of the lock, which is empty if a caller holds the lock. A child process that
-    inherits the descriptor also holds the lock.
+    The context manager yields a tuple with the file descriptor of the lock. The tuple is empty if a caller already
+    holds the lock. A child process that inherits the descriptor also holds the lock.
 
     Args:
-        output: a file in an existing folder, or a folder, which is created, and deleted if it stays empty.
-        option: the option that names the output.
+        output: path of a file in an existing folder, or of a folder. The folder is created if necessary, and deleted if
+            it is still empty at the end.
+        option: name of the option that specifies the output, for messages.
         folder: whether the output is a folder.
 
     Raises:
-        InputError: another process, named in the message, holds the lock, or the folder cannot be created.
+        InputError: another process holds the lock, or the folder cannot be created. The message describes the other
+            process.
     """
     made = _make_folders(output, option) if folder else []
     path = output.resolve()
     path = path / LOCK if folder else path.with_name(f".{path.name}{LOCK}")
-    if folder and str(path) in _held:  # locked by a caller
+    if folder and str(path) in _held:  # a caller holds the lock
         yield ()
         return
     guard = _Lock(path)
@@ -151,22 +153,22 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
 
 
 def _delete_stale_locks(folder: Path) -> None:
-    """Delete lock files that killed processes have left in a folder and in its subfolders.
+    """Delete the lock files of killed processes in a folder and in its subfolders.
 
-    A process leaves one if it is killed between renaming its output and deleting the lock file. A later process that
-    finds the output complete does not lock it again.
+    A lock file remains if a process is killed after renaming its output and before deleting the lock file. It would
+    never be deleted otherwise, because later processes do not lock a complete output.
     """
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
             if str(path) not in _held:
                 stale = _Lock(path)
-                with contextlib.suppress(OSError):  # without permission to write, it stays
+                with contextlib.suppress(OSError):  # the file is kept if there is no permission to write
                     if stale.acquire():
                         stale.release()
 
 
 def _make_folders(folder: Path, option: str) -> List[Path]:
-    """Create a folder and its parents; return the folders that were missing, innermost first."""
+    """Create a folder and its parent folders. Return the folders that did not exist, starting with the innermost."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -177,9 +179,10 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 @contextlib.contextmanager
 def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
-    """Yield the path of a temporary file, which replaces ``path`` if no error is raised inside the block.
+    """Yield the path of a temporary file. It replaces ``path`` at the end unless an error is raised inside the context.
 
-    Links are followed. Files that are not regular, such as /dev/stdout or a named pipe, are written directly.
+    Links are followed. There is no temporary file if ``path`` is not a regular file, such as /dev/stdout or a named
+    pipe.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -187,7 +190,8 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        for stale in _partials(path):  # killed processes left these files, and this process now holds the lock
+        # These files are from killed processes, because the current process holds the lock.
+        for stale in _partials(path):
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -200,12 +204,12 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
             if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
-                error.filename = str(path)  # Python does not name the file in errors of write()
+                error.filename = str(path)  # errors that write() raises do not contain the name of the file
             raise
 
 
 def _partials(path: Path) -> List[Path]:
-    """Find incomplete files for ``path`` that :func:`_completed` has left."""
+    """Return the incomplete files for ``path`` that earlier calls of :func:`_completed` have left."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
@@ -223,15 +227,15 @@ def _check_lines(partial: Path, path: Path, expected: int) -> None:
 def writing(
     path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
 ) -> Iterator[TextIO]:
-    """Open a UTF-8 text file that appears under its name only when it is complete.
+    """Open a UTF-8 text file for writing. The file receives its name only when it is complete.
 
-    If an error is raised inside the block, the temporary file is deleted, and an existing file stays unchanged.
+    If an error is raised inside the context, the temporary file is deleted, and an existing file does not change.
 
     Args:
-        lines: a function that is called at the end and returns the required number of lines.
+        lines: function that is called at the end and returns the required number of lines.
 
     Raises:
-        InputError: another process is writing the file, or the number of lines is wrong.
+        InputError: another process is writing to the file, or the number of lines is wrong.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
     with _completed(Path(path), lines) as partial, open(partial, "w", **how) as file:
@@ -240,39 +244,42 @@ def writing(
 
 @contextlib.contextmanager
 def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """Open a binary file like :func:`writing`."""
+    """Open a binary file for writing. It receives its name only when it is complete, as with :func:`writing`."""
     with _completed(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
 
 @contextlib.contextmanager
 def writing_by_name(path: Union[str, Path]) -> Iterator[Path]:
-    """Yield a path to write to, like :func:`writing`, for libraries that open files themselves."""
+    """Yield a temporary path for libraries that open files themselves.
+
+    The file receives its name only when it is complete, as with :func:`writing`.
+    """
     with _completed(Path(path)) as partial:
         yield partial
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file; the copy appears under its name only when it is complete."""
+    """Copy a file. The copy receives its name only when it is complete."""
     with writing_by_name(target) as partial:
         shutil.copyfile(source, partial)
 
 
 def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
-    """Write a text file that appears under its name only when it is complete."""
+    """Write a text to a file, which receives its name only when it is complete."""
     with writing(path, errors) as file:
         file.write(text)
 
 
 @contextlib.contextmanager
 def writing_folder(path: Path, option: str) -> Iterator[Path]:
-    """Yield a temporary folder to fill, which appears under the name ``path`` only when it is complete.
+    """Yield the path of a temporary folder. It is renamed to ``path`` when it is complete.
 
-    The folder can replace an empty folder. If an error is raised inside the block, the temporary folder is deleted.
+    An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
 
     Raises:
-        InputError: ``path`` is a file, a folder that is not empty, or the current folder, or another process is
-            creating it.
+        InputError: ``path`` is a file, a folder that is not empty, or the current working directory; or another process
+            is creating the folder.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():
@@ -292,14 +299,14 @@ def writing_folder(path: Path, option: str) -> Iterator[Path]:
 
 
 def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-    """Refuse outputs that are also inputs or other outputs.
+    """Check that no output file is also an input file or another output file.
 
     Args:
-        outputs, inputs: option, or name of an argument -> a path, several paths, or None. ``-`` is not a file. Instead
-            of an input folder, the caller lists the files that are read.
+        outputs, inputs: mapping from the name of an option or argument to a path, several paths, or None. ``-`` is
+            ignored. For an input folder, pass the files in it.
 
     Raises:
-        InputError: two paths lead to the same file, directly or through links.
+        InputError: two paths refer to the same file, directly or through links.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _paths(outputs):
@@ -323,7 +330,7 @@ def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
 
 
 def _identity(path: Path) -> str:
-    """Return a key that is equal for two paths of the same file."""
+    """Return a key that is equal for all paths that refer to the same file."""
     try:
         about = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Run work in several processes, which end with this process; a killed process is reported as an error."""
+"""Run functions in several processes, which end when the current process ends."""
 
 import contextlib
 from concurrent.futures import ProcessPoolExecutor
@@ -9,9 +9,9 @@ from .errors import InputError
 
 
 def lock(file: IO[Any]) -> bool:
-    """Lock an open file until this process ends; return False if another process holds the lock.
+    """Lock an open file until the current process ends. Return False if another process holds the lock.
 
-    Where locks are not supported (Windows, some network file systems), the result is always True.
+    The result is always True where locks are not supported, as on Windows and some network file systems.
     """
     try:
         import fcntl
@@ -30,12 +30,12 @@ def lock(file: IO[Any]) -> bool:
 def process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """Create a pool of ``count`` processes, which end with this process, even on a signal.
+    """Create a pool of ``count`` processes. They end when the current process ends, also because of a signal.
 
     Args:
-        start: function to call at the start of every process.
+        start: function that each process calls when it starts.
         arguments: arguments of ``start``.
-        context: a context of ``multiprocessing``; None for the default context.
+        context: context of ``multiprocessing``; None for the default context.
 
     Raises:
         InputError: a process was killed.
@@ -47,14 +47,15 @@ def process_pool(
             raise InputError("a process was killed from outside (out of memory?); try a smaller --jobs") from None
         except Exception:
             raise
-        except BaseException:  # after a signal, results are not needed
+        except BaseException:  # after a signal, the remaining results are not needed
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
-            # The pool must drop work that has not started before its processes end. Otherwise, when its thread notices
-            # that the processes have ended, it fails on cancelled work, such as the rest of a map.
+            # The pool must cancel pending work before its processes end. Otherwise, its manager thread would detect
+            # that the processes have ended and raise an error for work that has been cancelled, such as the rest of a
+            # map.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()
             if thread is not None:
-                thread.join()  # wait here, because the pool's own exit would reset the thread
+                thread.join()  # wait here, because the reference to the thread is lost when the pool exits
             raise

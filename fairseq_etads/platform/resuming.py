@@ -1,4 +1,4 @@
-"""Resume a training: additions to fairseq's checkpoints, and treatment of options that differ from the checkpoint.
+"""Resume training: store additional state in checkpoints, and apply options that differ from the checkpoint.
 
 :func:`install` is called when fairseq-train loads the plugin.
 """
@@ -20,41 +20,41 @@ with deferred(*STATISTICS):
 logger = logging.getLogger(__name__)
 
 _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
-"""Schedulers that read --lr only at the start, and then modify the current rate, which is in the checkpoint."""
+"""Schedulers that use --lr only when training starts. They then modify the current rate, which checkpoints contain."""
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Optimiser options that have an effect only when training starts."""
+"""Options of optimisers that only have an effect when training starts."""
 
 
 class _Position(NamedTuple):
-    """Position in an epoch after which the remaining batches are distributed among the workers again."""
+    """Position in an epoch from which the remaining batches are distributed among the workers again."""
 
     epoch: int
     batches: int
-    """Number of batches before the position, over all workers."""
+    """Number of batches that all workers together had read before this position."""
 
 
 class ResumableBatches(iterators.EpochBatchIterator):
-    """fairseq's iterator over the batches of an epoch, resumable with another number of workers or --update-freq.
+    """Batch iterator of fairseq that can be resumed with another number of workers or another --update-freq.
 
-    fairseq saves the number of batches that one worker has read, which is wrong if training resumes with a different
-    number of workers. In addition, fairseq starts to shuffle batches after --curriculum epochs only if training is
-    restarted at this point.
+    fairseq saves the number of batches that one worker has read. This number is wrong if training resumes with a
+    different number of workers. In addition, with --curriculum, fairseq starts to shuffle batches after the given
+    number of epochs only if training is restarted at that point. This class corrects both errors.
     """
 
     _resumed: Optional[_Position] = None
 
     @property
     def iterations_in_epoch(self) -> int:
-        """Return the number of batches that one worker has read in this epoch."""
+        """Number of batches that one worker has read in the current epoch."""
         return int(super().iterations_in_epoch) + math.ceil(self._before / self.num_shards)
 
     @property
     def _before(self) -> int:
-        """Return the number of batches that all workers had read in this epoch when training was resumed."""
+        """Number of batches in the current epoch that all workers together had read when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return fairseq's state, and add the number of batches that all workers have read."""
+        """Return the state of fairseq's iterator and the number of batches that all workers together have read."""
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
@@ -64,10 +64,11 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Continue from the saved position.
+        """Restore the saved position.
 
         Raises:
-            ValueError: the position is beyond the end of the epoch, or depends on the number of workers.
+            ValueError: the position is beyond the end of the epoch, or the order of batches depends on the number of
+                workers, which has changed.
         """
         self._resumed = None
         read, workers = state_dict.get("batches_read"), state_dict.get("workers")
@@ -99,7 +100,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
-        """Return the batches of this worker in an epoch, or in the rest of it."""
+        """Return the batches of this worker in an epoch, or in the rest of an epoch after resuming."""
         if self._resumed is None or self._resumed.epoch != epoch:
             return list(super().ordered_batches(epoch, fix_batches_to_gpus, shuffle))
         with mock.patch.multiple(self, num_shards=1, shard_id=0):
@@ -110,13 +111,13 @@ class ResumableBatches(iterators.EpochBatchIterator):
     def _get_iterator_for_epoch(
         self, epoch: int, shuffle: bool, fix_batches_to_gpus: bool = False, offset: int = 0
     ) -> Any:
-        if self.reuse_dataloader and self.dataloader is not None:  # fairseq does not update the reused sampler
+        if self.reuse_dataloader and self.dataloader is not None:  # fairseq does not update a sampler that is reused
             self.epoch_batch_sampler.shuffle = shuffle
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
 
 def _saved_options(state: Dict[str, Any], group: str) -> Any:
-    """Return a group of the options stored in a checkpoint, as a dict; empty if the checkpoint does not contain it."""
+    """Return a group of the options in a checkpoint. The dictionary is empty if the checkpoint does not contain it."""
     saved = (state.get("cfg") or {}).get(group)
     return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
 
@@ -128,11 +129,11 @@ def _update_freq(options: Any, epoch: int) -> int:
 
 
 class _Resumption:
-    """Compares a checkpoint with the current options, and adapts it before fairseq's trainer reads it.
+    """Compare a checkpoint with the current options, and adapt it before fairseq's trainer loads it.
 
     Args:
         trainer: fairseq's trainer.
-        reset_optimizer, reset_lr_scheduler: fairseq's options, which --finetune-from-model also sets.
+        reset_optimizer, reset_lr_scheduler: values of fairseq's options. --finetune-from-model also sets these options.
     """
 
     def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
@@ -142,10 +143,10 @@ class _Resumption:
         self.reset_lr_scheduler = reset_lr_scheduler
 
     def prepare(self, state: Dict[str, Any], path: str) -> None:
-        """Change a checkpoint's state in place, before it is sent to any other workers.
+        """Adapt the state of a checkpoint in place, before it is sent to other workers.
 
         Raises:
-            ValueError: the checkpoint does not match the task's data.
+            ValueError: the checkpoint does not match the data of the task.
         """
         check = getattr(self.trainer.task, "check_resumed", None)
         if check is not None:
@@ -158,7 +159,7 @@ class _Resumption:
         self._forget_another_metric(state)
 
     def _keep_position(self, state: Dict[str, Any], path: str) -> None:
-        """Adapt the position in the epoch to a different number of workers or a different --update-freq."""
+        """Adapt the position in the epoch if the number of workers or --update-freq has changed."""
         position = state["extra_state"].get("train_iterator") or {}
         epoch = position.get("epoch", 1)
         if epoch < 1:
@@ -176,13 +177,16 @@ class _Resumption:
             position["is_shared_out_again"] = True
 
     def _begin_average(self, state: Dict[str, Any]) -> None:
-        """Start the average of --store-ema from the checkpoint's weights if the checkpoint has no average."""
+        """Initialise the average of --store-ema with the checkpoint's weights if it does not contain an average."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
             logger.info("--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
 
     def _begin_schedule(self, state: Dict[str, Any]) -> None:
-        """If --lr-scheduler differs from the checkpoint's, continue as if it had been used from the start."""
+        """Replace the state of the scheduler if --lr-scheduler has changed.
+
+        Training continues as if the new scheduler had been used from the start.
+        """
         saved = _saved_options(state, "lr_scheduler").get("_name")
         name = getattr(self.cfg.lr_scheduler, "_name", None)
         if self.reset_lr_scheduler or saved is None or saved == name:
@@ -192,7 +196,9 @@ class _Resumption:
         state["optimizer_history"][-1]["lr_scheduler_state"] = self.trainer.lr_scheduler.state_dict()
 
     def _note_changed_options(self, state: Dict[str, Any]) -> None:
-        """Store changed options of the optimiser for :meth:`finish`, in every worker."""
+        """Store the changed options of the optimiser in the state, so that :meth:`finish` can apply them in all
+        workers.
+        """
         saved, now = _saved_options(state, "optimizer"), dict(self.cfg.optimizer)
         if saved.get("_name") != now.get("_name"):
             return
@@ -207,7 +213,7 @@ class _Resumption:
         state["extra_state"]["changed_options"] = changed
 
     def _forget_another_metric(self, state: Dict[str, Any]) -> None:
-        """If --best-checkpoint-metric has changed, drop the best value so far, which is a value of the old metric."""
+        """Remove the best value so far from the state if --best-checkpoint-metric has changed."""
         saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
@@ -219,15 +225,15 @@ class _Resumption:
                 state["extra_state"].pop(name, None)
 
     def finish(self, extra_state: Dict[str, Any]) -> None:
-        """Apply settings that fairseq's trainer ignores, after the trainer has read the checkpoint."""
+        """Apply changed settings that fairseq's trainer ignores, after the trainer has loaded the checkpoint."""
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
             self._apply(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
-        if self.cfg.ema.store_ema and frequency > 1:  # fairseq starts counting from 0 again
+        if self.cfg.ema.store_ema and frequency > 1:  # fairseq would start to count from 0 again
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
     def _apply(self, name: str, saved: Any, value: Any) -> None:
-        """Set a changed option in the optimiser and log it, or log that the old value is kept."""
+        """Set a changed option in the optimiser and log the change, or log that the old value is kept."""
         flag = "--" + name.replace("_", "-")
         if name == "lr":
             scheduler = getattr(self.cfg.lr_scheduler, "_name", None)
@@ -249,7 +255,7 @@ class _Resumption:
 
 
 def _read(value: Any) -> Any:
-    """Parse the value of an option, which may be a Python literal, such as Adam's betas."""
+    """Parse the value of an option, which may be a Python literal such as the betas of Adam."""
     try:
         return ast.literal_eval(value) if isinstance(value, str) else value
     except (SyntaxError, ValueError):
@@ -257,13 +263,13 @@ def _read(value: Any) -> Any:
 
 
 def _key(group: Dict[str, Any], option: str, value: Any) -> str:
-    """Return the name of an option in an optimiser's parameter group; "" if the group does not contain the option."""
+    """Return the name of an option in a parameter group, or an empty string if the group does not contain it."""
     names = (name for name in group if option == name or option.endswith("_" + name))
     return next((name for name in names if group[name] == _read(value)), "")
 
 
 def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.load_checkpoint`` to adapt the checkpoint first, and to apply changed options afterwards."""
+    """Wrap ``Trainer.load_checkpoint`` so that the checkpoint is first adapted and changed options are then applied."""
 
     @functools.wraps(load)
     def load_checkpoint(
@@ -290,7 +296,7 @@ def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint`` to also save the count of --patience."""
+    """Wrap ``Trainer.save_checkpoint`` so that it also saves the counter of --patience."""
 
     @functools.wraps(save)
     def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
@@ -304,16 +310,17 @@ def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., An
 
 
 def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint`` so that a resumed training continues the count of --patience.
+    """Wrap ``load_checkpoint`` so that it restores the counter of --patience.
 
-    fairseq would restart the count at 0.
+    fairseq would start to count from 0 again.
     """
 
     @functools.wraps(load)
     def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
         extra_state, epoch_itr = load(cfg, trainer, **arguments)
         saved = (extra_state or {}).get("patience")
-        # fairseq keeps the best value unless meters or the optimiser are reset, as by --finetune-from-model.
+        # fairseq keeps the best value unless the meters or the optimiser are reset, for example by
+        # --finetune-from-model.
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
         return extra_state, epoch_itr
@@ -323,7 +330,11 @@ def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., A
 
 
 def install(command: Any) -> None:
-    """Patch fairseq for ``command``, the module of fairseq-train; this function can be called repeatedly."""
+    """Patch fairseq so that training can be resumed. This function can be called repeatedly.
+
+    Args:
+        command: module of fairseq-train.
+    """
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
         Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
         Trainer.load_checkpoint = _resuming(Trainer.load_checkpoint)

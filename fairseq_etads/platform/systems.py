@@ -1,4 +1,7 @@
-"""The options and modules of the systems in ``fairseq_etads/systems/``, for messages about a missing system."""
+"""List the options and modules that belong to the systems in ``fairseq_etads/systems/``.
+
+The list is used for messages about systems that are not installed.
+"""
 
 import importlib.util
 from typing import Dict, List, Optional
@@ -15,23 +18,23 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Folder of a system -> options, and modules of the package, that need the system."""
+"""Map from the folder of each system to the options and modules that require the system."""
 
 
 def names_of(option: str) -> List[str]:
-    """Return the values of an option that systems provide, such as the architectures of ``--arch``."""
+    """Return the values that systems provide for an option, such as the architectures for ``--arch``."""
     pairs = (what.partition(" ") for brought in BROUGHT.values() for what in brought)
     return [name for flag, _, name in pairs if flag == option and name]
 
 
 def system_of(what: str) -> Optional[str]:
-    """Return the folder of the system that an option or a module needs; None if it needs no system."""
+    """Return the folder of the system that an option or a module requires, or None if it does not require a system."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 
 
 def is_there(system: str) -> bool:
-    """Tell whether a system's folder is part of this installation."""
+    """Return whether this installation contains the folder of a system."""
     return importlib.util.find_spec(f"fairseq_etads.systems.{system}") is not None
 
 

@@ -1,7 +1,8 @@
-"""Additions to the loop of fairseq-train.
+"""Extend the training loop of fairseq-train.
 
-They control when to validate and save, save the training when it is interrupted, and log a plan at the start.
-:func:`install` replaces parts of ``fairseq_cli.train``; :mod:`.compat` calls it if this command is running.
+The functions in this module decide when to validate and save, save a checkpoint when training is interrupted, and log a
+plan at the start. :func:`install` replaces parts of ``fairseq_cli.train``. :mod:`.compat` calls it if fairseq-train is
+running.
 """
 
 import contextlib
@@ -23,24 +24,24 @@ logger = logging.getLogger(__name__)
 
 
 class _Interrupted(BaseException):
-    """A signal that arrived during a validation, so that the training can be saved immediately."""
+    """Raised if a signal arrives during validation, so that a checkpoint can be saved immediately."""
 
 
 class Interruption:
-    """Ends training on SIGINT or SIGTERM after the update in progress, so that a checkpoint can be saved first.
+    """Signal handler that ends training after the current update, so that a checkpoint can be saved first.
 
-    A second signal ends training immediately. A checkpoint is saved only if training runs in a single process, because
-    several processes would have to notice the signal in the same update.
+    SIGINT and SIGTERM are handled; a second signal ends training immediately. A checkpoint is saved only if training
+    runs in a single process, because several processes would have to react to the signal in the same update.
     """
 
     def __init__(self) -> None:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """Whether the handler may raise an error, because no weights are being changed."""
+        """Whether the handler may raise an exception, which is the case while no weights are being changed."""
 
     def watch(self) -> None:
-        """Handle the signals from now on, except for signals that are ignored."""
+        """Start to handle the signals, except for signals that the process ignores."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.process = os.getpid()
@@ -51,7 +52,7 @@ class Interruption:
     def _handle(self, number: int, frame: Any) -> None:
         if (
             os.getpid() != self.process
-        ):  # in a data-loading worker, which Ctrl-C also reaches while its batch is still needed
+        ):  # this is a data-loading worker, which also receives Ctrl-C although its batch is still needed
             if number == signal.SIGTERM:
                 os._exit(128 + number)
             return
@@ -72,7 +73,7 @@ _last_save = {"minutes": 0.0}
 
 
 def is_over(cfg: Any, trainer: Any) -> bool:
-    """Tell whether --max-update or --stop-time-hours ends training now."""
+    """Return whether training must end now because of --max-update or --stop-time-hours."""
     updates, limit = trainer.get_num_updates(), cfg.optimization.max_update
     if 0 < limit <= updates:
         logger.info(f"Stopping training due to num_updates: {updates} >= max_update: {limit}")
@@ -85,11 +86,12 @@ def is_over(cfg: Any, trainer: Any) -> bool:
 
 
 def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
-    """Tell whether to validate and whether to save after this update.
+    """Return whether to validate and whether to save a checkpoint after this update.
 
-    With ``--validate-interval-updates 0``, the default, the model is validated at each save, as in fairseq. With N
-    above 0, it is validated every N updates, and with -1 only at the end of an epoch; ``--save-interval-updates`` then
-    only saves. A validation is always followed by a save, because the best checkpoint would otherwise be missed.
+    With ``--validate-interval-updates 0``, which is the default, the model is validated whenever a checkpoint is saved,
+    as in fairseq. With a value N greater than 0, it is validated every N updates. With -1, it is validated only at the
+    end of an epoch. In both of these cases, ``--save-interval-updates`` saves checkpoints without validating. A
+    checkpoint is saved after each validation, because the best checkpoint might otherwise be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -106,7 +108,7 @@ def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -
 
 
 def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
-    """Tell whether --save-interval-minutes have passed since the last save; the result is the same in all processes."""
+    """Return whether --save-interval-minutes have passed since the last save. All processes obtain the same result."""
     interval = getattr(cfg.task, "save_interval_minutes", 0) or 0
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
@@ -115,12 +117,15 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Optional[float]], bool]:
-        """Validate and save after an update as decided by :func:`due`; replaces fairseq's function of this name."""
+        """Validate the model and save a checkpoint after an update, as decided by :func:`due`.
+
+        This function replaces fairseq's function with the same name.
+        """
         stop = is_over(cfg, trainer)
         validate, save = due(cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop)
         losses: List[Optional[float]] = [None]
         if validate and not _interruption.number:
-            # At the end of an epoch, the scheduler needs the loss.
+            # At the end of an epoch, validation must not be interrupted, because the scheduler requires the loss.
             _interruption.may_raise = not end_of_epoch
             try:
                 losses = command.validate(cfg, trainer, task, epoch_itr, valid_subsets)
@@ -148,10 +153,10 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
 
 
 def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq-train's ``train`` for an epoch, to log the plan first and to end exactly at --max-update.
+    """Wrap fairseq-train's ``train`` so that it logs the plan first and never exceeds --max-update.
 
-    fairseq checks the number of updates only after an update, so a finished training that is started again would run
-    one more update.
+    ``train`` runs one epoch. fairseq checks the number of updates only after an update. If training is started again
+    after it has finished, fairseq would therefore run one more update.
     """
 
     @functools.wraps(train)
@@ -175,17 +180,18 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
-    """Refuse a ``--best-checkpoint-metric`` that the validation does not report.
+    """Check that validation reports the metric in ``--best-checkpoint-metric``.
 
-    fairseq would fail only at the end of the first validation, with a KeyError. The metrics depend on the criterion,
-    the model and the data, so a batch of the first validation set is evaluated to determine their names.
+    Without this check, fairseq would raise a KeyError, but only at the end of the first validation. The metrics depend
+    on the criterion, the model and the data, so their names are determined by evaluating one batch of the first
+    validation set.
 
     Raises:
-        ValueError: the validation does not report this metric.
+        ValueError: validation does not report this metric.
     """
     metric = cfg.checkpoint.best_checkpoint_metric
     if metric == "loss" or cfg.dataset.disable_validation or hasattr(trainer.task, "post_validate"):
-        return  # every criterion reports a loss, and a task with post_validate may add further metrics
+        return  # all criterions report a loss, and a task with post_validate may report further metrics
     reported = _reported_metrics(trainer, cfg.dataset.valid_subset.split(",")[0], epoch)
     if reported and metric not in (*reported, "num_updates"):
         choices = ", ".join(name for name in reported if name not in _NO_QUALITY)
@@ -193,11 +199,14 @@ def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
 
 
 _NO_QUALITY = ("bsz", "ups", "wpb", "wps")
-"""Metrics of every validation that describe batches and speed, not quality."""
+"""Metrics that validation always reports and that describe batches and speed rather than quality."""
 
 
 def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
-    """Evaluate the first batch of a validation set, and return the names of its metrics; none if there is no batch."""
+    """Evaluate the first batch of a validation set and return the names of all reported metrics.
+
+    The list is empty if the validation set contains no batches.
+    """
     trainer.begin_valid_epoch(epoch)
     batches = trainer.get_valid_iterator(subset)
     first = next(iter(getattr(batches, "frozen_batches", ())), None)
@@ -216,10 +225,13 @@ def _in_epochs(updates: float, updates_per_epoch: int) -> str:
 
 
 def plan(cfg: Any, epoch_itr: Any) -> List[str]:
-    """Describe the actual course of a training: updates per epoch, validation interval, patience, peak rate, batch.
+    """Return lines that describe the course of training with these options.
+
+    They contain the updates per epoch, the validation interval, the patience, the peak learning rate and the batch
+    size.
 
     Args:
-        epoch_itr: the iterator over the first epoch.
+        epoch_itr: iterator over the first epoch.
     """
     freq = cfg.optimization.update_freq[0]
     per_epoch = max(math.ceil(len(epoch_itr) / freq), 1)
@@ -237,7 +249,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
         lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)})")
     patience = cfg.checkpoint.patience
     if patience > 0 and not cfg.dataset.disable_validation:
-        # Validations at the end of an epoch are also counted.
+        # Validations at the end of an epoch also count, so training may end earlier.
         most = patience * every
         metric = cfg.checkpoint.best_checkpoint_metric
         lines.append(
@@ -257,7 +269,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
 
 
 def _source_tokens(epoch_itr: Any) -> Optional[float]:
-    """Compute the mean number of source tokens per batch; None for data without source sizes."""
+    """Return the mean number of source tokens per batch, or None if the sizes of the documents are not known."""
     sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
     if sizes is None or not batches:
         return None
@@ -268,7 +280,7 @@ def _source_tokens(epoch_itr: Any) -> Optional[float]:
 
 
 def install(command: Any) -> None:
-    """Patch the module of fairseq-train; this function can be called repeatedly."""
+    """Patch the module of fairseq-train. This function can be called repeatedly."""
     if not hasattr(command.train, "is_patched"):
         command.train = planned_epoch(command.train)
         command.validate_and_save = _replacing_validate_and_save(command)

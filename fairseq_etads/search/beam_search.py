@@ -1,7 +1,7 @@
-"""Beam search over a batch, step by step.
+"""Run beam search over a batch, step by step.
 
-Without options of this project, the results equal fairseq's: operations have the same order, and ties are resolved in
-the same way.
+If no options of this project are set, the results are the same as in fairseq, because operations run in the same order
+and ties are broken in the same way.
 """
 
 import math
@@ -25,7 +25,7 @@ from .strategies import continues_in_place, extended_constraints, for_one_search
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 STEPS_BETWEEN_LOOKS = 4
-"""Number of steps between two checks for finished documents on a GPU, where each check waits for the GPU.
+"""Number of steps between checks for finished documents on a GPU. Each check has to wait for the GPU.
 
 Finished documents stay in the batch until the next check, but no hypotheses are added to them.
 """
@@ -33,17 +33,19 @@ Finished documents stay in the batch until the next check, but no hypotheses are
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """The input of a search: the options and models of a generator, and the batch of a call.
+    """The input of a search: the options and models of a generator, and the batch to process.
 
     Attributes:
-        settings: settings, resolved for these models (:meth:`SearchSettings.resolved`).
+        settings: search settings, resolved for these models (:meth:`SearchSettings.resolved`).
         special: ids of the special tokens.
         strategy: fairseq's search object, which selects extensions and is not modified.
         models: models of the ensemble, in evaluation mode.
-        terms: terms that change the scores of words, in order, with models in evaluation mode.
+        terms: terms that change the scores of words, in the order in which they are applied, with models in evaluation
+            mode.
         dictionary: the target dictionary.
-        shortlist: words available for each document, or None for all.
-        sample, prefix_tokens, constraints, bos_token, encoded, on_step: arguments of ``SummaryGenerator.generate``.
+        shortlist: object that selects the words available for each document, or None to allow all words.
+        sample, prefix_tokens, constraints, bos_token, encoded, on_step: see the arguments of
+            ``SummaryGenerator.generate``.
     """
 
     settings: SearchSettings
@@ -64,12 +66,12 @@ class SearchRequest:
 class BeamSearch:
     """A search over a batch of B documents.
 
-    Internally, words are represented by search ids (see :mod:`fairseq_etads.vocabulary.output`). V is the width of the
-    models' distributions.
+    Internally, words are represented by search ids (see :mod:`fairseq_etads.vocabulary.output`). V is the number of
+    words in the models' distributions.
 
     Attributes:
-        batch: the batch in the form that terms read.
-        candidates: words of the softmax if there is a shortlist, otherwise None.
+        batch: the batch in the form in which terms receive it.
+        candidates: words over which the softmax is computed if there is a shortlist, otherwise None.
 
     Raises:
         ValueError: an option is incompatible with this batch or these models.
@@ -134,7 +136,7 @@ class BeamSearch:
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
     def _length_limits(self) -> List[int]:
-        """Return the maximum number of tokens of each summary before the end symbol."""
+        """Return the maximum number of tokens in each summary, not counting the end symbol."""
         settings = self.settings
         if settings.exact_length:
             return [settings.exact_length] * self.documents
@@ -155,9 +157,9 @@ class BeamSearch:
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """Convert the words (B, T) with which summaries must begin to search ids, and check their number."""
+        """Convert the prefixes (B, T) of the summaries to search ids, and check their lengths."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # only this option determines where a summary ends
+        if self.settings.exact_length:  # only this option determines where a summary ends, so ignore end symbols
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.limits):
@@ -169,7 +171,10 @@ class BeamSearch:
         return prefix
 
     def run(self) -> Results:
-        """Run the search. Returns the finished hypotheses of each document, best first, with ids of the dictionary."""
+        """Run the search.
+
+        Returns the finished hypotheses of each document, best first, with tokens as ids of the dictionary.
+        """
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
@@ -194,7 +199,7 @@ class BeamSearch:
     def _advance(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
         """Run one step of the search. Returns False if no document is left.
 
-        In the first step, beam is 1.
+        In the first step, the size of the beam dimension is 1.
 
         Args:
             lprobs: log-probabilities (B, beam, V) of the next words, changed in place.
@@ -213,7 +218,7 @@ class BeamSearch:
             return False
 
         ends[:, :beam] |= live.used_up
-        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in order
+        chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in their original order
         fillers = ends.gather(1, chosen)  # finished hypotheses fill the rest of the beam
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
@@ -237,7 +242,7 @@ class BeamSearch:
         return self._continue(step, parents)
 
     def _documents_left(self, step: int) -> Optional[Tensor]:
-        """Find the rows (n,) of the documents that stay in the batch. Returns None if all stay."""
+        """Return the rows (n,) of the documents that remain in the batch, or None if all documents remain."""
         if (step + 1) % self.steps_between_looks:
             return None
         left = ~self.live.decided
@@ -247,10 +252,12 @@ class BeamSearch:
         return None if len(documents) == len(left) else documents
 
     def _continue(self, step: int, parents: Tensor) -> bool:
-        """Reorder the states of models and terms, and drop decided documents. Returns False if no document is left.
+        """Reorder the states of models and terms, and remove finished documents.
+
+        Returns False if no document is left.
 
         Args:
-            parents: (B, beam), the beams that the new hypotheses continue.
+            parents: indices (B, beam) of the beams that the new hypotheses continue.
         """
         documents = self._documents_left(step)
         if documents is not None:
@@ -267,11 +274,11 @@ class BeamSearch:
             self.strategy.prune_sentences(documents)
         self.ensemble.reorder(parents, documents, self.live.beam, first=step == 0)
         for term in self.terms:
-            term.reorder(parents if step else torch.zeros_like(parents))  # the first step has one beam
+            term.reorder(parents if step else torch.zeros_like(parents))  # in the first step, there is only one beam
         return True
 
     def _apply_rules(self, number: int, lprobs: Tensor) -> None:
-        """Add the scores of the terms to the log-probabilities (B, beam, V), then apply the rules, both in place."""
+        """Add the terms' scores to the log-probabilities (B, beam, V) in place, and then apply the rules to them."""
         for term in self.terms:
             term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : number + 1])
         dictated: Optional[Tensor] = None
@@ -292,7 +299,10 @@ class BeamSearch:
             rule(step)
 
     def _add_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
-        """Add this step's attention (B, beam, S) to the coverage. Returns the coverage cost (B, beam), or None."""
+        """Add this step's attention (B, beam, S) to the coverage.
+
+        Returns the coverage cost (B, beam), or None without a coverage penalty.
+        """
         live = self.live
         if attention is not None and self.settings.keep_attention:
             self.done.record_attention(live.batch_rows, attention)
@@ -301,17 +311,20 @@ class BeamSearch:
         padding = self.source.padding
         if attention is None or padding is None or attention.size(-1) != padding.size(1):
             raise ValueError("--coverage-penalty: the model returns no attention to the source tokens")
-        attention = attention.expand(-1, live.beam, -1)  # the first step has one beam
+        attention = attention.expand(-1, live.beam, -1)  # in the first step, there is only one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
         return self.scoring.coverage_cost(live.coverage, padding)
 
     def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
-        """Select the best extensions of each document from log-probabilities (B, beam or 1, V)."""
+        """Select the best extensions for each document, given log-probabilities (B, beam, V).
+
+        In the first step, beam is 1.
+        """
         if lprobs.device.type != "cpu":  # on a GPU, another pass takes less time than synchronising
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
-        if selected.selection_score.isnan().any():  # topk treats NaN as the largest number, so it would select any NaN
+        if selected.selection_score.isnan().any():  # topk would select NaN as the largest value
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             selected = self._select_unchecked(step, lprobs, cost)
         return selected
@@ -322,7 +335,7 @@ class BeamSearch:
             self.strategy.set_src_lengths(self.source.lengths)
         if type(self.strategy) is not fairseq_search.BeamSearch:
             words_so_far = live.tokens[:, :, : step + 1].flatten(0, 1)
-            lprobs = lprobs.expand(-1, beam, -1).contiguous()  # the first step is computed for one beam
+            lprobs = lprobs.expand(-1, beam, -1).contiguous()  # the first step is computed for only one beam
             sums = live.log_probs[:, :, :step]
             scores, words, parents = self.strategy.step(step, lprobs, sums, words_so_far, self.sample_ids)
             return Extensions(scores, scores, words, parents)
@@ -342,14 +355,14 @@ class BeamSearch:
         """Add the extensions that end to the finished hypotheses.
 
         If a document has neither a continuation nor a finished hypothesis, a hypothesis with score -inf is added, so
-        that there is a result for every document.
+        that every document has a result.
 
         Args:
             ends: (B, beam), bool, True for extensions that end.
             stuck: (B,), bool, True for documents without a continuation.
             cost: coverage cost (B, beam) of the hypotheses before this step, or None.
         """
-        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents costs less than synchronising
+        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents takes less time than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)
@@ -378,10 +391,10 @@ class BeamSearch:
         )
 
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Return the mask (B,) of documents that need no further step.
+        """Return a mask (B,) that is True for documents that need no further step.
 
         Args:
-            log_probs: log P (B, beam) of the hypotheses that continue.
+            log_probs: log P (B, beam) of the hypotheses that are still active.
             cost: coverage cost (B, beam) of the same hypotheses, or None.
         """
         settings, live = self.settings, self.live

@@ -1,4 +1,6 @@
-"""Decoding options of a call, for model folders, ``Summarizer`` and commands. Imports neither torch nor fairseq.
+"""Decoding options for model folders, calls of ``Summarizer`` and commands.
+
+This module imports neither torch nor fairseq.
 
 The options are declared in ``options.py``. Model folders store them as defaults, :meth:`Summarizer.summarize` accepts
 them as keyword arguments, and ``etads-summarize`` and ``etads-export`` accept them as ``--name``.
@@ -45,16 +47,16 @@ _SHORTLIST_HELP = "use only words of the folder's shortlist, which is faster wit
 
 
 class CallOption(NamedTuple):
-    """An option of a call.
+    """A decoding option that can be set in a call.
 
     Attributes:
         declared: name of the option in ``options.py``.
         setting: name of the option in :class:`SearchSettings`.
         kind: type of the value: int, float, bool or str.
         help: text for ``--help``.
-        choices: allowed values, if they are limited to a list. The value None depends on the model and the other
-            options.
-        least: smallest allowed number.
+        choices: allowed values, or an empty tuple if the values are not limited to a list; if the value is None, the
+            model and the other options determine the choice.
+        least: smallest allowed number, or None if there is no lower bound.
     """
 
     declared: str
@@ -77,33 +79,35 @@ def _call_option(name: str) -> CallOption:
 
 
 OPTIONS: Dict[str, CallOption] = {name: _call_option(name) for name in _NAMES}
-"""Name -> option. On the command line, dashes replace underscores. "shortlist" refers to a file in the model folder and
-is not a setting of the search.
+"""Mapping from names to options.
+
+On the command line, the names contain dashes instead of underscores. "shortlist" refers to a file in the model folder
+and is not a search setting.
 """
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
-"""Defaults written into every model folder."""
+"""Default options that are written to every model folder."""
 BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
-"""Value of ``choose`` -> default of ``beam``."""
+"""Mapping from each value of ``choose`` to the corresponding default of ``beam``."""
 
 
 def default_of(name: str) -> Any:
-    """Return the value of an option that is set neither by the call nor by the folder."""
+    """Return the value that an option has if neither the call nor the folder sets it."""
     option = OPTIONS[name]
     return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
 
 
 def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
-    """Return the value of an option of a call, or its default.
+    """Return the value of an option if it is set in ``decoding``, and otherwise its default.
 
     Args:
-        decoding: options that are set.
+        decoding: the options that are set, with their values.
     """
     return decoding.get(name, default_of(name))
 
 
 def check(given: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the options if all of them exist and have valid values.
+    """Check that all options exist and have valid values, and return them unchanged.
 
     Raises:
         InputError: the message names the option, the value and the choices.
@@ -125,7 +129,7 @@ def _unknown(name: str) -> str:
 
 
 def _refusal(name: str, value: Any) -> str:
-    """Return the reason why a value is invalid; empty if it is valid."""
+    """Return the error message for an invalid value, or an empty string if the value is valid."""
     option = OPTIONS[name]
     if name == "shortlist":
         return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
@@ -140,7 +144,10 @@ def _refusal(name: str, value: Any) -> str:
 
 
 def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Check options and return them under their names in :class:`SearchSettings`, together with :data:`DEFAULTS`.
+    """Check the options and return them as search settings.
+
+    Missing options from :data:`DEFAULTS` are added. The keys of the result are the names of the options in
+    :class:`SearchSettings`.
 
     Raises:
         InputError: an option is invalid (see :func:`check`), or the minimum length exceeds the maximum length.
@@ -154,15 +161,16 @@ def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
 def call_settings(
     folder: Mapping[str, Any], given: Dict[str, Any], has_pointer: Optional[bool] = None
 ) -> Dict[str, Any]:
-    """Return the settings of a call, in the form of :func:`search_settings`.
+    """Return the search settings for a call, in the same form as :func:`search_settings`.
 
-    If the call sets ``choose`` to another value than the folder but does not set ``beam``, ``beam`` is taken from
-    :data:`BEAMS`.
+    If ``choose`` in the call differs from the value in the folder and the call does not set ``beam``, the value of
+    ``beam`` is taken from :data:`BEAMS`.
 
     Args:
-        folder: defaults of the folder, which may include options without effect.
+        folder: default options of the model folder, which may include options that have no effect.
         given: options of the call.
-        has_pointer: whether the model can copy. If None, this is not yet known and not checked.
+        has_pointer: whether the model can copy words, or None if this is not known yet, so that options that depend on
+            it are not checked.
 
     Raises:
         InputError: an option is invalid (see :func:`search_settings`), or an option of the call has no effect.
@@ -186,7 +194,10 @@ def call_settings(
 
 
 class _Switch(argparse.Action):
-    """A switch with a ``--no-…`` counterpart, because argparse's own prints SUPPRESS in the help before Python 3.13."""
+    """A switch with a ``--no-…`` counterpart.
+
+    The corresponding class of argparse prints SUPPRESS in the help before Python 3.13.
+    """
 
     def __init__(self, option_strings: Sequence[str], **kwargs: Any):
         (given,) = option_strings
@@ -197,11 +208,11 @@ class _Switch(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
-    """Add a group of decoding options to a parser. Options that are not given do not appear in the parsed arguments.
+    """Add a group of decoding options to a parser. The parsed arguments contain only the options that were given.
 
     Args:
         title: title of the group.
-        without: options not to add.
+        without: names of options to leave out.
     """
     group = parser.add_argument_group(title)
     for name, option in OPTIONS.items():
@@ -221,5 +232,5 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
 
 
 def given_on(args: argparse.Namespace) -> Dict[str, Any]:
-    """Return the decoding options that were given on a command line, after checking them."""
+    """Check the decoding options that were given on the command line, and return them."""
     return check({name: getattr(args, name) for name in OPTIONS if hasattr(args, name)})

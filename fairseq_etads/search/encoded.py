@@ -1,4 +1,7 @@
-"""A cache of model outputs that depend only on the documents, for further searches over a batch with other options."""
+"""A cache for model outputs that depend only on the documents.
+
+Several searches over a batch, with different decoding options, can share a cache.
+"""
 
 from typing import Any, Dict, Iterator, List, Optional
 
@@ -7,9 +10,9 @@ from torch import Tensor, nn
 
 
 class EncodedModel:
-    """The encoder output of a model for a batch, and tensors that the decoder computes from it once per document.
+    """A cache for the encoder output of one model, and for tensors that the decoder computes from it once per document.
 
-    The tensors are stored on the CPU and never modified: a search modifies only its own dictionaries.
+    The tensors are stored on the CPU and are never modified, because a search modifies only its own dictionaries.
     """
 
     def __init__(self) -> None:
@@ -22,17 +25,20 @@ class EncodedModel:
         return _moved(self._encoder_out, device) if self._model is model else None
 
     def keep_encoder_out(self, model: Any, encoder_out: Any) -> None:
-        """Store the encoder's output, replacing everything in the cache."""
+        """Store an encoder output, and remove everything else from the cache."""
         self._model, self._memory = model, None
         self._encoder_out = _moved(encoder_out, torch.device("cpu"))
 
     def memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """Return :attr:`BeamState.memory` after the first step, on ``device``, or None if it is not cached."""
+        """Return the cached :attr:`BeamState.memory` of the first step on ``device``, or None if it is not cached."""
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _moved(self._memory, device)
         return memory if self._model is model else None
 
     def keep_memory(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
-        """Store :attr:`BeamState.memory` after the first step, in addition to the encoder output of the same model."""
+        """Store the value of :attr:`BeamState.memory` after the first step.
+
+        The cache must already contain the encoder output of the same model.
+        """
         if self._memory is None:
             self._memory = _moved(memory, torch.device("cpu"))
 
@@ -42,20 +48,23 @@ class EncodedModel:
 
 
 class EncodedBatch:
-    """A cache of an ensemble's outputs for a batch. The first search fills the cache, and later searches read it.
+    """A cache for the outputs of an ensemble on a batch.
 
-    Pass the same object to all searches over a batch (:meth:`SummaryGenerator.generate`), one search at a time. If a
-    model is replaced with another one, its outputs are computed again. Do not train a model between the searches.
+    The first search fills the cache, and later searches read from it.
+
+    Pass the same object to all searches over a batch (:meth:`SummaryGenerator.generate`), and run only one search at a
+    time. If a model of the ensemble is replaced, the outputs are computed again for the new model. Do not train a model
+    between the searches.
     """
 
     def __init__(self) -> None:
         self._models: List[EncodedModel] = []
 
     def of(self, number: int) -> EncodedModel:
-        """Return the cache of a model of the ensemble.
+        """Return the cache for one model of the ensemble.
 
         Args:
-            number: index of the model, from 0.
+            number: index of the model in the ensemble, starting from 0.
         """
         while len(self._models) <= number:
             self._models.append(EncodedModel())
@@ -63,13 +72,13 @@ class EncodedBatch:
 
     @property
     def bytes(self) -> int:
-        """Return the memory used, in bytes. Memory that several tensors share is counted once."""
+        """Return the size of the cached tensors in bytes. Memory that several tensors share is counted only once."""
         storages = (tensor.untyped_storage() for model in self._models for tensor in model.tensors())
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
 def _moved(value: Any, device: torch.device) -> Any:
-    """Copy nested dictionaries, lists and tuples, and move their tensors to ``device``."""
+    """Copy a nested structure of dictionaries, lists and tuples, and move its tensors to ``device``."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):

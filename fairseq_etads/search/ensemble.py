@@ -1,4 +1,7 @@
-"""An ensemble of models for the search: encodes the documents once, then computes one step at a time for all beams."""
+"""An ensemble of models for the search.
+
+The ensemble encodes the documents once and then computes one decoding step at a time for all beams.
+"""
 
 import math
 from typing import Any, Dict, List, Optional, Tuple
@@ -17,16 +20,18 @@ from .shortlisting import restricted
 
 
 class Member:
-    """One model of the ensemble with its encoded documents and its state. Rows are ordered by document, then by beam.
+    """One model of the ensemble, with its encoder output and decoder state.
+
+    In tensors, the rows are ordered by document and then by beam.
 
     Args:
         model: the model, in evaluation mode.
         net_input: the batch, as created by a dataset.
-        encoded: cache of the encoder's output for further searches, or None for no cache.
+        encoded: cache in which the encoder output is stored for further searches, or None for no cache.
 
     Attributes:
-        first_beam: number of rows per document in the first step, in which all hypotheses of a document are the same.
-        pointer: the pointer head's output in the last step; None for a model without one.
+        first_beam: number of rows per document in the first step, in which all hypotheses of a document are identical.
+        pointer: output of the pointer head in the last step, or None if the model has no pointer.
     """
 
     first_beam: int
@@ -46,30 +51,31 @@ class Member:
                 encoded.keep_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """Run the decoder on extended ids (rows, t) and compute at least the last of the t steps."""
+        """Run the decoder on extended ids (rows, t). At least the last of the t steps is computed."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
-        """Assign the state of an old hypothesis to each new one, and drop the finished documents.
+        """Give each new hypothesis the decoder state of its parent, and remove the finished documents.
 
         Args:
-            parents: (B', beam'), the old beam of the same document that each new beam continues.
-            rows: (B' * beam',), indices of the parents among the old rows.
-            documents: (B',), indices of the remaining documents, or None if all remain.
+            parents: index (B', beam') of the old beam that each new beam continues, within the same document.
+            rows: indices (B' * beam',) of the parents in the old rows.
+            documents: indices (B',) of the remaining documents, or None if all documents remain.
         """
         raise NotImplementedError
 
     def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """Compute the next words' log-probabilities and the attention.
+        """Compute the log-probabilities of the next words and the attention.
 
         Args:
             tokens: (rows, t), the start symbol and the words so far.
-            temperature: divisor of the logits. For a model with a pointer, divisor of the log-probabilities of the
-                mixture instead, so that it also applies to copying.
+            temperature: number by which the logits are divided. For a model with a pointer, the log-probabilities of
+                the mixture are divided instead, so that the temperature also applies to copying.
 
         Returns:
-            Log-probabilities (rows, V) in float32 or better; log-probabilities (rows, V) before a switch decides
-            between generating and copying, or None for a model without a switch; attention (rows, S) or None.
+            The log-probabilities (rows, V) in float32 or a wider dtype; the log-probabilities (rows, V) before a switch
+            decides between generating and copying, or None for a model without a switch; and the attention (rows, S),
+            or None.
         """
         out = self.decode(tokens)
         output = DecoderOutput.of(out)
@@ -90,7 +96,7 @@ class Member:
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
-        """Compute log-probabilities (rows, V) from the decoder's output for the last word."""
+        """Compute log-probabilities (rows, V) from the decoder output for the last word."""
         lprobs = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1].float()
         if temperature != 1.0 and self.capabilities.pointer is not None:
             lprobs = torch.log_softmax(lprobs / temperature, dim=-1)
@@ -99,11 +105,13 @@ class Member:
 
 
 class SharingMember(Member):
-    """A model of this project. All beams share their document's row (see :mod:`fairseq_etads.layers.beam_state`).
+    """A model of this project.
+
+    All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.layers.beam_state`).
 
     Args:
         selection: words that the pointer may copy, or None for all.
-        candidates: words of the softmax, or None for all V.
+        candidates: words over which the softmax is computed, or None for all V words.
     """
 
     first_beam = 1
@@ -130,7 +138,8 @@ class SharingMember(Member):
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
-        # the decoder builds its vocabulary in the first step, which reads only start symbols
+        # the decoder creates its vocabulary in the first step, where all tokens are start symbols and need no
+        # conversion
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
@@ -139,7 +148,7 @@ class SharingMember(Member):
             self.encoded.keep_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
-            # this memory drops the rows of finished documents
+            # the rows of finished documents are removed from this memory
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
@@ -159,10 +168,10 @@ class SharingMember(Member):
 
 
 class RepeatingMember(Member):
-    """Any other fairseq model. The encoder's output is repeated for each beam, as in fairseq.
+    """A fairseq model from outside this project. As in fairseq, the encoder output is repeated for each beam.
 
     Args:
-        beam: number of hypotheses per document, also in the first step.
+        beam: number of hypotheses per document, including the first step.
     """
 
     def __init__(
@@ -216,7 +225,7 @@ def _normalises_as_usual(part: Any) -> bool:
 
 
 class Ensemble:
-    """The models of a search, with averaged probabilities.
+    """An ensemble of models for a search, with averaged probabilities.
 
     Args:
         models: the models, in evaluation mode.
@@ -224,13 +233,14 @@ class Ensemble:
         documents: B, the number of documents.
         beam: number of hypotheses per document.
         temperature: divisor of the logits; see :meth:`Member.step`.
-        encoded: cache of the models' outputs for this batch; filled if it is empty.
+        encoded: cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
         selection: words that pointers may copy, or None for all.
-        candidates: words of all softmaxes, with columns as search ids, or None for all V.
+        candidates: words over which all models compute the softmax, with their columns as search ids, or None for all V
+            words.
 
     Attributes:
-        decided_against: (B, beam, V), bool, True for words with probability 0 under all models in the last step,
-            because the models' switches have chosen between generating and copying; None without a switch.
+        decided_against: (B, beam, V), bool, True for words that have probability 0 under all models in the last step
+            because the models' switches decided between generating and copying; None if no model has a switch.
     """
 
     decided_against: Optional[Tensor] = None
@@ -257,18 +267,19 @@ class Ensemble:
         ]
 
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute the next words' log-probabilities and the mean attention.
+        """Compute the log-probabilities of the next words and the mean attention.
 
-        Words of :attr:`decided_against` receive their log-probability in the mixture of generating and copying. The
-        search chooses them only if no other word is left.
+        Instead of -inf, words in :attr:`decided_against` receive their log-probability under the mixture of generating
+        and copying. The search chooses such a word only if no other word is left.
 
         Args:
             tokens: (B, beam, t), including the start symbol.
-            first: whether this is the first step. All beams are then the same, and only one is returned.
+            first: whether this is the first step, in which all beams are identical and only one of them is returned.
 
         Returns:
-            Log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return attention, or
-            None. V is the number of words of the widest member. Words that a member lacks have probability 0 there.
+            The log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return
+            attention, or None. V is the largest number of words in a member's distribution. For words that a member
+            lacks, the member's probability is 0.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []
@@ -288,7 +299,7 @@ class Ensemble:
         return together, _mean(attentions)
 
     def copying(self) -> Optional[Tensor]:
-        """Return the mean copy distribution (B, beam, S) of the last step, or None if no model copies.
+        """Return the mean copy distribution (B, beam, S) of the last step, or None if no model has a pointer.
 
         In the first step, beam is 1.
         """
@@ -297,7 +308,7 @@ class Ensemble:
         return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
-        """Assign the states of old hypotheses to new ones in all members; see :meth:`Member.reorder`.
+        """Reorder the decoder states of all members; see :meth:`Member.reorder`.
 
         Args:
             old_beam: number of hypotheses per document in the previous step.
@@ -306,21 +317,21 @@ class Ensemble:
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
             beam = member.first_beam if first else old_beam
-            # in the first step all beams continue the same one
+            # in the first step, all new beams continue the same beam
             origin = parents if beam > 1 or not first else torch.zeros_like(parents)
             member.reorder(origin, (kept.unsqueeze(1) * beam + origin).view(-1), documents)
         self.documents = len(kept)
 
 
 def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
-    """Compute the logarithm of mean probabilities from log-probabilities (B, beam, V), where V may differ.
+    """Average the probabilities of several models. Returns the logarithm of the means.
 
-    Words beyond the V of a tensor have probability 0 in it.
+    The arguments are log-probabilities (B, beam, V). V may differ between models, and missing words have probability 0.
     """
     if len(log_probs) == 1:
         return log_probs[0]
     widest = max(log_probs, key=lambda x: x.size(-1))
-    total = widest.clone()  # the only large allocation
+    total = widest.clone()  # this is the only large allocation
     for x in log_probs:
         if x is not widest:
             part = total[..., : x.size(-1)]
@@ -337,12 +348,13 @@ def _mean(attentions: List[Tensor]) -> Optional[Tensor]:
 def output_vocabulary(
     models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
 ) -> Optional[OutputVocabulary]:
-    """Return the words of an ensemble's distributions, with the documents' own words if a model has a pointer.
+    """Return the output vocabulary of an ensemble, or None if no model has one.
 
-    The result is None if no model has an output vocabulary.
+    The vocabulary includes the words of the documents if a model has a pointer.
 
     Args:
-        candidates: words of all softmaxes, with columns as search ids, or None for the models' own words.
+        candidates: words over which all models compute the softmax, with their columns as search ids, or None for the
+            models' own words.
     """
     able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: decoder_capabilities(model).pointer is None)

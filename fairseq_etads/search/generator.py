@@ -1,7 +1,7 @@
-"""The class ``SummaryGenerator``, which generates summaries of a batch for fairseq's commands and the Summarizer.
+"""Generate summaries of a batch, for fairseq's commands and for ``Summarizer``.
 
-Without options of this project, the results equal those from fairseq's ``SequenceGenerator``. ``docs/decoding.md``
-describes the options.
+If no options of this project are set, the results are the same as with fairseq's ``SequenceGenerator``.
+``docs/decoding.md`` describes the options.
 """
 
 import contextlib
@@ -44,13 +44,14 @@ class SummaryGenerator:
     keyword arguments.
 
     Args:
-        source_dictionary: dictionary of the source for ``replace_unk``. If None, unknown words are aligned but not
-            replaced.
-        inference_models: an :class:`InferenceModel` in the requested dtype for each model, which other generators may
-            share. If None, the generator creates them.
-        shortlist: words available for each document, from a file created by ``etads-shortlist``, or None for all words.
-        terms: further terms of the score, which follow the terms of the language model and the options; see
-            docs/extending.md.
+        source_dictionary: dictionary of the source documents, which ``replace_unk`` uses, or None to align unknown
+            words without replacing them.
+        inference_models: one :class:`InferenceModel` in the requested dtype for each model, which several generators
+            may share, or None to let the generator create them.
+        shortlist: shortlist that limits the words available for each document, loaded from a file created by
+            ``etads-shortlist``, or None to allow all words.
+        terms: additional terms of the score, which are applied after the terms of the language model and the options;
+            see docs/extending.md.
         options: other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
@@ -132,7 +133,7 @@ class SummaryGenerator:
     def __call__(
         self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
     ) -> Results:
-        """Call ``generate`` without its first argument, which is ignored."""
+        """Generate summaries of a batch; see :meth:`generate`."""
         return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
     forward = __call__
@@ -154,17 +155,17 @@ class SummaryGenerator:
             models: ignored, as in fairseq, because the constructor has received the models.
             sample: a batch from the dataset, with the input of the models in "net_input".
             prefix_tokens: words (B, T) with which the summaries begin, padded.
-            constraints: words to include, packed for fairseq's search classes.
+            constraints: words that the summaries must include, in the packed format of fairseq's search classes.
             bos_token: start symbol, if it differs from the end symbol.
-            encoded: cache of the models' outputs for this batch, which further calls with the same batch can use.
-            on_step: function called after each step of the search with the best hypothesis of each document so far
-                (:class:`~fairseq_etads.search.progress.BestSoFar`). An exception in this function ends the search.
+            encoded: cache for the models' outputs, which further calls with the same batch can reuse.
+            on_step: function that is called after each step of the search with the best hypothesis of each document so
+                far (:class:`~fairseq_etads.search.progress.BestSoFar`), and that can end the search with an exception.
 
         Returns:
-            The hypotheses of each document, best first: "tokens" (T,) including the end symbol, "score",
-            "positional_scores" (T,), "attention" (S, T) or empty, and "alignment". With ``copied_positions``, also
-            "copied_from". With ``extractive_weights``, also "features" (5,), the sums of log p and the other features
-            over the words.
+            The hypotheses of each document, best first. Each hypothesis contains "tokens" (T,) including the end
+            symbol, "score", "positional_scores" (T,), "attention" (S, T) or empty, and "alignment". With
+            ``copied_positions``, a hypothesis also contains "copied_from". With ``extractive_weights``, a hypothesis
+            also contains "features" (5,), the sums of log p and the other features over the words.
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):
@@ -173,7 +174,8 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        # For all words at once, fairseq's attention reads the weights of its layers, but 8-bit layers have no weights.
+        # To process all words at once, fairseq's attention reads the weights of its layers, but 8-bit layers have no
+        # weights.
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the copies are already in evaluation mode, and no other code changes their mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
@@ -214,7 +216,7 @@ class SummaryGenerator:
 
 
 def _refuse_unknown(options: Dict[str, Any]) -> None:
-    """Raise a TypeError that lists all arguments if one of ``options`` does not exist."""
+    """Raise a TypeError if one of ``options`` does not exist. The message lists all arguments."""
     unknown = sorted(options.keys() - set(SearchSettings.option_names()))
     if unknown:
         named = inspect.signature(SummaryGenerator).parameters.keys() - {"options"}
@@ -235,19 +237,19 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
 
 
 def _positions(models: Sequence[Any]) -> int:
-    """Return the maximum length of a summary, including the end symbol, for which all models have positions."""
+    """Return the maximum length of a summary, including the end symbol, that all models support."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 
 
 def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
-    """Create the object that holds a model's copy for inference.
+    """Create an :class:`InferenceModel` for a model of this project.
 
-    Returns None for models from outside this project, which are used directly.
+    Returns None for other models, which are used directly.
     """
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
-    if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which is here the model's own
+    if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which here is the model's own
         raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project can be converted to other dtypes")
     return None
 
@@ -257,7 +259,7 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """Number of searches that need a model in evaluation mode, and the modules to reset to training mode afterwards."""
+    """Number of searches that need a model in evaluation mode, and the modules to reset to training mode later."""
 
     searches: int
     training: List[nn.Module]

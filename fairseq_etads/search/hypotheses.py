@@ -1,4 +1,4 @@
-"""Active and finished hypotheses of a batch and their best extensions, as tensors with one row per document."""
+"""Active and finished hypotheses of a batch, and their best extensions. All tensors have one row per document."""
 
 import math
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -11,21 +11,21 @@ from ..vocabulary.output import number_by_first_occurrence
 
 
 class Extensions(NamedTuple):
-    """The k best extensions of the hypotheses of each document, as tensors (B, k), best first."""
+    """The k best extensions for each document, best first. All tensors have shape (B, k)."""
 
     selection_score: Tensor  # score used for the selection; -inf if the extension must not be chosen
-    log_probs: Tensor  # log P of the hypothesis with its new word
+    log_probs: Tensor  # log P of the hypothesis including the new word
     words: Tensor  # ids of the new words
-    parents: Tensor  # beams of the extended hypotheses
+    parents: Tensor  # indices of the beams that are extended
 
 
 def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """Find the k extensions with the largest log P, minus the coverage cost if it is given.
+    """Find the k extensions of each document with the largest log P, minus the coverage cost if it is given.
 
     Args:
         lprobs: log-probabilities (B, beam, V) of the next words.
         before: log P (B, beam) of the hypotheses so far.
-        coverage_cost: costs (B, beam) to subtract, for the selection only.
+        coverage_cost: costs (B, beam) that are subtracted for the selection only, or None.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
@@ -38,7 +38,7 @@ def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optio
 
 
 TOP_BLOCK = 128
-"""Number of words per block in :func:`top_values`."""
+"""Number of words in each block of :func:`top_values`."""
 
 
 def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
@@ -46,7 +46,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
 
     Args:
         x: values (B, beam, V).
-        offset: numbers (B, beam, 1) to add.
+        offset: values (B, beam, 1) to add to ``x``.
 
     Returns:
         Values and flat indices, (B, k) each, best first.
@@ -73,7 +73,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
 def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
     """Group the hypotheses (B, beam, t) of each document by their last words.
 
-    Returns the beam of the first hypothesis of each one's group, (B, beam).
+    Returns a tensor (B, beam) with the beam index of the first hypothesis in the same group.
     """
     recent = tokens[:, :, max(0, tokens.size(2) - words) :]
     same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
@@ -83,29 +83,32 @@ def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
 def recombined(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
-    """Find the best extensions that all have different last words.
+    """Find the best extensions that differ in their last words.
 
-    Extensions that end are always kept, because they cannot have the same continuation as another extension.
+    Extensions that end are always kept, because they have no continuation that another extension could share.
 
     Args:
-        best: function that finds a given number of best extensions.
+        best: function that returns the best extensions, given their number.
         tokens: words (B, beam, t) of the hypotheses to extend.
-        words: number of last words to compare, including the new one.
+        words: number of last words to compare, including the new word.
         end: the end symbol.
         count: number of extensions to return.
         most: total number of possible extensions.
 
     Returns:
-        ``count`` extensions per document; missing ones have the score -inf.
+        ``count`` extensions for each document. If there are fewer extensions, the remaining entries have the score
+        -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words and the same new word, so enough different ones are found.
     largest = tokens.size(1)
-    if tokens.device.type == "cpu":  # on a GPU, more extensions cost less than synchronising
+    if tokens.device.type == "cpu":  # on a GPU, more extensions take less time than synchronising
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
-    last_words = found.words * tokens.size(1) + group.gather(1, found.parents)  # a number for each group
+    last_words = found.words * tokens.size(1) + group.gather(
+        1, found.parents
+    )  # one number for each combination of last words
     numbers = number_by_first_occurrence(last_words, compared)[0].masked_fill(~compared, -1)
     largest_before = F.pad(numbers.cummax(dim=1).values, (1, 0), value=-1)[:, :-1]
     again = compared & (numbers <= largest_before)
@@ -123,7 +126,10 @@ Results = List[List[Dict[str, Tensor]]]
 
 
 def take_beams(x: Tensor, parents: Tensor) -> Tensor:
-    """Select the entries of ``x`` (B, beam, …) at the beams ``parents`` (B, beam'). Returns (B, beam', …)."""
+    """Gather the entries of ``x`` (B, beam, …) at the beam indices ``parents`` (B, beam').
+
+    Returns a tensor (B, beam', …).
+    """
     index = parents.view(*parents.shape, *(1,) * (x.dim() - 2)).expand(*parents.shape, *x.shape[2:])
     return x.gather(1, index)
 
@@ -135,14 +141,14 @@ class ActiveHypotheses:
 
     Attributes:
         tokens: words (B, beam, longest + 1), int64, beginning with the start symbol.
-        log_probs: log P (B, beam, longest) of the first 1, 2, … words.
-        ancestors: (B, beam, longest), int64, beam from which the hypothesis descends at each step; None unless
-            attention is kept.
+        log_probs: cumulative log P (B, beam, longest) of the first 1, 2, … words.
+        ancestors: (B, beam, longest), int64, index of the beam from which the hypothesis descends at each step; None
+            unless the attention is kept.
         coverage: (B, beam, S), attention summed over the steps, or None.
         used_up: (B, beam), bool, True for beam slots that finished hypotheses have used up (fairseq never refills
             them).
         decided: (B,), bool, True for documents that need no further step but are still in the batch.
-        batch_rows: (B,), int64, row of each document in the whole batch.
+        batch_rows: (B,), int64, row of each document in the original batch.
     """
 
     def __init__(self, documents: int, beam: int, longest: int, start: int, device: torch.device, keep_ancestors: bool):
@@ -161,7 +167,7 @@ class ActiveHypotheses:
         return self.tokens.size(1)
 
     def extend(self, step: int, parents: Tensor, words: Tensor, log_probs: Tensor) -> None:
-        """Extend the hypotheses at the beams ``parents`` (B, beam) by one word each.
+        """Extend each hypothesis at the beam indices ``parents`` (B, beam) by one word.
 
         Args:
             words: (B, beam), the new words.
@@ -178,7 +184,7 @@ class ActiveHypotheses:
             self.coverage = take_beams(self.coverage, parents)
 
     def keep_documents(self, documents: Tensor) -> None:
-        """Keep only the documents in these rows (n,)."""
+        """Keep only the documents with the given row indices (n,)."""
         for name, value in vars(self).items():
             if value is not None:
                 setattr(self, name, value.index_select(0, documents))
@@ -188,10 +194,11 @@ class Finished:
     """Finished hypotheses, at most ``size`` per document, and the recorded attention of all steps.
 
     Args:
-        documents: B, the number of documents of the whole batch.
+        documents: B, the number of documents in the original batch.
         size: maximum number of hypotheses per document.
         longest: maximum number of tokens of a hypothesis, with the end symbol.
-        by_score: whether to keep the ``size`` best hypotheses, best first, instead of the first ``size`` that end.
+        by_score: whether to keep the ``size`` hypotheses with the best scores, best first, instead of the first
+            ``size`` hypotheses that end.
 
     Attributes:
         score: scores (B, size), -inf where there is no hypothesis.
@@ -238,7 +245,7 @@ class Finished:
         lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
         scores = torch.cat([self.score[batch_rows], score], dim=1)
         missing = lengths == 0
-        # A hypothesis of probability 0 still counts, so it must rank above missing hypotheses.
+        # A hypothesis with probability 0 is still a result, so it must rank above missing hypotheses.
         lowest = torch.finfo(scores.dtype).min
         key = scores.nan_to_num(nan=lowest, neginf=lowest) if self.by_score else torch.zeros_like(scores)
         order = key.masked_fill(missing, -math.inf).argsort(dim=1, descending=True, stable=True)[:, : self.size]
@@ -250,7 +257,7 @@ class Finished:
                 kept[batch_rows] = take_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
     def results(self) -> Results:
-        """Return a list of hypotheses per document in fairseq's format, best first."""
+        """Return a list of hypotheses for each document, best first, in fairseq's format."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
         # hypotheses with a score of -inf come before missing ones, which have the same score
         order = order.gather(1, self.length.gather(1, order).eq(0).int().argsort(dim=1, stable=True))
@@ -275,7 +282,7 @@ class Finished:
         ]
 
     def _hypotheses_attention(self) -> Optional[Tensor]:
-        """Return the attention (B, size, S, longest) at each step of a hypothesis; None if it was not recorded."""
+        """Return the attention (B, size, S, longest) at each step of the hypotheses, or None if it was not recorded."""
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape

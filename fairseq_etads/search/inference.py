@@ -1,9 +1,9 @@
-"""Copies of models for inference with other dtypes and faster matrix products. The model itself is not changed.
+"""Create copies of models for inference, which can use other dtypes and faster matrix products.
 
-A copy has the model's structure and shares its parameters, unless they must be converted to another dtype. The model
-can still be trained: nothing in it is replaced, and :class:`InferenceModel` renews the copy after its parameters have
-changed. On a CPU, the linear layers of the copy have packed weights (:class:`PackedLinear`, :class:`Int8Linear`,
-:class:`WideLinear`).
+A copy has the same structure as the model and shares its parameters, unless they must be converted to another dtype.
+The original model is not modified and can still be trained. When its parameters have changed, :class:`InferenceModel`
+creates a new copy. On a CPU, the linear layers of the copy use packed weights (:class:`PackedLinear`,
+:class:`Int8Linear`, :class:`WideLinear`).
 """
 
 import copy
@@ -39,13 +39,13 @@ from .penalties import check_choice
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer for CPUs with a weight that is packed once into the layout of the processor's matrix kernels.
+    """A linear layer for CPUs that packs its weight once into the layout expected by the processor's matrix kernels.
 
     The unpacked weight is kept, because some of fairseq's attention modules read it instead of calling the layer.
 
     Args:
-        dtype: data type of the products.
-        out_dtype: data type of the result, or None for the input's.
+        dtype: data type of the matrix products.
+        out_dtype: data type of the result, or None to use the data type of the input.
         relu: whether to apply a ReLU to the result.
     """
 
@@ -70,22 +70,25 @@ class PackedLinear(nn.Linear):
         return self.product(self.inputs(x)).to(self.out_dtype or x.dtype)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Convert inputs for :meth:`product`; the result can be used with any layer of this class and dtype."""
+        """Convert ``x`` to the form that :meth:`product` expects.
+
+        All layers of this class with the same dtype can use the result.
+        """
         return x.to(self.dtype)
 
     def product(self, inputs: Tensor) -> Tensor:
         return kernels.packed_linear(inputs, self.packed, self.packed_bias, self.relu)
 
     def product_into(self, result: Tensor, inputs: Tensor) -> None:
-        """Write the product into ``result`` (n, out), which is a slice of a wider tensor."""
+        """Compute the product and write it to ``result`` (n, out), which is a slice of a wider tensor."""
         result.copy_(self.product(inputs))
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with 8-bit integers: each row of the weight and each input vector has its own scale.
+    """A linear layer that multiplies 8-bit integers. Each row of the weight and each input vector has its own scale.
 
-    Products are summed as 32-bit integers, so only rounding causes errors: weights are rounded to multiples of 1/127 of
-    the largest weight in their row, inputs to multiples of 1/127 or 1/63 of the largest input
+    Products are summed as 32-bit integers, so errors are caused only by rounding. Weights are rounded to multiples of
+    1/127 of the largest weight in their row, and inputs to multiples of 1/127 or 1/63 of the largest input
     (:func:`kernels.int8_levels`).
 
     Args:
@@ -112,9 +115,11 @@ class Int8Linear(nn.Module):
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
-        """Divide each row of ``x`` (n, in) by its largest absolute value. Returns the result and these values (n, 1).
+        """Divide each row of ``x`` (n, in) by its largest absolute value.
 
-        The result can be used with any layer of this class.
+        Returns the scaled rows and these values (n, 1).
+
+        All layers of this class can use the result.
         """
         x = x.float()
         # use the minimum and maximum, because torch's norms are several times slower
@@ -123,12 +128,15 @@ class Int8Linear(nn.Module):
         return x / largest, largest
 
     def product_into(self, result: Tensor, inputs: Tuple[Tensor, Tensor]) -> None:
-        """Write the product into ``result`` (n, out), which is a slice of a wider tensor."""
+        """Compute the product and write it to ``result`` (n, out), which is a slice of a wider tensor."""
         rows, largest = inputs
         self._rescale(kernels.int8_linear(rows, self.packed, self.levels), largest, result)
 
     def _rescale(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
-        """Compute result (n, out) = product (n, out) * largest (n, 1) + bias, followed by the ReLU if there is one."""
+        """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result`` (n, out).
+
+        Apply the ReLU if it is enabled.
+        """
         if self.bias is None:
             torch.mul(product, largest, out=result)
         else:
@@ -138,7 +146,7 @@ class Int8Linear(nn.Module):
 
 
 class _ThreadMemory(threading.local):
-    """Separate memory for each thread, which is empty in a copy and in another process."""
+    """A result buffer for each thread. Copies and unpickled objects start without a buffer."""
 
     result: Optional[Tensor] = None
 
@@ -147,21 +155,20 @@ class _ThreadMemory(threading.local):
 
 
 OUTPUT_BLOCK = 4096
-"""Number of words per block of :class:`WideLinear`."""
+"""Number of words in each block of :class:`WideLinear`."""
 
 
 class WideLinear(nn.Module):
-    """An output projection that processes one block of the vocabulary at a time and reuses the memory of its result.
+    """An output projection that processes one block of the vocabulary at a time and reuses its result tensor.
 
-    With new memory, the operating system would have to allocate and clear tens of megabytes for the result of each
-    step, which can take longer than the product. **Each call overwrites the result of the previous call in the same
+    If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
+    can take longer than the matrix product. **Each call overwrites the result of the previous call in the same
     thread.**
 
     Args:
         weight: weight (V, in) of the projection.
         bias: bias (V,), or None.
-        make: function that creates the layer of a block, a :class:`PackedLinear` or :class:`Int8Linear`, from its
-            weight and bias.
+        make: function that creates a :class:`PackedLinear` or :class:`Int8Linear` from the weight and bias of a block.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
@@ -177,13 +184,13 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Create a layer with outputs (…, C) for the words with ids (C,) only, with newly packed weights."""
+        """Create a layer with newly packed weights that computes logits (…, C) only for the given word ids (C,)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
         """Compute logits (…, V) in float32 from ``x`` (…, in).
 
-        Recurrent decoders pass ``rows``, which must be None: the result contains all words.
+        Recurrent decoders pass ``rows``, which must be None because the result always contains all words.
         """
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
@@ -198,10 +205,10 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """fairseq's self-attention over a document, computed by calling its layers instead of reading their weights.
+    """Self-attention over a document that, unlike fairseq's, calls its linear layers instead of reading their weights.
 
     Args:
-        attention: attention module of an encoder layer, which contributes its linear layers.
+        attention: attention module of an encoder layer, from which the linear layers are taken.
     """
 
     takes_joint_projection = True
@@ -222,7 +229,7 @@ class DocumentAttention(nn.Module):
         need_weights: bool = False,
         attn_mask: Optional[Tensor] = None,
     ) -> Tuple[Tensor, None]:
-        """Compute self-attention of ``query`` (S, B, d_m), which is also the key and the value.
+        """Compute self-attention for ``query`` (S, B, d_m), which is also used as the key and the value.
 
         ``key_padding_mask`` (B, S) is True at padding. Returns (S, B, d_m) and None.
         """
@@ -238,16 +245,17 @@ logger = logging.getLogger(__name__)
 
 _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
-"""Smallest CUDA capabilities of GPUs that multiply at full speed in bfloat16 (Ampere) and float16 (Volta)."""
+"""Minimum CUDA compute capabilities for full-speed products in bfloat16 (Ampere) and float16 (Volta)."""
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
-    """Copy the model's modules, but not its tensors, and set them to evaluation mode.
+    """Copy the modules of a model, but not its tensors, and set the copy to evaluation mode.
 
-    Normalised weights are replaced with their current values.
+    In the copy, weights that are computed by weight normalisation are replaced with their current values.
 
     Args:
-        cast: function to apply once to each floating-point parameter and buffer. Tied weights stay tied.
+        cast: function that is applied once to each floating-point parameter and buffer, so that tied weights stay tied,
+            or None to share all tensors.
     """
     shared: Dict[int, Any] = {}
     for parameter in model.parameters():
@@ -266,14 +274,17 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     for module in result.modules():
         if isinstance(module, LinearizedConvolution):  # otherwise fairseq would transpose the weight at every step
             module._linearized_weight = module._get_linearized_weight()
-    result.eval()  # not chained: once fairseq has prepared a model for generation, its eval() returns None
+    result.eval()  # not chained, because eval() returns None after fairseq has prepared the model for generation
     return result
 
 
 def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linear], nn.Module]) -> None:
-    """Replace each linear layer inside ``module`` that has more than one output with ``make(parent, name, layer)``."""
+    """Replace each linear layer inside ``module`` with ``make(parent, name, layer)``.
+
+    Layers with a single output are not replaced.
+    """
     for name, child in list(module.named_children()):
-        if not is_plain_linear(child):  # skip subclasses, too, because they may compute something else
+        if not is_plain_linear(child):  # also skip subclasses, which may compute something else
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(module, name, child))
@@ -281,12 +292,12 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
 
 @functools.cache
 def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
-    """Log once per process how the matrix products of a dtype are computed."""
+    """Log a message about the matrix products. In each process, the same message is logged only once."""
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
 class _Products(NamedTuple):
-    """Kinds of matrix products in a copy on this processor.
+    """The kinds of matrix products that a copy uses on this processor.
 
     Attributes:
         dtype: data type of all products other than 8-bit integer products.
@@ -302,7 +313,7 @@ class _Products(NamedTuple):
 
 
 def _cpu_products(infer_dtype: Optional[str]) -> _Products:
-    """Choose and log the kinds of matrix products for a dtype on this processor."""
+    """Choose the kinds of matrix products for ``infer_dtype`` on this processor, and log the choice."""
     levels = kernels.int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
@@ -321,13 +332,13 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
 
 
 PROBE_ROWS = 40
-"""Number of hypotheses in the products that compare the speed of dtypes."""
+"""Number of hypotheses in the matrix products that are timed to compare dtypes."""
 PROBE_GAIN = 1.1
-"""Minimum speed-up for choosing a narrower dtype. A smaller speed-up may be due to chance."""
+"""Minimum speed-up required to choose a narrower dtype. A smaller speed-up may be due to chance."""
 
 
 def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
-    """List the sizes (outputs, inputs) of the products in a decoder step and how often each size occurs."""
+    """Count the matrix products of a decoder step by size. Returns pairs of a size (outputs, inputs) and its count."""
     counts: Dict[Tuple[int, int], int] = {}
     for layer in decoder.modules():
         if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
@@ -340,12 +351,12 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
 
 @functools.cache
 def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
-    """Measure which dtype has the fastest matrix products on this processor.
+    """Time matrix products and return the name of the fastest dtype on this processor.
 
-    Within a process, the result is the same for equal arguments.
+    The result is cached, so equal arguments always lead to the same dtype within a process.
 
     Args:
-        products: sizes (outputs, inputs) and the number of occurrences of each.
+        products: pairs of a size (outputs, inputs) and the number of products of this size.
     """
     seconds: Dict[str, float] = {}
     for (outputs, inputs), count in products:
@@ -361,7 +372,10 @@ def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str
 
 
 def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
-    """Return the shortest of several measured times of a product in each available dtype, fp32 first."""
+    """Time a matrix product several times in each available dtype.
+
+    Returns the shortest times in seconds, fp32 first.
+    """
     x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
     weight = torch.ones(outputs, inputs)
     layers: Dict[str, nn.Module] = {"fp32": nn.Linear(inputs, outputs, bias=False)}
@@ -373,7 +387,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
-        # alternate between the dtypes, so that other programs slow down all of them; the first run is a warm-up
+        # alternate between the dtypes, so that other programs slow down all of them equally; the first run is a warm-up
         for _ in range(10):
             for name, layer in layers.items():
                 started = time.perf_counter()
@@ -383,7 +397,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
 
 
 def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
-    """Replace "auto" with a dtype for this model on its device, or None for the model's own dtype.
+    """Replace "auto" with the fastest dtype for the model on its device, where None is the model's own dtype.
 
     Other values are returned unchanged.
     """
@@ -399,7 +413,7 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """Create a copy in float32. Only matrix products, which are faster in narrower dtypes on a CPU, may use another."""
+    """Create a copy for a CPU, in float32, except that matrix products may use a narrower dtype, which is faster."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -421,23 +435,26 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
 
 @torch.no_grad()
 def _join_projections(attention: Any) -> None:
-    """Add a joint projection to queries, keys and values to a self-attention; see ``self_attention_inputs``.
+    """Add a layer to a self-attention that projects to queries, keys and values at once; see ``self_attention_inputs``.
 
-    In a search, the three projections are small products, and one joint product is faster. With 8-bit products, the
-    inputs are then also rounded only once.
+    In a search, the three separate products are small, so a single joint product is faster. In addition, 8-bit products
+    then round the inputs only once.
     """
     parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
         return
     weight = torch.cat([part.weight for part in parts])
-    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # skip_init draws no random numbers
+    joint = skip_init(nn.Linear, weight.size(1), len(weight))  # skip_init does not draw random numbers
     joint.weight.copy_(weight)
     joint.bias.copy_(torch.cat([part.bias for part in parts]))
     attention.joint_proj = joint
 
 
 def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
-    """Create the replacement of a linear layer in a copy."""
+    """Create the layer that replaces a linear layer in a copy.
+
+    The layer itself is returned if it does not need to be replaced.
+    """
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
     # fairseq's attention reads the weights of its layers. In a search, this project's attention modules call their
@@ -450,17 +467,17 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _takes_over_relu(parent, name)
-    # the first feed-forward layer of a Transformer returns the products' dtype, which the second layer reads
+    # the first feed-forward layer of a Transformer returns the dtype of the products, which the second layer expects
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 
 def _takes_over_relu(layer: Any, name: str) -> bool:
-    """Return whether a linear layer can apply the ReLU that follows it, and if so, remove the separate activation.
+    """Return whether a linear layer can apply the ReLU that follows it. If so, the separate activation is removed.
 
-    Without this activation, there is one pass less over the feed-forward sublayer, which is four times as wide as other
-    layers.
+    Without a separate activation, there is one pass fewer over the output of the first feed-forward layer, which is
+    four times as wide as other outputs.
     """
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
@@ -470,7 +487,7 @@ def _takes_over_relu(layer: Any, name: str) -> bool:
 
 
 def _replace_output(decoder: Any, products: _Products) -> None:
-    """Replace the output projection with a layer of packed blocks, if it covers all known words."""
+    """Replace the output projection with a :class:`WideLinear` if it computes logits for all known words."""
     output = getattr(decoder, "output_projection", None)
     wide = functools.partial(WideLinear, make=functools.partial(_output_block, products))
     if isinstance(output, SharedTableOutput):
@@ -488,7 +505,7 @@ def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -
 
 
 def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
-    """Create a copy in the requested dtype, on the model's device."""
+    """Create a copy of the model in the requested dtype on the same device."""
     parameter = next(model.parameters())
     infer_dtype = _chosen_format(infer_dtype, model)
     if parameter.device.type == "cpu":
@@ -507,11 +524,11 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
 
 
 class InferenceModel:
-    """A model and its copy for inference, which is created on demand and again after the model has changed.
+    """A model and its copy for inference. The copy is created on demand and replaced when the model has changed.
 
-    Several threads may share the copy: a forward pass changes only buffers that are separate for each thread
-    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. The copy
-    is then created again on demand.
+    Several threads can share the copy, because a forward pass changes only buffers that are separate for each thread
+    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. The
+    unpickled or copied object creates its own copy on demand.
 
     Args:
         model: one of this project's models, which is not modified.
@@ -530,9 +547,9 @@ class InferenceModel:
         self._forget_copy()
 
     def _forget_copy(self) -> None:
-        self._lock = threading.Lock()  # ensures that threads that start together share one copy
+        self._lock = threading.Lock()  # ensures that concurrent threads share one copy
         self._copy: Optional[nn.Module] = None
-        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the parameters that were copied
+        self._made_of: Optional[Tuple[int, List[Tuple[int, int]]]] = None  # state of the copied parameters
 
     def __getstate__(self) -> Dict[str, Any]:
         return {"model": self.model, "infer_dtype": self.infer_dtype}
@@ -543,7 +560,7 @@ class InferenceModel:
 
     def current(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""
-        # loading a checkpoint replaces tensors or changes them in place, which increases their versions
+        # loading a checkpoint replaces tensors or changes them in place, and a change in place increases the version
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
         with self._lock:

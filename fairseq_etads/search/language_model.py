@@ -1,4 +1,4 @@
-"""Fusion with a language model (``--lm-path``), which adds its log-probabilities to those from the ensemble."""
+"""Add the log-probabilities of a language model to the log-probabilities of the ensemble (``--lm-path``)."""
 
 import math
 from typing import Any, Optional, Sequence
@@ -27,7 +27,7 @@ class LanguageModelTerm(SearchTerm):
         return (self.model,)
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        """Raise ValueError if the language model's first words differ from the words of the summarisation models.
+        """Raise ValueError if the first words of the language model are not the words of the summarisation models.
 
         Language models without a dictionary are not checked.
         """
@@ -50,10 +50,10 @@ class LanguageModelTerm(SearchTerm):
 
 
 class _LanguageModel(ActiveTerm):
-    """A language model in one search.
+    """The term of a language model in one search.
 
-    Language models read and score only known words. Words copied from the document are treated as the unknown word,
-    both as next words and as previous words.
+    A language model reads and scores only known words. Words that were copied from the document are treated as the
+    unknown word, both as previous words and as candidates for the next word.
 
     Args:
         model: the language model, in evaluation mode.
@@ -63,14 +63,14 @@ class _LanguageModel(ActiveTerm):
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):
         self.model, self.weight, self.vocabulary = model, weight, vocabulary
-        # with a negative weight, the reward for words that the language model finds improbable has no limit
+        # with a negative weight, improbable words are rewarded without limit
         self.largest_gain = 0.0 if weight > 0 else math.inf
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
         """Add the weighted log-probabilities of the next words, in place.
 
         Raises:
-            ValueError: the model has fewer words than the ensemble.
+            ValueError: the language model has fewer words than the ensemble.
         """
         documents, beam, width = lprobs.shape
         vocabulary = self.vocabulary or OutputVocabulary(width, unk=0)

@@ -1,18 +1,21 @@
-"""Lengths of training texts, and length bounds for a search. Imports neither torch nor fairseq."""
+"""Length statistics of training texts, and length limits for a search.
+
+This module imports neither torch nor fairseq.
+"""
 
 from typing import Any, Dict, Iterable, Optional, Sequence
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
-"""Percentiles that are stored in checkpoints, model folders and records of recipes."""
+"""Percentiles that are stored in checkpoints, model folders and recipe records."""
 LONG = 40
-"""Median length, in tokens, from which beam search ends summaries too early."""
+"""Smallest median length in tokens for which beam search is assumed to end summaries too early."""
 
 
 class Lengths:
-    """Lengths of many texts in tokens, without end symbols.
+    """The lengths of a collection of texts in tokens, without end symbols.
 
     Args:
-        counts: the length of each text; at least one.
+        counts: length of each text, of at least one text.
 
     Raises:
         ValueError: there are no texts.
@@ -29,16 +32,16 @@ class Lengths:
         return sum(kept) / len(kept)
 
     def at(self, percent: int) -> int:
-        """Return the length that is not exceeded by ``percent`` per cent of the texts."""
+        """Return a percentile of the lengths: ``percent`` per cent of the texts do not exceed this length."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
     def percentiles(self) -> Dict[str, int]:
-        """Return the percentiles listed in :data:`REMEMBERED`, in a form for JSON."""
+        """Return the percentiles listed in :data:`REMEMBERED`, in a form that can be written as JSON."""
         return {str(percent): self.at(percent) for percent in REMEMBERED}
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the form of :meth:`Lengths.percentiles`."""
+    """Return whether a value has the form of a result of :meth:`Lengths.percentiles`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
         return False
     found: Sequence[Any] = list(value.values())
@@ -46,15 +49,16 @@ def are_percentiles(value: Any) -> bool:
 
 
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
-    """Choose the minimum and maximum length of summaries in a search from the lengths of the training summaries.
+    """Choose the minimum and maximum length of summaries in a search, based on the lengths of the training summaries.
 
-    Beam search ends long summaries too early. With the median as the minimum length, long summaries become as long as
-    the training summaries. The length of short summaries depends on their content, so the bounds only exclude lengths
-    in the shortest tenth and the longest hundredth of the training summaries.
+    Beam search tends to end long summaries too early. If the training summaries are long, the minimum length is
+    therefore their median, so that the summaries are about as long as the training summaries. The length of a short
+    summary depends on its content. If the training summaries are short, the limits exclude only the lengths of their
+    shortest tenth and longest hundredth.
 
     Args:
         percentiles: percentiles of the lengths; see :meth:`Lengths.percentiles`.
-        longest: maximum number of tokens that the model can write.
+        longest: maximum number of tokens that the model can produce, or None for no limit.
     """
     median = percentiles["50"]
     if median < LONG:

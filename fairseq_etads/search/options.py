@@ -1,18 +1,20 @@
-"""Declarations of all decoding options. Imports neither torch nor fairseq, so that ``--help`` is fast.
+"""Declarations of all decoding options.
+
+This module imports neither torch nor fairseq, so that ``--help`` is fast.
 
 The name of a field is the name of the option on fairseq's command line. The metadata of a field contain:
 
 - ``help``: text for ``--help``;
 - ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: see :mod:`fairseq_etads.platform.option_checks`;
   ``needs`` can also list a kind of model (:data:`POINTER`, :data:`NO_POINTER`);
-- ``least_in_call``: lower bound in a call, which fairseq does not check;
-- ``setting``: name in :class:`~fairseq_etads.search.settings.SearchSettings` and among the arguments of
-  ``SummaryGenerator``, if it differs;
-- ``tuned``: values that ``etads-tune`` searches;
-- ``tunable``: False if ``etads-tune`` cannot search the option.
+- ``least_in_call``: lower bound for the option in a call, which fairseq's commands do not check;
+- ``setting``: name of the option in :class:`~fairseq_etads.search.settings.SearchSettings` and in the arguments of
+  ``SummaryGenerator``, if this name differs from the field name;
+- ``tuned``: values that ``etads-tune`` tries;
+- ``tunable``: False if ``etads-tune`` cannot tune the option.
 
-``--task summarization`` inherits :class:`DecodingOptions`. The settings of the search, the options of a call
-(``call_options.py``), the search space of ``etads-tune`` and the checks below read the same fields.
+``--task summarization`` inherits :class:`DecodingOptions`. The search settings, the options of a call
+(``call_options.py``), the search space of ``etads-tune`` and the checks below are all based on these fields.
 """
 
 from dataclasses import dataclass, field, fields
@@ -31,9 +33,9 @@ ALIGNMENTS = ("hard", "soft")
 INFER_DTYPES = ("fp32", "bf16", "fp16", "int8", "auto")
 
 LENGTH_PENALTY_BETA = 5.0
-"""Constant of Wu et al. 2016, equation 14."""
+"""Default value of beta, the constant in equation 14 of Wu et al. 2016."""
 LARGEST = 1_000_000
-"""Upper bound for all numbers in a call, such as a number of tokens."""
+"""Upper bound for every number that is set in a call, such as the maximum number of tokens."""
 
 
 POINTER, NO_POINTER = "a model with --pointer", "a model without --pointer"
@@ -46,7 +48,7 @@ def _option(default: Any, help: str, **metadata: Any) -> Any:
 
 @dataclass
 class DecodingOptions:
-    """Decoding options that fairseq does not have."""
+    """Decoding options that this project adds to fairseq."""
 
     allow_unk: bool = _option(
         False, "let models with a pointer write <unk> (default: they copy a word instead)", needs=(POINTER,)
@@ -223,7 +225,7 @@ CHOICES = ("content", "hypothesis", "none")
 
 @dataclass
 class FolderOptions:
-    """Options of model folders, which fairseq's commands do not have."""
+    """Decoding options that are available for model folders but not in fairseq's commands."""
 
     choose: str = _option(
         "none",
@@ -244,17 +246,17 @@ class FolderOptions:
 DECLARED: Mapping[str, Any] = {
     option.name: option for kind in (DecodingOptions, FairseqOptions, FolderOptions) for option in fields(kind)
 }
-"""Name -> field of every option."""
+"""Mapping from the name of each option to its field."""
 
 
 def setting_of(name: str) -> str:
-    """Return the name of an option in the settings of the search."""
+    """Return the name of an option in the search settings."""
     setting: str = DECLARED[name].metadata.get("setting", name)
     return setting
 
 
 BY_SETTING: Mapping[str, str] = {setting_of(name): name for name in DECLARED}
-"""Name in the settings of the search -> name of the option."""
+"""Mapping from names in the search settings to names of options."""
 
 
 def kind_of(name: str) -> type:
@@ -264,7 +266,7 @@ def kind_of(name: str) -> type:
 
 
 def problem(name: str, value: Any) -> str:
-    """Return the requirement that a value of an option violates; empty if the value is valid."""
+    """Return a description of the values that an option accepts, or an empty string if ``value`` is valid."""
     option, kind = DECLARED[name], kind_of(name)
     limits = option.metadata
     if value is None and option.default is None:
@@ -281,7 +283,7 @@ def problem(name: str, value: Any) -> str:
 
 
 def refusal(name: str, value: Any) -> str:
-    """Return the error message for an invalid value of an option; empty if the value is valid."""
+    """Return the error message for an invalid value of an option, or an empty string if the value is valid."""
     wanted = problem(name, value)
     written = f'"{value}"' if isinstance(value, str) else repr(value)
     written = written if len(written) <= 60 else f"{written[:57]}..."
@@ -289,12 +291,13 @@ def refusal(name: str, value: Any) -> str:
 
 
 def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_pointer: Optional[bool]) -> str:
-    """Return the reason why one of the given options has no effect; empty if all have an effect.
+    """Return the error message for an option without an effect, or an empty string if all given options have an effect.
 
     Args:
         given: options that differ from their defaults.
-        present: all options, including fairseq's; missing options are off.
-        has_pointer: whether one of the models can copy. If None, this is not yet known and not checked.
+        present: values of all options, including fairseq's options, where missing options are considered off.
+        has_pointer: whether one of the models can copy words, or None if this is not known yet and therefore not
+            checked.
     """
     kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
     declared = {name: option.metadata for name, option in DECLARED.items()}
@@ -302,4 +305,4 @@ def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_poi
 
 
 SYSTEMS: Dict[str, str] = {name: system for name in DECLARED if (system := system_of(flag(name))) is not None}
-"""Option -> the system that implements it."""
+"""Mapping from the options of systems to the systems that implement them."""

@@ -40,7 +40,7 @@ def check_options(settings: Any) -> None:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
-            # a tuple in the settings was parsed from a text and needs no further check
+            # a tuple in the settings has already been parsed from text and needs no further check
             problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
@@ -57,12 +57,12 @@ def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BE
 
     Args:
         length: |Y| including the end symbol, at least 1; a number or a tensor of any shape.
-        alpha: strength of the penalty; 0: no normalisation.
-        beta: constant that is used only by "wu".
+        alpha: strength of the penalty; 0 disables the normalisation.
+        beta: constant that only the kind "wu" uses.
         kind: "wu" for ((beta + |Y|) / (beta + 1))^alpha (Wu et al. 2016, equation 14), "avg" for |Y|^alpha (fairseq).
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: the kind is unknown.
     """
     if check_choice("length penalty type", kind, LENGTH_KINDS) == "avg":
         return length**alpha
@@ -74,21 +74,22 @@ def coverage_penalty(
 ) -> Tensor:
     """Compute the coverage penalty cp(Y), which is subtracted from the normalised log-probability.
 
-    The penalty is not negative if the weight is not.
+    If the weight is not negative, the penalty is not negative either.
 
     Args:
-        coverage: c_j (…, S), the attention to source token j, before any gate, summed over the steps of the hypothesis.
+        coverage: coverage c_j (…, S), which is the sum of the attention to source token j, before any gate, over the
+            steps of the hypothesis.
         weight: the weight w.
         kind: "summary" for w Σ_j (max(c_j, 1) - 1), which penalises reading words twice; "wu" for
             -w Σ_j log(min(c_j, 1)), which penalises leaving words unread (Wu et al. 2016, equation 14).
-        padding_mask: (B, S), True at padding, for a coverage (B, …, S). Padding is ignored.
+        padding_mask: mask (B, S) for a coverage (B, …, S), True at padding, which is ignored; or None.
 
     Returns:
-        Penalties (…). With "wu", a token without attention costs 87 w instead of infinity, because the logarithm of the
-        smallest float32 is -87.
+        Penalties (…). With "wu", a token without any attention costs 87 w instead of infinity, because the logarithm of
+        the smallest positive float32 number is -87.
 
     Raises:
-        ValueError: an unknown kind.
+        ValueError: the kind is unknown.
     """
     if check_choice("coverage penalty type", kind, COVERAGE_KINDS) == "summary":
         cost = (coverage - 1).clamp(min=0)
@@ -102,18 +103,21 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """Scoring of hypotheses. The fields are decoding options, which are declared in :mod:`.options`.
+    """The scoring function for hypotheses.
+
+    The fields of this class are decoding options, which are declared in :mod:`.options`.
 
     Attributes:
-        len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0: no normalisation.
+        len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0 disables the normalisation.
         normalize_scores: whether to divide log P by the length penalty (False with ``--unnormalized``).
         length_penalty_type, length_penalty_beta: kind and beta of :func:`length_penalty`.
-        coverage_penalty, coverage_penalty_type: weight and kind of :func:`coverage_penalty`; weight 0: off.
-        stepwise_coverage_penalty: whether to subtract the coverage cost also in the selection of extensions, not only
-            from the final score.
+        coverage_penalty, coverage_penalty_type: weight and kind of :func:`coverage_penalty`; a weight of 0 disables the
+            penalty.
+        stepwise_coverage_penalty: whether to subtract the coverage cost not only from the final score but also when
+            extensions are selected.
 
     Raises:
-        ValueError: a kind does not exist, or a number is out of range.
+        ValueError: a kind is unknown, or a number is out of range.
     """
 
     len_penalty: float = FairseqOptions.lenpen
@@ -131,7 +135,7 @@ class Scoring:
 
     @property
     def penalised(self) -> bool:
-        """Return whether this score differs from fairseq's."""
+        """Return whether the score differs from the score in fairseq."""
         return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
 
     def divisor(self, length: int) -> float:
@@ -141,20 +145,23 @@ class Scoring:
         return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
 
     def divisors(self, lengths: Tensor) -> Tensor:
-        """Compute lp for each length |Y| in ``lengths`` (B,), in float64."""
+        """Compute the length penalty lp in float64 for each length |Y| in ``lengths`` (B,)."""
         lengths = lengths.double()
         if not self.normalize_scores:
             return torch.ones_like(lengths)
         return length_penalty(lengths, self.len_penalty, self.length_penalty_beta, self.length_penalty_type)
 
     def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
-        """Compute the cost cp (B, beam) of the coverage (B, beam, S); None without a coverage penalty."""
+        """Compute the coverage cost cp (B, beam) from the coverage (B, beam, S).
+
+        Returns None if there is no coverage penalty.
+        """
         if coverage is None or not self.coverage_penalty:
             return None
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
     def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
-        """Compute the scores (…) of hypotheses from ``length``, ``log_probs`` (…) and the coverage ``cost`` (…)."""
+        """Compute the scores (…) of hypotheses from their ``length``, ``log_probs`` (…) and coverage ``cost`` (…)."""
         scores = log_probs / self.divisor(length)
         return scores if cost is None else scores - cost
 
@@ -171,17 +178,17 @@ class Scoring:
 
         Args:
             log_probs: log P (B, beam) of the words so far.
-            shortest, longest: bounds of the final length |Y|. ``longest`` may be a tensor (B,) with one number per
-                document.
+            shortest, longest: lower and upper bound for the final length |Y|, where ``longest`` may be a tensor (B,)
+                with one number per document.
             cost: cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: number of tokens (B,) without padding, required for a coverage penalty of kind "wu".
             gain: upper bound for the increase of log P in each remaining step, which is 0 unless a negative --unkpen
                 rewards the unknown word or a term of the search adds to log P.
 
-        log P only decreases, and lp is monotone in the length, so log P / lp is largest for the shortest or the longest
-        summary. The "summary" cost only increases, because coverage does. The "wu" cost decreases, but the attention of
-        each step sums to 1. By Jensen's inequality, the logarithms of S numbers with the sum n add up to at most
-        S log(n / S).
+        log P can only decrease, and lp is monotone in the length, so log P / lp is largest for the shortest or the
+        longest summary. The "summary" cost can only increase, because the coverage can only increase. The "wu" cost
+        decreases, but the attention of each step sums to 1. By Jensen's inequality, the logarithms of S numbers that
+        sum to n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
             largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)
@@ -201,7 +208,7 @@ class Scoring:
         return best - least.clamp(min=0).unsqueeze(1)
 
     def describe(self) -> str:
-        """Return the formula of the score as a text for the log."""
+        """Return the formula of the score as text for the log."""
         name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
         text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)
         text = f"log P / {text}" if self.normalize_scores and not math.isclose(self.len_penalty, 0.0) else "log P"

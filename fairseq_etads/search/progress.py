@@ -1,4 +1,4 @@
-"""Progress reports of a search: the best hypothesis of each document so far."""
+"""Progress reports during a search, which contain the best hypothesis of each document so far."""
 
 from typing import Callable, List, NamedTuple, Optional
 
@@ -9,32 +9,32 @@ from .hypotheses import ActiveHypotheses, Finished, take_beams
 
 
 class StepAttention(NamedTuple):
-    """Attention to the document and copy distribution at one step: (S,), or (B, beam, S) for a batch.
+    """The attention to the document and the copy distribution in one step.
 
-    A field is None if the models do not return its value.
+    Each tensor has the shape (S,), or (B, beam, S) for a batch. A field is None if the models do not return its value.
     """
 
     attention: Optional[Tensor] = None
     copying: Optional[Tensor] = None
 
     def continued(self, parents: Tensor) -> "StepAttention":
-        """Select the entries of the continued beams ``parents`` (B, beam) from tensors (B, beam or 1, S)."""
+        """Gather the entries at the beam indices ``parents`` (B, beam) from tensors (B, beam, S) or (B, 1, S)."""
         beam = parents.size(1)
         return StepAttention(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
 
     def of(self, document: int, beam: int) -> "StepAttention":
-        """Select the entries of one hypothesis from tensors (B, beam, S)."""
+        """Return the entries of one hypothesis from tensors (B, beam, S)."""
         return StepAttention(*(None if x is None else x[document, beam] for x in self))
 
 
 class BestSoFar(NamedTuple):
-    """The best hypothesis of a document after a step, finished or active.
+    """The best finished or active hypothesis of a document after a step.
 
     Attributes:
         row: the document's row in the batch.
-        tokens: (t,), ids of the dictionary. The last one is the end symbol if the hypothesis has ended.
-        score: score of the hypothesis. An active hypothesis is scored as if it ended here.
-        read: attention of the last word; empty if the hypothesis has ended.
+        tokens: ids (t,) of the dictionary, ending with the end symbol if the hypothesis has ended.
+        score: score of the hypothesis, where an active hypothesis is scored as if it ended after this step.
+        read: attention when the last word was generated, with fields that are None if the hypothesis has ended.
     """
 
     row: int
@@ -44,8 +44,9 @@ class BestSoFar(NamedTuple):
 
 
 OnStep = Callable[[List[BestSoFar]], None]
-"""Function called after each step except the last, with the unfinished documents. Its exceptions end the search and are
-passed to the caller, so the function can stop a search.
+"""Function that is called after each step except the last, with the best hypothesis of each unfinished document.
+
+An exception in the function ends the search and is passed to the caller, so the function can stop a search.
 """
 
 
@@ -64,9 +65,9 @@ def best_so_far(
         step: number of the step, from 0.
         live: active hypotheses of the B remaining documents after this step.
         scores: scores (B, beam) of the active hypotheses as if they ended now; -inf in used-up slots.
-        parents: (B, beam), the beam that each active hypothesis continues.
-        read: attention in this step, (B, beam or 1, S), for the beams before the step.
-        vocabulary: translates search ids to ids of the dictionary; None if they are the same.
+        parents: index (B, beam) of the beam that each active hypothesis continues.
+        read: attention (B, beam, S) or (B, 1, S) in this step, for the beams before the step.
+        vocabulary: object that translates search ids to ids of the dictionary, or None if they are the same.
     """
     found = []
     best_score, best = scores.max(dim=1)

@@ -1,4 +1,4 @@
-"""Likelihoods of given summaries (``--score-reference``)."""
+"""Compute the likelihoods of given summaries (``--score-reference``)."""
 
 from typing import Any, Callable, Dict, List
 
@@ -12,10 +12,10 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _Scored:
-    """Wrapper of a model for scoring references, under which every reference has a probability.
+    """A wrapper for a model that is used to score references, so that every reference has a positive probability.
 
-    A switch pointer mixes generating and copying instead of choosing the more probable of the two. Distributions are
-    extended to ``width`` words (0: not extended), and words that the model lacks have probability 0.
+    For this purpose, a switch pointer mixes generating and copying instead of choosing the more probable of the two.
+    Distributions are extended to ``width`` words, unless ``width`` is 0. Words that the model lacks have probability 0.
     """
 
     def __init__(self, model: Any, width: int):
@@ -46,7 +46,7 @@ def score_references(
         models: the models of an ensemble.
         sample: a batch with references in "target" (B, T), as ids of the dictionary.
         pad: id of the padding symbol.
-        score: function that calls fairseq's scorer with models and a batch with extended ids in "target".
+        score: function that calls fairseq's scorer, given the models and a batch with extended ids in "target".
 
     Raises:
         ValueError: the batch contains no references.

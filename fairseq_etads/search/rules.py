@@ -1,4 +1,4 @@
-"""Rules of a search step, which forbid words or force a word, depending on the options.
+"""Rules that forbid or force words in a search step, depending on the options.
 
 A rule changes the log-probabilities of the next words in place. :func:`rules_of` lists the rules in fairseq's order,
 because the results depend on the order.
@@ -19,12 +19,12 @@ class Source(NamedTuple):
     """Padding and lengths of the documents in a search."""
 
     padding: Optional[Tensor]  # (B, S), True at padding; None if the source does not consist of tokens
-    lengths: Tensor  # number of tokens (B,), as counted by fairseq
+    lengths: Tensor  # numbers of tokens (B,), counted as in fairseq
     width: int  # S
 
     @classmethod
     def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
-        """Read padding and lengths from a batch, which may also contain speech, as in fairseq."""
+        """Read padding and lengths from a batch. As in fairseq, the batch may also contain speech."""
         if "src_tokens" in net_input:
             tokens = net_input["src_tokens"]
             padding = tokens.eq(pad) if tokens.dim() == 2 else None
@@ -40,31 +40,33 @@ class Source(NamedTuple):
         raise ValueError(f"expected src_tokens, source or features in net_input, which has {', '.join(net_input)}")
 
     def token_counts(self) -> Tensor:
-        """Count the tokens of each document (B,), including the end symbol but not padding."""
+        """Return the number of tokens (B,) in each document, including the end symbol but not padding."""
         return self.lengths if self.padding is None else (~self.padding).sum(1)
 
     def select(self, documents: Tensor) -> "Source":
-        """Select some of the documents by their indices (n,)."""
+        """Return the data of the documents with the given indices (n,)."""
         padding = None if self.padding is None else self.padding[documents]
         return self._replace(padding=padding, lengths=self.lengths[documents])
 
 
 @dataclass
 class Step:
-    """The data of a search step that rules read and change, for B remaining documents and W words.
+    """The data of a search step, which the rules read and change.
+
+    B is the number of remaining documents, and W is the number of words in the distributions.
 
     Attributes:
-        number: number of the step, from 0, which is also the number of words so far.
+        number: number of the step, starting from 0, which is also the number of words so far.
         lprobs: log-probabilities (B, beam, W), changed in place; beam is 1 in the first step.
         live: hypotheses so far, for all beams even in the first step.
         source: the documents.
         longest: (B,), maximum number of tokens in each summary before the end symbol.
-        dictated: (B,), next word of each document's prefix, or padding if the prefix has ended; None after the end of
-            all prefixes.
+        dictated: (B,), next word in the prefix of each document, or padding if the prefix has ended; None if all
+            prefixes have ended.
         forced: (B,), bool, True for documents with a word in ``dictated``; None if ``dictated`` is None.
         decided_against: mask of words; see :attr:`Ensemble.decided_against`.
         constraints: packed constraints (B, n), or None.
-        unknown, end: (B, beam), scores of the unknown word and the end symbol before any rule.
+        unknown, end: (B, beam), scores of the unknown word and the end symbol before any rule is applied.
     """
 
     number: int
@@ -87,7 +89,7 @@ class Step:
             self.forced = self.dictated.ne(self.special.pad) & self.longest.gt(self.number)
 
     def forbid_end(self, where: Optional[Tensor] = None) -> None:
-        """Forbid the end symbol, except for forced documents.
+        """Forbid the end symbol, except in documents for which the next word is forced.
 
         Args:
             where: mask (B, beam or 1) of hypotheses that must not end, or None for all.
@@ -138,12 +140,12 @@ def rules_of(
 
 
 def forbid_padding(step: Step) -> None:
-    """Forbid padding."""
+    """Forbid the padding symbol."""
     step.lprobs[..., step.special.pad] = -math.inf
 
 
 class UnknownWordPenalty:
-    """``--unkpen``: penalise the unknown word; infinity forbids it."""
+    """Penalise the unknown word (``--unkpen``). An infinite penalty forbids it."""
 
     def __init__(self, penalty: float):
         self.penalty = penalty
@@ -157,8 +159,8 @@ class EndAtGreatestLength:
 
     Args:
         shortest_limit: first step in which a summary may have reached its maximum length.
-        ending_is_free: whether the score ignores the end symbol, as with ``--exact-length``, where the model does not
-            choose the end.
+        ending_is_free: whether the score ignores the end symbol, as with ``--exact-length``, with which the model does
+            not choose where a summary ends.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -174,10 +176,10 @@ class EndAtGreatestLength:
 
 
 def keep_to_prefix(step: Step) -> None:
-    """``--prefix-size``: allow only the next word of the prefix, until the prefix ends.
+    """Allow only the next word of the prefix until the prefix ends (``--prefix-size``).
 
-    If this word has probability 0, it receives the unknown word's score. The probability is 0 for words outside the
-    document's list (``--large-vocabulary-trick``) and for the unknown word if it is forbidden.
+    If this word has probability 0, it receives the score of the unknown word. Words that are not on the document's list
+    (``--large-vocabulary-trick``) have probability 0, and so does the unknown word if it is forbidden.
     """
     if step.dictated is None or step.forced is None:
         return
@@ -196,7 +198,7 @@ def keep_to_prefix(step: Step) -> None:
 
 
 class LeastLength:
-    """``--min-len``: forbid the end before a minimum number of tokens."""
+    """Forbid the end symbol until a summary has a minimum number of tokens (``--min-len``)."""
 
     def __init__(self, tokens: int):
         self.tokens = tokens
@@ -207,14 +209,17 @@ class LeastLength:
 
 
 class LeastSentences:
-    """``--min-sentences``: forbid the end before a minimum number of sentences, except at the maximum length."""
+    """Forbid the end symbol until a summary has a minimum number of sentences (``--min-sentences``).
+
+    A summary that has reached its maximum length may always end.
+    """
 
     def __init__(self, sentences: int):
         self.sentences = sentences
 
     def __call__(self, step: Step) -> None:
         mark = step.special.sentence_mark
-        tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # the start symbol first
+        tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # including the start symbol
         tokens[:, :, 0] = mark
         is_mark = tokens.eq(mark)
         # number of words (B, beam) that follow a mark or the start symbol
@@ -223,8 +228,8 @@ class LeastSentences:
 
 
 def suppress_words(step: Step) -> None:
-    """``tokens_to_suppress``: forbid these words, except where the prefix contains them."""
-    # one by one, because an index list would be copied to a GPU in every step, and the words are few
+    """Forbid the words in ``tokens_to_suppress``, except where the prefix contains them."""
+    # loop over the words, which are few, because a list of indices would be copied to the GPU in every step
     for word in step.special.suppressed:
         scores = step.lprobs[..., word]
         if step.forced is None:
@@ -234,7 +239,7 @@ def suppress_words(step: Step) -> None:
 
 
 def end_at_source_length(step: Step) -> None:
-    """``--match-source-len``: end a summary when it is as long as its source, unless the prefix continues."""
+    """End a summary when it is as long as its source, unless the prefix continues (``--match-source-len``)."""
     over = step.source.lengths.le(step.number)
     over = over if step.forced is None else over & ~step.forced
     step.lprobs.masked_fill_(over[:, None, None], -math.inf)
@@ -243,24 +248,24 @@ def end_at_source_length(step: Step) -> None:
 
 
 class NGramBlocker:
-    """``--no-repeat-ngram-size``: forbid words that would repeat an n-gram of the hypothesis.
+    """Forbid words that would repeat an n-gram of the hypothesis (``--no-repeat-ngram-size``).
 
-    Unlike fairseq's blocker, which needs its CUDA extension, this class uses tensor operations on any device.
+    Unlike fairseq's blocker, which needs a CUDA extension, this class uses tensor operations that run on any device.
 
     Args:
         size: n, at least 1.
-        ignored: ids of tokens that may repeat. An n-gram that contains one of them is never blocked.
+        ignored: ids of tokens that may repeat, so that n-grams that contain one of them are never blocked.
     """
 
     def __init__(self, size: int, ignored: Iterable[int] = ()):
         self.size = size
         self.ignored = sorted(set(ignored))
-        self._ignored: Optional[Tensor] = None  # the same ids, on the device of the search
+        self._ignored: Optional[Tensor] = None  # the same ids as a tensor on the device of the search
 
     def __call__(self, step: Step) -> None:
         if step.number == 0:
             return
-        exempt = step.longest.le(step.number)  # summaries that must end
+        exempt = step.longest.le(step.number)  # True for summaries that must end
         exempt = exempt if step.forced is None else exempt | step.forced
         exempt = exempt.repeat_interleave(step.lprobs.size(1))
         self.block(step.live.tokens[:, :, 1 : step.number + 1].flatten(0, 1), step.lprobs.flatten(0, 1), exempt)
@@ -271,10 +276,10 @@ class NGramBlocker:
         Args:
             tokens: (rows, t), int64, the words so far without the start symbol.
             lprobs: (rows, V), log-probabilities of the next word.
-            exempt: (rows,), bool, True for rows in which the next word is forced, so that no word is forbidden.
+            exempt: (rows,), bool, True for rows in which no word is forbidden, because the next word is forced.
 
-        If this would forbid all words of a row, they all stay allowed, because the search must be able to continue. The
-        end symbol never completes a repeated n-gram, so this happens only if another rule forbids the end symbol and no
+        If all words of a row would be forbidden, all of them stay allowed, so that the search can continue. The end
+        symbol never completes a repeated n-gram, so this happens only if another rule forbids the end symbol and no
         other word is left.
         """
         n, length = self.size, tokens.size(1)
@@ -299,17 +304,17 @@ class NGramBlocker:
 
 
 def keep_to_switch_decisions(step: Step) -> None:
-    """``--pointer switch``: forbid words that the models' switches have decided against.
+    """Forbid words that the models' switches have decided against (``--pointer switch``).
 
-    The words stay allowed if constraints require them or if a hypothesis would have no other word, because its end is
-    forced or every word of the document would repeat an n-gram.
+    A word stays allowed if a constraint requires it, or if a hypothesis has no other word left, because its end is
+    forced or because every word of the document would repeat an n-gram.
     """
     against, lprobs = step.decided_against, step.lprobs
     if against is None:
         return
     if step.constraints is not None:
         required = torch.zeros_like(against[:, 0]).scatter(1, step.constraints[:, 1:], True)  # (B, W)
-        required[:, 0] = False  # in packed constraints, 0 is only a separator and padding
+        required[:, 0] = False  # in packed constraints, 0 is used only to separate and to pad
         against = against & ~required[:, None]
     none_left = lprobs.masked_fill(against, -math.inf).amax(dim=2, keepdim=True).eq(-math.inf)
     lprobs.masked_fill_(against & ~none_left, -math.inf)

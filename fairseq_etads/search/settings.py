@@ -1,4 +1,4 @@
-"""Settings of a search: the decoding options, resolved for the models and the dictionary."""
+"""Settings of a search: the decoding options after adaptation to the models and the dictionary."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -18,49 +18,54 @@ _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of a search. Those that change the score are in ``scoring``.
+    """Settings of a search. The settings that change the score are in ``scoring``.
 
-    The options of users, with their defaults and bounds, are declared in :mod:`.options`.
+    The corresponding options, their defaults and their bounds are declared in :mod:`.options`.
 
     Attributes:
         beam_size: number of hypotheses per document that are extended in every step (``--beam``).
         max_len_a, max_len_b: the summary of a document with S tokens has at most ``max_len_a`` * S + ``max_len_b``
             tokens before the end symbol.
-        max_len_per_document: whether S is the document's own length, or else the length of the longest document in the
-            batch, including padding, as in fairseq.
-        max_len: maximum number of tokens in a summary, including the end symbol, or 0 for the models' number of
+        max_len_per_document: whether S is the length of the document itself instead of the length of the longest
+            document in the batch, including padding, as in fairseq.
+        max_len: maximum number of tokens in a summary, including the end symbol, or 0 to use the models' number of
             positions.
         min_len: minimum number of tokens before the end symbol.
-        unk_penalty: number to subtract from the log-probability of the unknown word (``--unkpen``).
-        temperature: divisor of the logits.
-        match_source_len: end a summary at the latest when it has as many tokens as its source
+        unk_penalty: number that is subtracted from the log-probability of the unknown word (``--unkpen``).
+        temperature: number by which the logits are divided.
+        match_source_len: whether to end a summary at the latest when it has as many tokens as its source
             (``--match-source-len``).
-        no_repeat_ngram_size: number of consecutive words that a summary never repeats; 0: off.
+        no_repeat_ngram_size: length of the n-grams that a summary must not repeat, or 0 to allow all repetitions.
         lm_weight: weight of the language model's log-probabilities, if there is a language model.
-        extractive_weights: weights of log p and the features of ABS, or () if the score is log p.
-        recombine: number of last words; only the best of the hypotheses that share these words is kept; 0: off.
+        extractive_weights: weights for log p and the features of ABS, or () if the score is log p alone.
+        recombine: number of last words. Only the best of the hypotheses that share these words is kept, unless the
+            number is 0.
         tokens_to_suppress: words that are never produced.
-        ngram_ignore_tokens: words that may repeat. An n-gram that contains one of them is never blocked.
-        exact_length: exact number of tokens before the end symbol, which then does not change the score; 0: off.
-        min_sentences: minimum number of sentences, separated by the sentence mark, before the end; 0: off.
+        ngram_ignore_tokens: words that may repeat, so that n-grams that contain one of them are never blocked.
+        exact_length: exact number of tokens before the end symbol, which then does not change the score, or 0 if the
+            length is not fixed.
+        min_sentences: minimum number of sentences in a summary, which are separated by the sentence mark, or 0 for no
+            minimum.
         selection_threshold, selection_factor: if a batch contains probabilities of words ("selection"), a pointer
-            copies only words with a probability above the threshold, and their probability of being copied is
+            copies only words with a probability above the threshold, and the copy probabilities of these words are
             multiplied by the factor.
         early_stopping: condition for ending the search for a document. "fairseq": ``beam_size`` hypotheses have ended.
-            "admissible": no unfinished hypothesis can still become one of the ``nbest`` best. "heuristic": none would
-            become one of them by ending in the next step. None: "admissible" if the score is not fairseq's, otherwise
-            "fairseq".
-        nbest: number of returned hypotheses that the caller reads, at most ``beam_size``.
-        infer_dtype: "fp32", "bf16", "fp16" or "int8" to use copies of this project's models in this dtype, "auto" for
-            the fastest of these on this processor, or None for the models' own dtype.
-        keep_attention: return the attention of each hypothesis, as fairseq does, which needs memory for beam x S x T
-            numbers.
-        print_alignment: "hard" or "soft" to also return alignments to the source, derived from the attention.
-        allow_unk: let models with a pointer write the unknown word. By default, they copy a word instead.
-        replace_unk: replace an unknown word with the most attended word of the source, and return the position of that
-            word for each token in "alignment".
-        copied_positions: also return "copied_from": the position in ``src_tokens`` from which each token was copied, or
-            -1 if it was generated; requires a model with a pointer and another pass over the summaries.
+            "admissible": no unfinished hypothesis can still become one of the ``nbest`` best. "heuristic": no
+            unfinished hypothesis would become one of them if it ended in the next step. None: "admissible" if the score
+            differs from fairseq's, otherwise "fairseq".
+        nbest: number of hypotheses that the caller reads from the result, at most ``beam_size``.
+        infer_dtype: "fp32", "bf16", "fp16" or "int8" to convert copies of this project's models to this dtype, "auto"
+            to use the fastest of these on this processor, or None to use the models' own dtype.
+        keep_attention: whether to return the attention of each hypothesis, as fairseq does, which needs memory for beam
+            x S x T numbers per document.
+        print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention.
+        allow_unk: whether models with a pointer may produce the unknown word instead of copying a word, as they do by
+            default.
+        replace_unk: whether to replace unknown words with the most attended word of the source, and to return the
+            position of this word for each token in "alignment".
+        copied_positions: whether to also return "copied_from": the position in ``src_tokens`` from which each token was
+            copied, or -1 if the token was generated. "copied_from" requires a model with a pointer and an additional
+            pass over the summaries.
         scoring: settings that determine the score of a hypothesis.
 
     Raises:
@@ -98,12 +103,12 @@ class SearchSettings:
 
     @classmethod
     def option_names(cls) -> Tuple[str, ...]:
-        """Return the names of all options, including the options of the score."""
+        """Return the names of all options, including the scoring options."""
         return (*(field.name for field in fields(cls) if field.name != "scoring"), *_SCORING_OPTIONS)
 
     @classmethod
     def of(cls, **options: Any) -> "SearchSettings":
-        """Create settings from the names and values of options, including the options of the score.
+        """Create settings from options, including the scoring options.
 
         Raises:
             TypeError: an option does not exist.
@@ -133,14 +138,13 @@ class SearchSettings:
             )
 
     def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
-        """Return a copy in which every default that depends on the models is replaced with a value.
+        """Return a copy in which all defaults that depend on the models are replaced with actual values.
 
         Args:
             strategy: fairseq's search object, which selects extensions.
-            has_pointer: whether one of the models can copy.
+            has_pointer: whether one of the models can copy words.
             vocabulary_size: number of entries in the target dictionary.
-            positions: maximum number of tokens in a summary, including the end symbol, for which all models have
-                positions.
+            positions: maximum number of tokens in a summary, including the end symbol, that all models support.
 
         Raises:
             ValueError: an option is incompatible with these models or this strategy.
@@ -154,7 +158,8 @@ class SearchSettings:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities, unlike in other strategies
+        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities, but other strategies rank
+        # differently
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
@@ -200,9 +205,9 @@ class SpecialTokens:
 
     Attributes:
         pad, unk: padding and the unknown word.
-        eos: symbol at the end of a summary, and at its start unless another start symbol is given.
+        eos: symbol at the end of a summary, which is also the start symbol unless another start symbol is given.
         suppressed: words that are never produced unless a prefix contains them.
-        may_repeat: words that may repeat. An n-gram that contains one of them is never blocked.
+        may_repeat: words that may repeat, so that n-grams that contain one of them are never blocked.
         sentence_mark: symbol between sentences, or -1 if no number of sentences is required.
     """
 
@@ -215,18 +220,19 @@ class SpecialTokens:
 
     @classmethod
     def of(cls, dictionary: Any, settings: SearchSettings, eos: Optional[int] = None) -> "SpecialTokens":
-        """Look up the words in the settings.
+        """Look up the special tokens that the settings require.
 
         Args:
             dictionary: the target dictionary.
-            eos: the end symbol, if it differs from the dictionary's.
+            eos: id of the end symbol, or None to use the end symbol of the dictionary.
 
         Raises:
-            ValueError: one of the words is not in the dictionary, or the end symbol is among the suppressed words.
+            ValueError: a word in the settings is not in the dictionary, or the end symbol is among the suppressed
+                words.
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
-        if settings.exact_length:  # the start symbol is not a word and is not printed
+        if settings.exact_length:  # also suppress the start symbol, which is not a word and is not printed
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:

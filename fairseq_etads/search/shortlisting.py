@@ -1,8 +1,8 @@
-"""Search with a shortlist: select the words that a batch may need, and compute only the outputs for these words.
+"""Search with a shortlist: compute the softmax only over the words that a batch may need.
 
-The words of a batch are the union of its documents' lists. The distribution for each document is a softmax over the
-document's own list, so that its summary does not depend on the other documents. Words are represented by columns of
-the union.
+The words of a batch are the union of the lists of its documents. For each document, the softmax is computed over the
+document's own list, so that the summary does not depend on the other documents in the batch. During the search, a word
+is represented by its column in the union.
 """
 
 import functools
@@ -61,7 +61,7 @@ def batch_candidates(
     start: int,
     beam: int,
 ) -> Candidates:
-    """Return the words of the softmax for a batch.
+    """Return the words over which the softmax is computed for a batch.
 
     Each document's list includes the words of its prefix and constraints. All lists include the special tokens of the
     search.
@@ -77,13 +77,16 @@ def batch_candidates(
         extra.append(constraints[:, 1:])  # the first number counts the constraints, and zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # enough words that other documents in the batch cannot limit the beam size
+    least = 2 * beam + 1  # enough words so that the beam size does not depend on the other documents
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
 
 def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
-    """Convert the special tokens and the start symbol, which are on every document's list, to search ids."""
+    """Convert the special tokens and the start symbol to search ids.
+
+    The list of every document contains these tokens.
+    """
     words = candidates.words.tolist()
     column = {word: number for number, word in enumerate(words)}.__getitem__
     columns = replace(
@@ -101,7 +104,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
 
     Args:
         src_tokens: the documents (B, S).
-        candidates: words of the softmax.
+        candidates: words over which the softmax is computed.
     """
     decoder = model.decoder
     has_pointer = decoder_capabilities(model).pointer is not None
@@ -111,7 +114,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
 
 
 def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
-    """Create an output layer for the candidates only, which maps states (…, in) to logits (…, C)."""
+    """Create an output layer that maps states (…, in) to logits (…, C) of the candidates only."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output

@@ -1,6 +1,7 @@
-"""Post-process finished summaries with their source: replace unknown words, add alignments and copied positions.
+"""Post-process finished summaries: replace unknown words, and add alignments or the source positions of copied words.
 
-Each function changes the hypotheses in place. Attention is (S, T), for S source tokens and T tokens of the summary.
+The public functions change the hypotheses in place. The attention has the shape (S, T), for S source tokens and T
+summary tokens.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -23,12 +24,13 @@ def replace_unknown_words(
 ) -> None:
     """Replace each unknown word in "tokens" with the most attended known word of the source.
 
-    "alignment" (T,) is set to the position of the most attended known word for every token, not counting padding.
+    For every token, "alignment" (T,) is set to the position of the most attended known word. Padding on the left is not
+    counted.
 
     Args:
         src_tokens: the documents (B, S).
-        source_dictionary: the source's dictionary, or None to align unknown words without replacing them.
-        target_dictionary: the summaries' dictionary, to which missing replacements are added.
+        source_dictionary: dictionary of the source documents, or None to align unknown words without replacing them.
+        target_dictionary: dictionary of the summaries, to which missing replacements are added.
     """
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())
@@ -42,9 +44,10 @@ def replace_unknown_words(
 
 
 def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
-    """Find the position (T,) of the most attended known word for each token, and whether it exists, (T,) bool.
+    """Find the most attended known word for each token.
 
-    In a source (S,) without known words, the position is the first one.
+    Returns the position (T,) of the word, and a mask (T,) that is True if there is a known word. If the source (S,)
+    contains no known words, the position is 0.
     """
     is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
     position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)
@@ -52,7 +55,7 @@ def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialToken
 
 
 def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
-    """Translate ids (n,) of the source's dictionary to ids of the target's, to which missing words are added."""
+    """Translate ids (n,) of the source dictionary to ids of the target dictionary, to which missing words are added."""
     if source_dictionary is target_dictionary:
         return words
     spelt = [source_dictionary[word] for word in words.tolist()]
@@ -70,7 +73,7 @@ def add_copied_positions(
     """Set "copied_from" (T,): the position in the source from which each token was copied, or -1 if it was generated.
 
     Args:
-        model: a model with a pointer, which is run once more over the finished summaries.
+        model: model with a pointer, which is run once more on the finished summaries.
         selection: words that the model may copy, or None for all.
         candidates: words that the model may generate, or None for all.
     """
@@ -96,7 +99,7 @@ def add_copied_positions(
 
 
 def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
-    """Set "alignment" as fairseq does: to pairs of positions for ``kind`` "hard", to rows of weights for "soft"."""
+    """Set "alignment" as fairseq does: to pairs of positions for ``kind`` "hard", or to rows of weights for "soft"."""
     extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
     hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
     texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)

@@ -1,8 +1,8 @@
-"""fairseq's search classes (sampling, diverse beams, allowed and required words), adapted to this project's search.
+"""Adapt fairseq's search classes (sampling, diverse beams, allowed and required words) to this project's search.
 
-fairseq's objects have a state, fail for unsuitable numbers, and expect ids of the dictionary, while the search uses
-extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore :func:`for_one_search` creates a copy for each
-search.
+fairseq's search objects have a state, fail for some option values, and expect ids of the dictionary, whereas this
+project's search uses extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore :func:`for_one_search`
+creates a copy for each search.
 """
 
 import copy
@@ -20,15 +20,15 @@ from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
 GREEDY_SCORE = 1.0
-"""Score that marks a greedy hypothesis among sampled ones, for which log P is at most 0."""
+"""Score that identifies the greedy hypothesis. For sampled hypotheses, the score is log P, which is at most 0."""
 
 
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
-    """Beam search that subtracts ``diversity_rate`` times i from the score of the i-th best extension, i from 0.
+    """Beam search that subtracts ``diversity_rate`` times i from the score of each parent's i-th best extension.
 
-    With this penalty, extensions of more parents survive (Li et al. 2016). The penalty remains part of a hypothesis's
-    score. fairseq's class counts from 1 and applies no penalty in the first step. Therefore, it prefers short
-    hypotheses, which are less diverse.
+    Here, i starts from 0. With this penalty, extensions of more parents survive (Li et al. 2016). The penalty remains
+    part of the score of a hypothesis. fairseq's class counts from 1 and applies no penalty in the first step.
+    Therefore, fairseq's class prefers short hypotheses, which are less diverse.
     """
 
     def step(
@@ -50,7 +50,7 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Samples all hypotheses of a document word by word, except one, which is greedy.
+    """Search that samples all hypotheses of a document word by word, except one, which is decoded greedily.
 
     Sampled and greedy hypotheses are decoded in the same batch. The greedy hypothesis has the score
     :data:`GREEDY_SCORE` instead of its log P. Therefore, this hypothesis is the document's first result and can be
@@ -65,9 +65,9 @@ class SamplingWithGreedy(fairseq_search.Search):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Draw one extension of each hypothesis. Returns scores, words and parents, (B, beam) each.
+        """Draw one extension for each hypothesis. Returns scores, words and parents, (B, beam) each.
 
-        The log-probabilities are (B, beam, V) even in the first step. See fairseq's ``Search.step``.
+        The log-probabilities have the shape (B, beam, V) even in the first step. See fairseq's ``Search.step``.
         """
         before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
         is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 because of rounding
@@ -87,14 +87,17 @@ class SamplingWithGreedy(fairseq_search.Search):
 def draw_indices(probs: Tensor) -> Tensor:
     """Draw one index for each row of unnormalised probabilities (…, n).
 
-    Unlike ``torch.multinomial``, this function does not check the probabilities. On a GPU, these checks would wait for
-    them.
+    Unlike ``torch.multinomial``, this function does not check the probabilities. On a GPU, such a check would have to
+    wait until the probabilities have been computed.
     """
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
 
 class DrawnOnDevice(fairseq_search.Sampling):
-    """fairseq's sampling without waiting for a GPU. The distribution is the same, but the random numbers differ."""
+    """A version of fairseq's sampling that does not wait for a GPU.
+
+    The distribution is the same, but the random numbers differ.
+    """
 
     def step(
         self,
@@ -104,7 +107,10 @@ class DrawnOnDevice(fairseq_search.Sampling):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Draw one extension of each hypothesis. Returns scores, words and parents, (B, beam) each, like fairseq's."""
+        """Draw one extension for each hypothesis.
+
+        Like fairseq's class, returns scores, words and parents, (B, beam) each.
+        """
         documents, beam, width = lprobs.shape
         lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
         words: Optional[Tensor] = None
@@ -130,10 +136,10 @@ class DrawnOnDevice(fairseq_search.Sampling):
 
 
 class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
-    """fairseq's class for ``prefix_allowed_tokens_fn``, with a single copy to the device in each step."""
+    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` with only one copy to the device per step."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
-        """Return a tensor in the shape of ``x`` (rows, 1, V): 0 for allowed words, minus infinity for all others."""
+        """Return a mask like ``x`` (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
         numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
         told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
         rows, words = [], []
@@ -148,7 +154,7 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
 
 
 class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
-    """fairseq's class for ``--constraints``, run on the CPU because it reads single numbers."""
+    """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual numbers."""
 
     def init_constraints(self, batch_constraints: Tensor, beam_size: int) -> None:
         super().init_constraints(batch_constraints.cpu(), beam_size)
@@ -186,11 +192,11 @@ ON_DEVICE = {
     fairseq_search.PrefixConstrainedBeamSearch: AllowedWords,
     fairseq_search.LexicallyConstrainedBeamSearch: RequiredWords,
 }
-"""fairseq's search classes -> replacements with the same results that wait less for a GPU."""
+"""Mapping from fairseq's search classes to replacements that return the same results but wait less for a GPU."""
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
-    """Raise ValueError for options with which one of fairseq's search classes would fail.
+    """Raise ValueError if the options would cause one of fairseq's search classes to fail.
 
     Args:
         beam: the value of ``--beam``.
@@ -211,12 +217,12 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 
 
 def continues_in_place(strategy: Any) -> bool:
-    """Return whether each hypothesis continues in its own slot, so that a finished one cannot reappear in another."""
+    """Return whether each hypothesis continues in its own slot, so that no finished one reappears in another slot."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """Return the largest beam size, up to ``beam``, for which V + K = ``width`` words suffice."""
+    """Return the largest beam size, up to ``beam``, that is possible with V + K = ``width`` words."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
         beam = min(beam, (width - 1) // 2)  # these two strategies select 2 * beam words from a single hypothesis
@@ -252,11 +258,11 @@ def for_one_search(
 
 
 class _AllowedWords:
-    """A ``prefix_allowed_tokens_fn`` that accepts and returns extended ids and identifies documents by their rows.
+    """A wrapper for ``prefix_allowed_tokens_fn`` that uses extended ids and identifies documents by their rows.
 
     Args:
-        function: (number of the document, ids (t,) so far) -> allowed next ids, all as ids of the dictionary. Allowed
-            ids that cannot occur in the document's summary are dropped.
+        function: function that returns the allowed next ids, given the number of the document and the ids (t,) so far,
+            all as ids of the dictionary. Allowed ids that cannot occur in the document's summary are ignored.
         vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
         ids: number of the document in each row.
     """
@@ -290,7 +296,7 @@ def extended_constraints(
         dictionary: the target dictionary.
         special: ids of the special tokens.
         longest: maximum number of tokens in each summary before the end symbol.
-        unknown_allowed: whether the unknown word may be written.
+        unknown_allowed: whether summaries may contain the unknown word.
 
     Returns:
         Packed constraints, or None if the strategy does not use constraints.

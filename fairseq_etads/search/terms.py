@@ -1,8 +1,8 @@
 """Terms of the search: objects that change the scores of words at every step, or the scores of finished hypotheses.
 
-A :class:`SearchTerm` belongs to a generator. For each batch, it creates an :class:`ActiveTerm`, which the search calls
-at every step. The language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``) are another
-one, which the system registers with :func:`register_option_term`. Further terms can be passed as
+A :class:`SearchTerm` belongs to a generator. For each batch, the term creates an :class:`ActiveTerm`, which the search
+calls at every step. The language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``) are
+another term, which the ABS system registers with :func:`register_option_term`. Additional terms can be passed as
 ``SummaryGenerator(..., terms=[...])``.
 """
 
@@ -22,7 +22,7 @@ class TermBatch(NamedTuple):
     """The batch of B documents in a search.
 
     Attributes:
-        net_input: input of the models. "src_tokens" (B, S) contains ids of the documents' dictionary.
+        net_input: input of the models, where "src_tokens" (B, S) contains ids of the documents' dictionary.
         vocabulary: object that translates between ids of the dictionary and search ids; None if they are the same.
         dictionary: the summaries' dictionary.
     """
@@ -32,7 +32,7 @@ class TermBatch(NamedTuple):
     dictionary: Any
 
     def search_ids(self, words: Tensor) -> Tensor:
-        """Translate ids of the dictionary (B, n) to search ids, which are the indices of log-probabilities.
+        """Translate ids of the dictionary (B, n) to search ids, which index the log-probabilities.
 
         Words that can be neither generated nor copied become the unknown word.
         """
@@ -46,8 +46,8 @@ class ActiveTerm(abc.ABC):
         largest_gain: upper bound for the amount that the term adds to the score of a word in one step. Early stopping
             relies on this bound. The default, infinity, is always correct, but prevents searches with
             ``--early-stopping admissible`` from ending early.
-        scale: positive factor by which the term multiplies the given scores before adding to them.
-        end_always_counts: whether to include the score of the end symbol even if ``--exact-length`` fixes the length.
+        scale: positive factor by which the term multiplies the existing scores before it adds its own.
+        end_always_counts: whether the score of the end symbol is included even if ``--exact-length`` fixes the length.
     """
 
     largest_gain: float = math.inf
@@ -64,20 +64,25 @@ class ActiveTerm(abc.ABC):
         """
 
     def select(self, documents: Tensor) -> "ActiveTerm":
-        """Return the term for the documents with these indices (n,). Override this if there is a state per document."""
+        """Return the term for the documents with the given indices (n,).
+
+        Override this method if the term has a state per document.
+        """
         return self
 
     def reorder(self, parents: Tensor) -> None:  # noqa: B027  # optional
-        """Assign the states of old hypotheses to new ones. Override this if there is a state per hypothesis.
+        """Give each new hypothesis the state of its parent.
+
+        Override this method if the term has a state per hypothesis.
 
         Args:
             parents: (B, beam'), index of the parent of each new hypothesis, among the beams in the last call of
-                :meth:`add_to`. The documents are those after :meth:`select`.
+                :meth:`add_to`. The documents are the ones that :meth:`select` has kept.
         """
 
 
 class SearchTerm(abc.ABC):
-    """A term of a generator.
+    """A term that belongs to a generator.
 
     Attributes:
         reranks: whether :meth:`finish` changes the order of the hypotheses, so that the search must continue until
@@ -88,7 +93,7 @@ class SearchTerm(abc.ABC):
 
     @property
     def models(self) -> Sequence[nn.Module]:
-        """Return the models that the term runs.
+        """Return the models that the term uses.
 
         These models are in evaluation mode during a search, and their numbers of positions limit the length of
         summaries.
@@ -114,7 +119,7 @@ class SearchTerm(abc.ABC):
 
 
 def gain_of(terms: Iterable[ActiveTerm]) -> float:
-    """Compute an upper bound for the amount that all terms together add to a word's log-probability in a step."""
+    """Compute an upper bound for the total amount that the terms add to the log-probability of a word in one step."""
     gain = 0.0
     for term in terms:
         gain = gain * term.scale + term.largest_gain
@@ -130,12 +135,12 @@ _OPTION_TERMS: Dict[str, _OptionTerm] = {}
 
 
 def register_option_term(option: str, parse: Callable[[Any], Any], make: Callable[[Any], SearchTerm]) -> None:
-    """Let a decoding option add a term to the search.
+    """Register a decoding option that adds a term to the search.
 
     Args:
         option: name of a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
         parse: function that converts the given value to the value in the settings, which is falsy if the option is off,
-            or raises ValueError for invalid values.
+            and that raises ValueError for invalid values.
         make: function that creates the term from the parsed value.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)

@@ -1,1 +1,1 @@
-"""Text: read files, split lines into sentences and words, and join words into text."""
+"""Read text files, split lines into sentences and words, and join words into text."""

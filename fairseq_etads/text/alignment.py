@@ -1,20 +1,20 @@
-"""Find the characters of a text that correspond to each token, although tokenisation has changed the text.
+"""Find the characters of the raw text that correspond to each token.
 
-Cleaning and tokenisation lower-case the text, compose accents, remove invisible characters, rewrite quotes and dashes,
-and insert spaces. Text and tokens are therefore both *folded* to a form that is not affected by these changes, and then
-compared from left to right.
+The characters of a token may differ from the text, because cleaning and tokenisation lower-case the text, compose
+accents, remove invisible characters, rewrite quotes and dashes, and insert spaces. The text and the tokens are
+therefore both *folded* to a form that these changes do not affect, and are then compared from left to right.
 """
 
 import unicodedata
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 Span = Tuple[int, int]
-"""Index of the first character, and of the character after the last."""
+"""Index of the first character, and index after the last character."""
 
 WINDOW = 2000
-"""Number of folded characters that are searched for a token that is not in the expected place."""
+"""Number of folded characters in which to search for a token that is not at the expected position."""
 _CERTAIN = 12
-"""Number of folded characters, of the token and its successors, that must match for a match to be certain."""
+"""Minimum number of folded characters in a token and its successors for which a match is considered certain."""
 _BLOCK = 4096
 _FOLDED = {
     **dict.fromkeys('"“”„', "''"),
@@ -22,11 +22,11 @@ _FOLDED = {
     **dict.fromkeys("–—―", "--"),
 }
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
-"""Spellings of brackets in the Penn Treebank."""
+"""Map from the tokens for brackets in the Penn Treebank to the brackets."""
 
 
 def fold(text: str) -> str:
-    """Fold a character with its accents, or a word, to a form that cleaning and tokenisation do not change."""
+    """Convert a word, or a character with its accents, to a form that cleaning and tokenisation do not affect."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
@@ -36,16 +36,16 @@ def fold(text: str) -> str:
 
 def _visible(character: str) -> str:
     category = unicodedata.category(character)
-    if category == "Cs":  # cleaning replaces lone surrogates in the same way
+    if category == "Cs":  # cleaning also replaces lone surrogates with U+FFFD
         return "\ufffd"
     return "" if character.isspace() or category in ("Cc", "Cf") else character
 
 
 def spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """Approximate a token's spelling in the text, closely enough for :func:`fold`.
+    """Return an approximation of how a token is spelt in the raw text. It is accurate enough for :func:`fold`.
 
     Args:
-        words: the tokeniser's kind of words, one of WORD_KINDS.
+        words: kind of words that the tokeniser produces, one of WORD_KINDS.
         subwords: "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
@@ -58,7 +58,7 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
 
 
 class _Folded:
-    """A text, folded on demand, with the span of each folded character."""
+    """Text that is folded on demand, with the span of each folded character in the text."""
 
     def __init__(self, text: str):
         self.text = text
@@ -67,7 +67,7 @@ class _Folded:
         self._clusters = self._split()
 
     def _split(self) -> Iterator[Span]:
-        """Yield the span of each character with the accents that follow it."""
+        """Yield the span of each character, including any combining accents that follow it."""
         start, text = 0, self.text
         while start < len(text):
             end = start + 1
@@ -77,7 +77,7 @@ class _Folded:
             start = end
 
     def reach(self, length: int) -> None:
-        """Fold the text until there are ``length`` folded characters or the text ends."""
+        """Fold more of the text, up to a total of at least ``length`` folded characters or the end of the text."""
         parts: List[str] = []
         size = len(self.folded)
         while size < length:
@@ -93,11 +93,11 @@ class _Folded:
 
 
 def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
-    """Find the span of each token in ``text``; None where it cannot be determined.
+    """Return the span of each token in ``text``, or None if the span cannot be determined.
 
     Args:
-        spelled: the tokens in the order of the text, each as :func:`spelling` returns it; empty for tokens that are not
-            in the text. The tokens may end before the text does.
+        spelled: result of :func:`spelling` for each token, in the order of the text. It is empty for tokens that do not
+            occur in the text. The last token need not be at the end of the text.
     """
     source = _Folded(text)
     tokens = [fold(token) for token in spelled]
@@ -119,7 +119,11 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
 
 
 def _further_on(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
-    """Find a token after ``place``, together with its successors; -1 if it is missing or the match is uncertain."""
+    """Search for a token and its successors after ``place``.
+
+    Returns:
+        The position of the token, or -1 if it is not found or the match is uncertain.
+    """
     wanted = ""
     for token in tokens[number:]:
         wanted += token

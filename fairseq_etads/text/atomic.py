@@ -1,4 +1,4 @@
-"""JSON files, checksums, and the names of splits and sides."""
+"""Read and write JSON files, compute checksums, and define the names of splits and sides."""
 
 import hashlib
 import json
@@ -11,23 +11,23 @@ from ..platform.outputs import writing
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
 ORIGINAL = "original"
-"""Suffix of SPLIT.source.original, with documents before lower-casing and masking of digits."""
+"""Suffix of SPLIT.source.original, which contains the documents with their original case and digits."""
 ORIGIN = "origin"
-"""Suffix of SPLIT.source.origin, with the origin of each document as a word, such as "cnn"."""
+"""Suffix of SPLIT.source.origin, which contains one word per document for its origin, such as "cnn"."""
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:
-    """Write a JSON file. File names that are not UTF-8 are written as escapes, which are decoded when it is read."""
+    """Write a JSON file. File names that are not valid UTF-8 are escaped, and reading the file restores them."""
     with writing(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 
 
 def read_json(path: Path, advice: str) -> Dict[str, Any]:
-    """Read the object in a JSON file.
+    """Read a JSON file that contains an object.
 
     Args:
-        advice: advice for the user about a damaged file.
+        advice: advice for the user if the file is damaged.
 
     Raises:
         InputError: the file is damaged.
@@ -42,7 +42,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
 
 
 def checksum_and_lines(path: Path) -> Tuple[str, int]:
-    """Compute the SHA-256 of a file, in hexadecimal, and its number of lines, in constant memory."""
+    """Return the hexadecimal SHA-256 digest and the number of lines of a file. Memory use is constant."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

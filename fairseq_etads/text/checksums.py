@@ -1,7 +1,8 @@
-"""SHA256SUMS: checksums of a folder's files at their creation, in the format of ``sha256sum -c``.
+"""Record and verify the checksums of the files in a folder (SHA256SUMS, in the format of ``sha256sum -c``).
 
-Commands that create files write the list. Commands that read files verify them to detect damage. If there is no list,
-as for data from fairseq-preprocess, nothing is verified. SHA-256 takes about 0.7 s per GiB.
+Commands that create files list their checksums in SHA256SUMS. Commands that read these files verify the checksums,
+which detects damaged files. If there is no SHA256SUMS, as in data from fairseq-preprocess, nothing is verified.
+Computing SHA-256 takes about 0.7 s per GiB.
 """
 
 import contextlib
@@ -19,11 +20,11 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
-"""Size, time of the last change in nanoseconds, and inode of a file; a change affects at least one of the three."""
+"""Size, modification time in nanoseconds, and inode of a file. If the file changes, at least one of them changes."""
 
 
 def sha256(path: Path) -> str:
-    """Compute the SHA-256 of a file, in hexadecimal."""
+    """Return the hexadecimal SHA-256 digest of a file."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -37,16 +38,23 @@ def _stamp(path: Path) -> Stamp:
 
 
 def list_of(checksums: Dict[str, str]) -> str:
-    """Format SHA256SUMS from ``checksums`` (name -> SHA-256).
+    """Return the content of SHA256SUMS for a mapping from file names to SHA-256 digests.
 
-    The first line is a comment with the checksum of the list itself.
+    The first line is a comment that contains the checksum of all other lines.
     """
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
 
 def _read_list(content: str) -> Dict[str, str]:
-    """Read a list, with or without the first line, as name -> SHA-256; raises ValueError if the list is damaged."""
+    """Parse the content of SHA256SUMS, with or without the first comment line.
+
+    Returns:
+        Mapping from file names to SHA-256 digests.
+
+    Raises:
+        ValueError: the content is damaged.
+    """
     head, end, rest = content.partition("\n")
     if not head.startswith("#"):
         rest = content
@@ -59,18 +67,18 @@ def _read_list(content: str) -> Dict[str, str]:
 
 
 class Checksums:
-    """The list of a folder, and the files that must not change while a command reads them.
+    """Checksums of the files in a folder, and files that must not change while a command reads them.
 
     Args:
-        folder: the folder, which need not exist.
-        advice: advice for the user about a damaged file: a sentence without its full stop.
+        folder: path of the folder, which need not exist.
+        advice: advice for the user if a file is damaged, as a sentence without a full stop.
 
     Attributes:
-        listed: name -> SHA-256, empty if there is no list. A name is a path in the folder, such as
-            "words/train.source".
+        listed: mapping from file names to SHA-256 digests; empty if there is no SHA256SUMS. A name is a path relative
+            to the folder, such as "words/train.source".
 
     Raises:
-        InputError: the list itself is damaged.
+        InputError: SHA256SUMS is damaged.
     """
 
     def __init__(self, folder: Path, advice: str = "Create it again"):
@@ -88,10 +96,14 @@ class Checksums:
         return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Verify the named files that are listed, and watch them from now on.
+        """Verify the checksums of those named files that are listed, and watch these files for later changes.
+
+        Args:
+            names: names of the files. Files that are not listed are ignored.
+            may_be_missing: whether a listed file may be missing.
 
         Raises:
-            InputError: a file has changed or is missing.
+            InputError: a listed file has changed or is missing.
         """
         for name in names:
             path = self.folder / name
@@ -102,18 +114,21 @@ class Checksums:
                 self.compare(name, sha256(path))
 
     def compare(self, name: str, checksum: str) -> None:
-        """Raise InputError if the file is listed with a different checksum."""
+        """Raise InputError if the file is listed with a checksum other than ``checksum``."""
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
                 f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. {self._way_out()}"
             )
 
     def watch(self, *paths: Path) -> None:
-        """Record the sizes and modification times of files, for :meth:`verify_unchanged`."""
+        """Record the sizes and modification times of files, so that :meth:`verify_unchanged` can detect changes."""
         self._watched.update({path: _stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
-        """Raise InputError if a watched file has changed. Deleted files are ignored: open files stay readable."""
+        """Raise InputError if a watched file has changed.
+
+        Deleted files are ignored, because a process that has opened them can still read them.
+        """
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
                 if _stamp(path) != stamp:
@@ -121,10 +136,10 @@ class Checksums:
 
     @contextlib.contextmanager
     def making(self, *names: str) -> Iterator[None]:
-        """Context manager for creating files from watched files; the new files are listed and watched.
+        """Create files from watched files inside this context. Afterwards, the new files are listed and watched.
 
         Raises:
-            InputError: a watched file has changed in the meantime, and the new files have been deleted.
+            InputError: a watched file has changed in the meantime. The new files are deleted.
         """
         self.forget(*names)
         yield
@@ -138,24 +153,28 @@ class Checksums:
         self.add(*names)
 
     def forget(self, *names: str) -> None:
-        """Remove files that are about to be replaced from the list, so that their change is not an error."""
+        """Remove files from the list before they are replaced, so that the change is not reported as damage."""
         for name in names:
             self._watched.pop(self.folder / name, None)
         if any(name in self.listed for name in names):
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
-        """List files that have been created, and watch them."""
+        """Add the checksums of new files to the list, and watch these files."""
         if not names:
             return
         self.watch(*(self.folder / name for name in names))
         self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
-        """List files from an older version, or from a command that ended before it could list them."""
+        """Add the named files to the list, except files that are already listed.
+
+        A file may be unlisted because it was written by an older version, or by a command that ended before it listed
+        the file.
+        """
         self.add(*(name for name in names if name not in self.listed))
 
     def _write(self, listed: Dict[str, str]) -> None:
-        """Replace the list atomically."""
+        """Replace SHA256SUMS atomically."""
         self.listed = listed
         write_text(self.path, list_of(listed))

@@ -1,4 +1,4 @@
-"""Convert raw text to one clean line, in the same way for training data and for new text."""
+"""Convert a raw text to one clean line. Training data and new text are treated in the same way."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from typing import Tuple
 from .words import SENTENCE_MARK, split_sentences
 
 REPLACED_CONTROLS = "control characters replaced by spaces"
-"""Name under which this change is counted."""
+"""Key under which this kind of change is counted."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -17,16 +17,20 @@ _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 
 
 def neutralise_marks(text: str) -> Tuple[str, int]:
-    """Insert spaces into literal sentence marks, in upper or lower case; return the text and the number of marks."""
+    """Insert spaces into sentence marks that occur in a text, in upper or lower case.
+
+    Returns:
+        The changed text, and the number of sentence marks.
+    """
     return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
 def clean(text: str, counts: Counter) -> str:
-    """Normalise text to one line of Unicode NFC with single spaces, and count the changes by kind in ``counts``.
+    """Normalise a text to one line in Unicode NFC with single spaces.
 
-    Control characters are replaced by spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
-    surrogates, which cannot be stored in files, are replaced by U+FFFD. Spaces are inserted into literal sentence
-    marks. Each text that is not in NFC is counted once.
+    Control characters are replaced with spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
+    surrogates, which cannot be stored in files, are replaced with U+FFFD. Spaces are inserted into sentence marks that
+    occur in the text. ``counts`` counts the changes of each kind; normalisation to NFC is counted once per text.
     """
     if not text.isascii():
         text, found = _SURROGATE.subn("\ufffd", text)
@@ -47,11 +51,11 @@ def clean(text: str, counts: Counter) -> str:
 
 
 def one_line(text: str) -> str:
-    """Convert a raw document to the line that training data would contain.
+    """Convert a raw document to a line in the same way as the documents of the training data.
 
-    Lines of the text are paragraphs. If the text has several paragraphs or contains sentence marks, marks are inserted
-    between all sentences, as in ``etads-corpus``. Any other text is left to the tokeniser, which splits it into
-    sentences if necessary.
+    Each line of the text is a paragraph. If the text has several paragraphs or contains sentence marks, it is split
+    into sentences with sentence marks between them, as in ``etads-corpus``. Otherwise, the tokeniser splits the text
+    into sentences later, if necessary.
     """
     pieces = [piece for line in text.split("\n") for piece in line.split(SENTENCE_MARK)]
     cleaned = [piece for piece in (clean(piece, Counter()) for piece in pieces) if piece]

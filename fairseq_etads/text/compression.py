@@ -1,7 +1,7 @@
-"""Read compressed files strictly: truncated or damaged data raises an error instead of ending the text early.
+"""Read compressed files. If the data is truncated or damaged, an error is raised.
 
-Python's own readers are too lenient. gzip reads an empty file as an empty text. lzma and bz2 silently ignore damaged
-data after the first stream, although parallel compressors write many streams.
+The modules in Python's standard library accept some damaged files. gzip reads an empty file as an empty text. lzma and
+bz2 silently ignore damaged data after the first stream, although parallel compressors write many streams.
 """
 
 import bz2
@@ -13,22 +13,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict
 
 BLOCK = 1 << 16
-"""Number of compressed bytes to read at a time."""
+"""Number of compressed bytes that are read at a time."""
 MOST_AT_ONCE = 1 << 24
-"""Maximum number of bytes to decompress at a time."""
+"""Maximum number of bytes that are decompressed at a time."""
 BUFFER = 1 << 16
-"""Number of decompressed bytes in a reader's buffer."""
+"""Size of a reader's buffer in decompressed bytes."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
-"""Allowed decompressed size: a multiple of the compressed size, or if larger a number of bytes that is always allowed.
-Decompressed texts are usually 3 to 20 times as large.
+"""Maximum decompressed size. It is 1000 times the compressed size or 256 MiB, whichever is larger. Decompressed texts
+are usually 3 to 20 times as large as the compressed files.
 """
 
 
 class _SmallSteps:
-    """A zstandard decompressor that stops after about the requested number of bytes, like Python's decompressors."""
+    """Zstandard decompressor that stops after about the requested number of bytes, like Python's own decompressors."""
 
     STEP = 1 << 11
-    """Number of compressed bytes per step, which can expand to 70 MB."""
+    """Number of compressed bytes per step. They can expand to 70 MB."""
 
     def __init__(self, stream: Any):
         self.stream = stream
@@ -54,7 +54,7 @@ class _SmallSteps:
 
 
 def _zstd_decompressor() -> Any:
-    """Create a decompressor of one .zst frame, from Python 3.14 itself or the package zstandard."""
+    """Create a decompressor for one .zst frame, with the module of Python 3.14 or with the package zstandard."""
     try:
         return importlib.import_module("compression.zstd").ZstdDecompressor()
     except ImportError:
@@ -71,19 +71,21 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
     ".zst": _zstd_decompressor,
 }
-"""Suffix of a compressed file -> function that creates a decompressor for one stream."""
+"""Map from the suffix of a compressed file to a function that creates a decompressor for one stream."""
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed bytes of a file with one or more streams, which may be separated by zeros.
+    """Stream of the decompressed bytes of a file with one or more compressed streams.
 
-    Reading raises OSError if the file is damaged or ends within a stream.
+    Zero bytes between the compressed streams are ignored.
+
+    Reading raises OSError if the file is damaged or ends within a compressed stream.
     """
 
     def __init__(self, file: BinaryIO, make: Callable[[], Any]):
         self.file, self.make = file, make
-        self.stream: Any = make()  # the decompressor of the current stream; None between two streams
-        self.rest = b""  # compressed bytes after the end of the stream
+        self.stream: Any = make()  # decompressor for the current stream; None between two streams
+        self.rest = b""  # compressed bytes after the end of the current stream
         self.ready = memoryview(b"")
         self.compressed = self.decompressed = 0
         """Numbers of compressed and decompressed bytes read so far."""
@@ -99,7 +101,7 @@ class _Decompressed(io.RawIOBase):
                 return 0
             try:
                 self.ready = memoryview(self._decompress(block))
-            except Exception as error:  # every compression library has its own exceptions
+            except Exception as error:  # each compression library raises its own exceptions
                 raise OSError(f"damaged: {error}") from None
             self._check_size()
             if self.stream.eof:
@@ -110,7 +112,10 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def _decompress(self, block: bytes) -> bytes:
-        """Decompress at most about MOST_AT_ONCE bytes, or one block of gzip, which expands at most 1,032 times."""
+        """Decompress at most about MOST_AT_ONCE bytes.
+
+        With gzip, a whole block is decompressed at once. It can become at most 1,032 times as large.
+        """
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
         return self.stream.decompress(block)
@@ -125,7 +130,7 @@ class _Decompressed(io.RawIOBase):
             )
 
     def _next_block(self) -> bytes:
-        """Read compressed bytes for the current stream, or for a new stream; return no bytes at the end of the file."""
+        """Read compressed bytes for the current stream or for a new stream. Return no bytes at the end of the file."""
         block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
             if not block:
@@ -147,5 +152,5 @@ class _Decompressed(io.RawIOBase):
 
 
 def open_compressed(path: Path) -> BinaryIO:
-    """Open a file with a suffix in DECOMPRESSORS for reading, decompressed."""
+    """Open a compressed file, with a suffix in DECOMPRESSORS, for reading its decompressed content."""
     return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)

@@ -1,4 +1,4 @@
-"""Read rows of CSV and TSV files: separators, quotes, carriage returns and NULs."""
+"""Read the rows of CSV and TSV files, including files with carriage returns or NULs inside cells."""
 
 import csv
 import re
@@ -11,19 +11,21 @@ from .cleaning import REPLACED_CONTROLS
 from .files import name_of
 
 LONGEST_CELL = 1 << 26
-"""Maximum number of characters in a cell; longer cells result from a quote that was never closed."""
+"""Maximum number of characters in a cell. A longer cell is usually the result of a quote that was never closed."""
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-"""Separators that are detected if --delimiter is not given, and their names."""
+"""Separators that can be detected automatically if --delimiter is not given, with their names."""
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
 def parse_delimiter(text: str) -> str:
-    """Return the character that --delimiter names, where "tab" and "\\\\t" mean a tab; empty if it is not given.
+    """Return the character specified by --delimiter, or an empty string if the option is not given.
+
+    The values "tab" and "\\\\t" denote a tab.
 
     Raises:
-        InputError: this character cannot separate cells.
+        InputError: the character cannot be used as a separator.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -32,16 +34,16 @@ def parse_delimiter(text: str) -> str:
 
 
 def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
-    """Yield all rows, including the header; a blank line is an empty row.
+    """Yield all rows of a table, including the header. A blank line results in an empty row.
 
     Args:
-        lines: the lines of the file with their ends.
+        lines: lines of the file, including their line endings.
         path: path of the file, for messages.
-        quotes: whether a quote encloses a cell.
-        counts: a counter to which the number of changed characters is added.
+        quotes: whether quotation marks can enclose cells.
+        counts: counter to which the numbers of replaced characters are added.
 
     Raises:
-        InputError: the file is not CSV; the message names file and line.
+        InputError: the file is not valid CSV. The message contains the file and the line.
     """
     csv.field_size_limit(LONGEST_CELL)
     how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
@@ -55,7 +57,10 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
 
 
 def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Replace characters that the csv module refuses: carriage returns in cells and, before Python 3.11, NULs."""
+    """Replace characters that the csv module does not accept.
+
+    These are carriage returns inside cells and, before Python 3.11, NULs.
+    """
     for number, line in enumerate(lines, 1):
         counts[REPLACED_CONTROLS] += line.count("\0")
         line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
@@ -78,4 +83,7 @@ COLUMNS = (
     ("text", "headline"),
     ("document", "title"),
 )
-"""Pairs of column names, including the names in Hugging Face's data sets; the first pair in a table is used."""
+"""Known names of the document column and the summary column, such as those in Hugging Face data sets.
+
+If a table contains several of these pairs, the first one is used.
+"""

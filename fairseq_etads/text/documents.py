@@ -1,4 +1,4 @@
-"""Convert a document and its summaries from a reader to clean lines, in the same way for every corpus."""
+"""Convert the document and the summaries that a reader returns to clean lines. All corpora are treated alike."""
 
 import html
 import html.entities
@@ -12,7 +12,7 @@ from .cleaning import clean
 from .words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
-"""Modules that split_sentences imports at its first call, which takes seconds."""
+"""Modules that split_sentences imports when it is first called. Importing them takes seconds."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
@@ -22,7 +22,7 @@ WARNINGS = {
     ZERO_WIDTH: "--strip-invisible removes them",
     BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""Kinds of suspicious content that are kept by default -> the option that removes them."""
+"""Map from each kind of suspicious content, which is kept by default, to the option that removes it."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
@@ -32,14 +32,15 @@ _INLINE = (
     "a|abbr|b|big|button|cite|code|col|del|em|embed|font|i|iframe|img|input|ins|kbd|label|link|meta|noscript|object|"
     "param|script|small|span|strike|strong|style|sub|sup|svg|td|textarea|th|time|tt|u|video"
 )
-# Only the names of HTML's own tags are listed, so that tags such as <unk> and <cit> are kept. <s> and <q> are not
-# listed, because they are special symbols in this project.
+# Only HTML's own tags are listed, so that other tags such as <unk> and <cit> are kept. The HTML tags <s> and <q> are
+# not listed, because they are special symbols in this project.
 _HTML_TAG = re.compile(
     rf"<!--|<!doctype\b[^<>]*>|</?(?:({_BLOCKS})|{_INLINE})(?:\s[^<>=]*=[^<>]*)?\s*/?>", re.IGNORECASE
 )
 _HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
-# These are removed only on request, because they include joiners that Persian, Indic scripts and emoji need.
+# These characters are removed only on request, because they include joiners that are necessary in Persian, Indic
+# scripts and emoji.
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -47,15 +48,15 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """A record that cannot be read. The message is a short reason, and report.json counts records by reason."""
+    """Raised for a record that cannot be read. The message is a short reason; report.json counts records by reason."""
 
 
 class Unfit(BadDocument):
-    """A valid record that the corpus's own rules exclude; it is always dropped and counted."""
+    """Raised for a valid record that the rules of the corpus exclude. Such records are always dropped and counted."""
 
 
 def json_record(line: str) -> Dict[str, Any]:
-    """Parse the object in a line of JSON; raises BadDocument if there is no object, or a key occurs twice in it."""
+    """Parse a line of JSON. Raise BadDocument if the line is not a JSON object or if a key occurs twice."""
     try:
         record = json.loads(line, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
@@ -75,11 +76,16 @@ def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 @dataclass
 class Document:
-    """A document and its reference summaries, each as a list of pieces: paragraphs or sentences.
+    """Document and its reference summaries.
 
-    ``source_in_sentences`` and ``targets_in_sentences`` tell whether the pieces are sentences. ``original``, if
-    requested, is the source before the reader lower-cased it and masked its digits, and consists of the same number of
-    words. ``origin``, if requested, describes the origin of the document in one word.
+    Attributes:
+        source: document as a list of pieces, which are paragraphs or sentences.
+        targets: reference summaries, each as a list of pieces.
+        source_in_sentences: whether the pieces of the document are sentences.
+        targets_in_sentences: whether the pieces of the summaries are sentences.
+        original: document with its original case and digits, if requested. It has the same number of words as
+            ``source``.
+        origin: one word that describes the origin of the document, if requested.
     """
 
     source: Sequence[str]
@@ -92,16 +98,17 @@ class Document:
 
 @dataclass(frozen=True)
 class LineOptions:
-    """Options for converting documents to lines, shared by all corpora of etads-corpus under the same names.
+    """Options for converting documents to lines. All kinds of etads-corpus share these options under the same names.
 
     Attributes:
-        split: split paragraphs into sentences (--sentences).
-        full_stops: add a full stop to pieces that lack one.
-        keep_empty: keep documents with an empty source or summary.
-        source_sentences, source_words: number of sentences and words of a document to keep; 0 for all.
-        short_lead: keep one more sentence if the first ``source_sentences`` contain fewer characters than this number.
-        strip_html: remove tags, scripts and comments, and decode entities.
-        strip_invisible: remove zero-width characters and bidirectional controls.
+        split: whether to split paragraphs into sentences (--sentences).
+        full_stops: whether to add a full stop to pieces that lack one.
+        keep_empty: whether to keep empty documents and documents with an empty summary.
+        source_sentences, source_words: maximum number of sentences and of words to keep in a document; 0 to keep all.
+        short_lead: number of characters. If the first ``source_sentences`` sentences are shorter, one more sentence is
+            kept.
+        strip_html: whether to remove tags, scripts and comments, and decode entities.
+        strip_invisible: whether to remove zero-width characters and bidirectional control characters.
     """
 
     split: bool = True
@@ -116,10 +123,16 @@ class LineOptions:
 
 @dataclass
 class DocumentLines:
-    """The lines of a document, the reason for dropping it if any, and the number of changes of each kind.
+    """Result of converting a document to lines.
 
-    ``original``, if requested, is the source line before lower-casing; ``origin``, if requested, is the origin of the
-    document. ``warnings`` counts suspicious content that was kept, by the keys of WARNINGS.
+    Attributes:
+        source: line of the document.
+        targets: line of each reference summary.
+        original: line of the document with its original case and digits, if requested.
+        origin: origin of the document, if requested.
+        dropped: reason for dropping the document; empty to keep it.
+        counts: number of changes of each kind.
+        warnings: number of occurrences of each kind of suspicious content that was kept; the keys are in WARNINGS.
     """
 
     source: str = ""
@@ -132,7 +145,7 @@ class DocumentLines:
 
 
 def find_suspicious(text: str) -> Counter:
-    """Count each kind of suspicious content in the text, by the keys of WARNINGS."""
+    """Count each kind of suspicious content in a text. The keys of the result are in WARNINGS."""
     found: Counter = Counter()
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
@@ -149,9 +162,9 @@ def _is_entity(text: str) -> bool:
 
 
 def strip_html(text: str, counts: Counter) -> str:
-    """Remove HTML tags, comments and scripts, and decode HTML entities; add their numbers to ``counts``.
+    """Remove HTML tags, comments and scripts, decode HTML entities, and add the numbers of changes to ``counts``.
 
-    A tag that begins or ends a block, such as a paragraph, starts a new line.
+    Tags that begin or end a block, such as a paragraph, are replaced with line breaks.
     """
     if "<" in text:
         text, hidden = _without_hidden(text)
@@ -164,7 +177,7 @@ def strip_html(text: str, counts: Counter) -> str:
 
 
 def _without_hidden(text: str) -> Tuple[str, int]:
-    """Remove comments, scripts and styles, and return their number; an unterminated one stays."""
+    """Remove comments, scripts and styles, except unterminated ones. Return the text and the number of removals."""
     kept, start, found = [], 0, 0
     for opening in _HIDDEN.finditer(text):
         if opening.start() < start:
@@ -180,7 +193,7 @@ def _without_hidden(text: str) -> Tuple[str, int]:
 
 
 def strip_invisible(text: str, counts: Counter) -> str:
-    """Remove zero-width characters and bidirectional controls, and add their number to ``counts``."""
+    """Remove zero-width characters and bidirectional control characters, and add their number to ``counts``."""
     for pattern in () if text.isascii() else (_ZERO_WIDTH, _BIDIRECTIONAL):
         text, found = pattern.subn("", text)
         counts["zero-width characters and bidirectional controls taken out"] += found
@@ -188,7 +201,10 @@ def strip_invisible(text: str, counts: Counter) -> str:
 
 
 def add_full_stop(text: str) -> str:
-    """Add a full stop to a text without one, such as the captions and highlights of CNN/DM (See et al. 2017)."""
+    """Add a full stop to a text that does not end in punctuation.
+
+    In CNN/Daily Mail, captions and highlights often lack a full stop (See et al. 2017).
+    """
     return text if not text or text.endswith(_ENDS) else text + "."
 
 
@@ -208,20 +224,25 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 
 
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
-    """Return the source line with the original spelling, or the line itself if the numbers of words differ."""
+    """Return the line of a document with its original spelling. If the numbers of words differ, return the line as it
+    is.
+    """
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
-    # The end of the line may have been cut off, so some words may remain.
+    # The line may have been truncated, so some of the original words may remain unused.
     remaining = iter(words)
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
 def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
-    """Clean and split pieces into sentences, and count changes in ``made``; an unsplit piece is one sentence."""
+    """Clean the pieces and split them into sentences if requested. The changes are counted in ``made``.
+
+    A piece that is not split counts as one sentence.
+    """
     out: List[str] = []
     counts = made.counts
-    # A tag or a script can extend over several lines, so all pieces are stripped together.
+    # A tag or a script can extend over several pieces, so all pieces are stripped together.
     if options.strip_html:
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
@@ -240,7 +261,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
 
 
 def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
-    """Return the first sentences and words of a document, within the limits of the options."""
+    """Truncate a document to the maximum numbers of sentences and words in the options."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences
         if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:

@@ -1,4 +1,4 @@
-"""Read text files, plain or compressed, by line; errors name the file and the line that is not UTF-8."""
+"""Read plain or compressed text files line by line. Error messages contain the file and the line."""
 
 import contextlib
 import sys
@@ -10,27 +10,28 @@ from ..platform.errors import InputError
 from .compression import DECOMPRESSORS, open_compressed
 
 STANDARD_INPUT = "-"
-"""File name that means standard input."""
+"""File name that denotes standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
-"""A ``fallback`` of :func:`read_lines`: bytes that are not UTF-8 become characters that :func:`is_utf8` detects."""
+"""Value of ``fallback`` in :func:`read_lines` with which invalid bytes become characters that :func:`is_utf8` detects.
+"""
 
 _read_input: Any = None
-"""Standard input after it has been read, because it cannot be read again."""
+"""Standard input once it has been read. It cannot be read a second time."""
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a file for messages."""
+    """Return the name of a file as it appears in messages."""
     return "standard input" if path.name == STANDARD_INPUT else str(path)
 
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a plain, .gz, .xz, .bz2 or .zst file for reading, decompressed; ``-`` is standard input.
+    """Open a file for reading bytes. .gz, .xz, .bz2 and .zst files are decompressed; ``-`` denotes standard input.
 
     Raises:
-        InputError: the file cannot be read, is damaged or is truncated, or standard input is read a second time. The
-            error is raised on opening or while reading.
+        InputError: the file cannot be read, is damaged or is truncated, or standard input has already been read. The
+            error may be raised when the file is opened or while it is read.
     """
     try:
         if str(path) == STANDARD_INPUT:
@@ -43,7 +44,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def _standard_input() -> BinaryIO:
-    """Open the bytes of standard input; raises InputError if it has been read before."""
+    """Return standard input as a binary stream. Raise InputError if it has already been read."""
     global _read_input
     if sys.stdin is None:
         raise InputError("standard input: cannot be read (it is closed)")
@@ -54,26 +55,27 @@ def _standard_input() -> BinaryIO:
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether a text that was read with ``fallback=ESCAPE_INVALID`` is valid UTF-8."""
+    """Return whether a text that was read with ``fallback=ESCAPE_INVALID`` was valid UTF-8."""
     return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """Yield the lines of a file, without their line ends.
+    """Yield the lines of a file, by default without line endings.
 
-    Only a line feed ends a line. ``str.splitlines()`` would also split at U+2028, and paired files would no longer
-    match line by line.
+    Only a line feed ends a line. ``str.splitlines()`` would also split at characters such as U+2028, so the lines of
+    parallel files would no longer correspond.
 
     Args:
-        path: a plain or compressed file, or ``-``. A byte order mark at its beginning is skipped.
-        fallback: treatment of a line that is not UTF-8: the name of an encoding in which to read it; "replace" to
-            replace invalid bytes by U+FFFD; ESCAPE_INVALID to leave it to the caller; empty to reject it.
-        counts: counter of the lines that were read with ``fallback``, except with ESCAPE_INVALID.
-        ends: whether to keep the line ends.
+        path: path of a plain or compressed file, or ``-``. A byte order mark at the beginning is skipped.
+        fallback: treatment of lines that are not valid UTF-8. The value is the name of another encoding; "replace" to
+            replace invalid bytes with U+FFFD; ESCAPE_INVALID to let the caller detect invalid lines; or empty to raise
+            an error.
+        counts: counter to which the number of lines read with ``fallback`` is added, unless it is ESCAPE_INVALID.
+        ends: whether to keep the line endings.
 
     Raises:
-        InputError: the file cannot be read, or a line is neither UTF-8 nor in ``fallback``; the message names file and
-            line.
+        InputError: the file cannot be read, or a line can be decoded neither as UTF-8 nor with ``fallback``. The
+            message contains the file and the line.
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
@@ -89,7 +91,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
-    """Decode a line that is not UTF-8 with ``fallback``; InputError if it is not in this encoding either."""
+    """Decode a line that is not valid UTF-8 with ``fallback``. Raise InputError if this is not possible either."""
     if fallback in ("replace", ESCAPE_INVALID):
         return line.decode("utf-8", fallback)
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"

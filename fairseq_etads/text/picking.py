@@ -1,4 +1,7 @@
-"""Select the most probable sentences of a long document, up to a number of words; without torch."""
+"""Select the most probable sentences of a long document, up to a maximum number of words.
+
+This module does not require torch.
+"""
 
 import bisect
 import json
@@ -10,51 +13,51 @@ from typing import Any, List, Optional, Sequence, Tuple
 from ..platform.errors import InputError
 
 FACTOR = "salience"
-"""Source factor with the probability level of each selected sentence, for the summariser."""
+"""Name of the source factor that provides the probability level of each selected sentence to the summariser."""
 FILE = "picking.json"
-"""Name of the settings file, in the run folder of an extractor and in a model folder with an extractor."""
+"""Name of the settings file in an extractor's run folder, and in a model folder that contains an extractor."""
 WORDS = 200
-"""Default budget in words."""
+"""Default budget: maximum number of words in the selected sentences."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles of the training sentences' probabilities that separate the levels; they are denser in the range of the
-selected sentences.
+"""Quantiles that separate the levels, computed from the probabilities of training sentences. They are denser in the
+range of the sentences that are usually selected.
 """
 FULL = 0.95
-"""Share of the budget at which the selection stops."""
+"""Fraction of the budget at which the selection stops."""
 SHORTEST = 3
-"""Minimum number of words of a sentence that is selected from a document longer than the budget, unless all sentences
-of the document are shorter.
+"""Minimum number of words in a sentence that can be selected from a document longer than the budget. If all sentences
+of the document are shorter, this limit does not apply.
 """
 _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Picking:
-    """Settings of the selection, and bounds of the probability levels in the factor :data:`FACTOR`.
+    """Settings of the selection, and bounds of the probability levels for the factor :data:`FACTOR`.
 
     Attributes:
-        words: the budget in words.
-        edges: lower bounds of the levels 2, 3, …; level 1 is below the first edge.
+        words: maximum number of words in the selected sentences (the budget).
+        edges: lower bounds of the levels 2, 3, … Level 1 lies below the first edge.
     """
 
     words: int
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences with :func:`pick`; return their numbers in the document's order."""
+        """Select sentences with :func:`pick`, and return their indices in the order of the document."""
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
-        """Return the level of a sentence, "1" or higher."""
+        """Return the level of a sentence with this probability. The lowest level is "1"."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
-        """Return the content of :data:`FILE`."""
+        """Return the settings as the content of :data:`FILE`."""
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
     def read(cls, path: Path, advice: str) -> "Picking":
-        """Read and check a :data:`FILE`.
+        """Read the settings from a file that :meth:`to_json` created, and check them.
 
         Args:
             advice: advice for the user if the file is missing or damaged.
@@ -73,7 +76,7 @@ class Picking:
 
 
 def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
-    """Check and return the budget and the edges in a file's content; raises ValueError."""
+    """Return the budget and the edges in the content of a file. Raise ValueError if they are invalid."""
     if not isinstance(content, dict) or set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
     words, edges = content["words"], content["edges"]
@@ -86,20 +89,21 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select sentences up to a budget, starting with the most probable; sentences that do not fit are skipped.
+    """Select the most probable sentences that fit into a budget of words.
 
-    A document that fits into the budget is selected as a whole. In longer documents, sentences of fewer than
-    :data:`SHORTEST` words, such as stray fragments, are selected only if all sentences are this short. If no sentence
-    fits, the most probable sentence is selected. Of equally probable sentences, the earlier one is preferred.
+    If the document fits into the budget, all sentences are selected. Otherwise, sentences are considered in order of
+    decreasing probability, and sentences that exceed the remaining budget are skipped. Sentences with fewer than
+    :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are this short. If no sentence
+    fits, the most probable sentence is selected. If two sentences are equally probable, the earlier one is preferred.
 
     Args:
-        lengths: number of words of each sentence.
-        probabilities: probability of each sentence; None for sentences that the extractor did not read, which are
-            selected last.
+        lengths: number of words in each sentence.
+        probabilities: probability of each sentence. The probability is None for sentences that the extractor did not
+            read; they are considered last.
         budget: maximum number of words.
 
     Returns:
-        Numbers of the selected sentences in the document's order; empty for a document without words.
+        Indices of the selected sentences in the order of the document. The list is empty for a document without words.
     """
     if sum(lengths) <= budget:
         return [number for number, length in enumerate(lengths) if length]
@@ -122,7 +126,10 @@ def _value(probability: Optional[float]) -> float:
 
 
 def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
-    """Compute the bounds of the levels: the :data:`QUANTILES` of training probabilities, to four digits."""
+    """Compute the bounds of the levels.
+
+    The bounds are the :data:`QUANTILES` of the probabilities of training sentences, rounded to four significant digits.
+    """
     ordered = sorted(probabilities)
     if not ordered:
         raise InputError("there are no sentences from which to learn probability levels")

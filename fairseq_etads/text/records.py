@@ -24,17 +24,20 @@ from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
-"""Fields that may contain the document, by priority; the same as in etads-corpus table."""
+"""Names of fields that may contain the document, in order of priority. They are the same as in etads-corpus table."""
 
 _RECORDS_SEARCHED = 100
-"""Number of records of JSON lines that are searched for a known field."""
+"""Number of JSON records in which a known field is searched for."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
-    """A document to summarise: its name (a file name, or a record's id or line number) and its raw text.
+    """Document to summarise.
 
-    The lines of the text are paragraphs. ``problem`` explains why the document cannot be read.
+    Attributes:
+        name: file name, or the id or line number of a record.
+        text: raw text, with one paragraph per line.
+        problem: reason why the document cannot be read; empty if it can be read.
     """
 
     name: str
@@ -43,10 +46,11 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """Return the format of a command's inputs: the given format, or a guess from the names and the first line.
+    """Return the format of the inputs. If the user has not specified a format, it is guessed from the file names and
+    content.
 
     Raises:
-        InputError: an input is missing, the inputs have several formats, or they do not have the given format.
+        InputError: an input is missing, the inputs have different formats, or an input does not have the given format.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -62,7 +66,7 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
 
 
 def add_input_format(parser: argparse.ArgumentParser) -> None:
-    """Add the options that define a document: --input-format, --lines and --source-column."""
+    """Add the options that specify the format of the input: --input-format, --lines and --source-column."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--input-format",
@@ -87,10 +91,12 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """Describe in a message which unit is a document and how to change this.
+    """Return a message that tells the user what is read as one document, and which option changes this.
 
     Args:
-        given: the format that the user selected, if any.
+        kind: format of the input, one of FORMATS.
+        files: names of the inputs.
+        given: format that the user has specified, if any.
     """
     said = f"every {unit_of(kind)} is a document"
     if given or kind not in ("lines", "file"):
@@ -103,8 +109,8 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
 
 
 def _has_lines(path: Path) -> bool:
-    """Tell whether more than one line of a file contains text."""
-    with contextlib.suppress(InputError):  # the reader reports an unreadable file with a better message
+    """Return whether more than one line of a file contains text."""
+    with contextlib.suppress(InputError):  # the reader later reports an unreadable file with a better message
         texts = (line for line in read_lines(path, "replace") if line.strip())
         return len(list(itertools.islice(texts, 2))) > 1
     return False
@@ -112,22 +118,22 @@ def _has_lines(path: Path) -> bool:
 
 def _kind_of_standard_input() -> str:
     if sys.stdin is None:
-        return "lines"  # the reader will raise an error that explains the problem
+        return "lines"  # the reader later raises an error that explains the problem
     if sys.stdin.isatty():
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
     stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # peeking consumes no input
+    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # peek() does not consume input
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
-    """Guess the format of the inputs from their names and first lines.
+    """Guess the format of the inputs from their names and their first lines.
 
     Args:
-        text: the format of text files.
+        text: format to return for plain text files.
 
     Raises:
-        InputError: the inputs have several formats.
+        InputError: the inputs have different formats.
     """
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
@@ -139,7 +145,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of an input; empty for plain text."""
+    """Return the format of an input, or an empty string for plain text."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]
@@ -155,13 +161,13 @@ def _format_of(path: Path) -> str:
 
 
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield the documents of the inputs, in order.
+    """Yield the documents in the inputs, in order.
 
     Args:
-        kind: one of FORMATS.
-        column: name of the field with the document in JSON lines and CSV; if empty, the first known name.
-        fallback: encoding of invalid lines, see :func:`read_lines`; with ESCAPE_INVALID, unreadable documents are
-            returned with a ``problem``.
+        kind: format of the inputs, one of FORMATS.
+        column: name of the field that contains the document in JSON lines and CSV; empty to use the first known name.
+        fallback: treatment of lines that are not valid UTF-8, see :func:`read_lines`. With ESCAPE_INVALID, unreadable
+            documents are returned with a ``problem``.
 
     Raises:
         InputError: an input cannot be read.
@@ -185,17 +191,20 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """Return the noun for a document in inputs of a format."""
+    """Return the noun for the unit that is read as one document in this format, such as "line" or "record"."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """Detect the separator of cells from the first line of a table."""
+    """Detect the cell separator from the first line of a table."""
     return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """Return the names of a table's fields ("jsonl" or "csv") from its first record or row; lower-cased for CSV."""
+    """Return the names of the fields in the first record of a JSON lines file, or in the first row of a CSV file.
+
+    For CSV, the names are lower-cased.
+    """
     for number, line in enumerate(read_lines(path, ends=True), 1):
         if not line.strip():
             continue
@@ -210,7 +219,7 @@ def column_names(path: Path, kind: str) -> List[str]:
 
 
 def _checked(document: NewDocument, where: str) -> NewDocument:
-    """Return a document read with ESCAPE_INVALID, or a document with a problem if it is not UTF-8."""
+    """Return a document that was read with ESCAPE_INVALID, or a document with a problem if it was not valid UTF-8."""
     if is_utf8(document.text):
         return document
     return NewDocument(document.name, "", f"{where}: not UTF-8")
@@ -226,7 +235,7 @@ def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
 
 
 def _files_of(folder: Path) -> List[Path]:
-    """List the files of a folder by name, without hidden files; raises InputError if there are none."""
+    """Return the files in a folder, sorted by name and without hidden files. Raise InputError if there are none."""
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
@@ -257,12 +266,13 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
 
 
 def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
-    """Find the first record with a known field; return the field, and the numbered lines read until then.
+    """Find the first record with a known field.
 
-    The field is empty if no line is a JSON object.
+    Returns:
+        The name of the field, and the numbered lines that were read. The name is empty if no line is a JSON object.
 
     Raises:
-        InputError: none of the first records has a known field.
+        InputError: none of the first records contains a known field.
     """
     read: List[Tuple[int, str]] = []
     others: List[Tuple[List[str], str]] = []
@@ -277,7 +287,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield a document for each row; the first row contains the names of the columns, in upper or lower case."""
+    """Yield a document for each row. The first row contains the column names, in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -290,7 +300,7 @@ def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocume
     if lower.count(wanted) > 1:
         raise InputError(f"{name_of(path)}: {lower.count(wanted)} columns are named {wanted}")
     place = lower.index(wanted)
-    has_blank_rows = len(names) == 1  # in a table with one column, a blank line is a row with an empty cell
+    has_blank_rows = len(names) == 1  # in a table with one column, a blank line represents an empty cell
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
         if len(row) != len(names):
@@ -307,7 +317,7 @@ def _known_column(names: Sequence[str], where: str) -> str:
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """Return the paragraphs of a text, or a list of sentences; raises BadDocument for any other content."""
+    """Return the paragraphs of a text or the sentences of a list. Raise BadDocument for any other value."""
     if column not in record:
         raise BadDocument(f'no field "{column}"')
     value = record[column]
@@ -319,7 +329,10 @@ def _pieces(record: Dict[str, Any], column: str) -> List[str]:
 
 
 def _one_line(text: str, kind: str) -> str:
-    """Convert a text to one line for fairseq-interactive, which would also end a line at a lone carriage return."""
+    """Convert a text to one line for fairseq-interactive.
+
+    Carriage returns must be removed, because fairseq-interactive treats them as line endings.
+    """
     if kind == "lines":
         return " ".join(text.replace("\0", " ").split())
     document = Document([piece for piece in text.split("\n") if piece.strip()], [])
@@ -327,7 +340,7 @@ def _one_line(text: str, kind: str) -> str:
 
 
 def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
-    """Describe the detected format of the inputs and how to change it."""
+    """Return a message about the detected format of the inputs, with advice on how to change it."""
     said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
         advice = "there are empty lines: if the paragraphs are one document, give --input-format file"
@@ -340,10 +353,10 @@ def _say(text: str) -> None:
 
 
 def write_documents(args: argparse.Namespace) -> None:
-    """Write the documents' lines to OUT/documents and their names to OUT/names; report the detected format.
+    """Write one line per document to OUT/documents and the document names to OUT/names, and report the input format.
 
     Raises:
-        InputError: an input cannot be read or, without --skip-bad, a document cannot be read.
+        InputError: an input cannot be read; or a document cannot be read and --skip-bad is not given.
     """
     paths: List[Path] = []
     for given in args.input:
@@ -369,7 +382,11 @@ def write_documents(args: argparse.Namespace) -> None:
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Write the files; return the numbers of documents and bad documents, and whether empty lines separate others."""
+    """Write the output files.
+
+    Returns:
+        The numbers of documents and unreadable documents, and whether there are empty lines between other lines.
+    """
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
     with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
@@ -387,7 +404,7 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Parse the input options of ``scripts/generate.sh``."""
+    """Read the input of ``scripts/generate.sh`` and write its documents to files."""
     parser = Parser("generate.sh", description=__doc__)
     parser.add_argument("--input", metavar="PATH", action="append", required=True)
     add_input_format(parser)

@@ -1,4 +1,4 @@
-"""Result files with one line per document, which a second run can complete after an interruption at any moment."""
+"""Write result files with one line per document. After an interruption, a second run can complete the file."""
 
 import contextlib
 import hashlib
@@ -13,18 +13,20 @@ from .checksums import sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
-"""Key in the last line of OUT.resume, with the SHA-256 of the complete file, written just before renaming it."""
+"""Key in the last line of OUT.resume. Its value is the SHA-256 of the complete file, written just before renaming it.
+"""
 
 
 def json_line(record: Dict[str, Any]) -> bytes:
-    """Format a record as a line of JSON lines."""
+    """Format a record as one line of JSON."""
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
 def json_lines(content: bytes) -> List[Any]:
-    """Parse the record of each complete line; None for a line that is not JSON.
+    """Parse each complete line as JSON. The result is None for a line that is not JSON.
 
-    Text after the last line end is ignored, because a process was killed while it wrote this text.
+    Text after the last line ending is ignored, because the process that wrote it was killed before it finished the
+    line.
     """
     records: List[Any] = []
     for line in content.split(b"\n")[:-1]:
@@ -36,18 +38,18 @@ def json_lines(content: bytes) -> List[Any]:
 
 
 def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
-    """Return the names of the settings that differ."""
+    """Return the names of all settings with different values in ``before`` and ``now``."""
     return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
 
 
 class Progress(NamedTuple):
-    """The progress of a run.
+    """Progress of a run.
 
     Attributes:
         documents: number of finished documents.
-        size: number of bytes of their lines.
+        size: total size of their lines in bytes.
         failed: number of documents without a result.
-        sha256: checksum of the names and texts of the finished documents.
+        sha256: checksum of the names and the texts of the finished documents.
     """
 
     documents: int
@@ -57,22 +59,26 @@ class Progress(NamedTuple):
 
 
 class ResumableLines:
-    """Writes OUT.partial, which becomes OUT when all documents are done; OUT.resume records the progress.
+    """Writer of a result file that can be resumed.
 
-    A line of OUT.resume is written after the lines of results that it counts. The next run cuts off any later lines of
-    OUT.partial and computes them again. Therefore, no document is missing or repeated.
+    The lines are written to OUT.partial, which is renamed to OUT when all documents are finished. OUT.resume is a
+    journal that records the progress.
+
+    Progress is recorded in OUT.resume only after the corresponding result lines have been written. After an
+    interruption, the next run removes any later lines from OUT.partial and computes them again. Therefore, no document
+    is missing or repeated.
 
     Args:
         path: path of OUT.
-        settings: all settings that determine the lines, apart from the documents.
+        settings: all settings that determine the result lines, apart from the documents.
 
     Attributes:
-        progress: progress of the previous run, and then of this run.
-        is_complete: whether OUT was completed with these settings, and only OUT.resume remained to be deleted.
-            :meth:`rest` checks that the documents are the same.
+        progress: progress of the run, including the lines of an interrupted run.
+        is_complete: whether OUT is already complete, so that only OUT.resume has to be deleted. :meth:`rest` checks
+            that the documents are the same.
 
     Raises:
-        InputError: the partial file was created with other settings, or another process is writing it.
+        InputError: OUT.partial was created with other settings, or another process is writing to it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]):
@@ -97,7 +103,7 @@ class ResumableLines:
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        # After a power cut, the file can be shorter than recorded in the journal.
+        # After a power failure, the file can be shorter than the journal records.
         size = self._file.tell()
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
@@ -108,19 +114,21 @@ class ResumableLines:
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
     def _is_complete_output(self, last: Progress) -> bool:
-        """Tell whether OUT is the output of the journal, so that the process ended just before deleting the journal.
+        """Return whether OUT is the complete output of the run that wrote the journal.
 
-        If the user deleted the partial file, OUT can also be an older file.
+        In this case, the previous run ended after renaming the file, but before deleting the journal.
+
+        Otherwise, OUT may be an older file, for example if the user has deleted OUT.partial.
         """
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
         return self.path.stat().st_size == last.size and sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
-        """Read the recorded states of the previous run in order; empty if there was no previous run.
+        """Return the progress records of the previous run in order. The list is empty if there was no previous run.
 
         Raises:
-            InputError: the previous run had different settings.
+            InputError: the previous run used different settings.
         """
         try:
             found = [record for record in json_lines(self.journal.read_bytes()) if record is not None]
@@ -146,7 +154,9 @@ class ResumableLines:
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
     def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
-        """Return the documents that remain; raise InputError if finished documents have changed."""
+        """Return the documents that have not been processed yet. Raise InputError if the finished documents have
+        changed.
+        """
         done = f"contains summaries of {self.progress.documents:,} documents"
         for number in range(self.progress.documents):
             document = next(documents, None)
@@ -163,7 +173,7 @@ class ResumableLines:
             self._digest.update(b"%d:" % len(encoded) + encoded)
 
     def write(self, document: NewDocument, line: str, failed: bool) -> None:
-        """Add the line of the next document."""
+        """Write the result line of the next document."""
         assert self._file is not None
         content = line.encode("utf-8", "replace") + b"\n"
         self._file.write(content)
@@ -174,10 +184,10 @@ class ResumableLines:
         )
 
     def mark(self) -> None:
-        """Record the lines written so far, so that a later run does not repeat them."""
+        """Record the lines written so far in the journal, so that a later run does not compute them again."""
         assert self._file is not None
         self._file.flush()
-        # The lines must be on the disk before the journal counts them.
+        # The lines must be stored on the disk before they are recorded in the journal.
         os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._note(self.progress._asdict())
@@ -188,14 +198,14 @@ class ResumableLines:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the files; a later run continues from the last call of :meth:`mark`."""
+        """Close the files. A later run continues from the last call of :meth:`mark`."""
         for file in (self._file, self._log):
             if file is not None:
                 file.close()
         self._lock.close()
 
     def finish(self) -> None:
-        """Rename the complete file to OUT."""
+        """Rename OUT.partial to OUT after all documents have been written, and delete the journal."""
         if not self.is_complete:
             self.mark()
             self._note({OUTPUT: sha256(self.partial)})

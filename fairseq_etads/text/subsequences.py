@@ -1,4 +1,4 @@
-"""Find n-grams, and longest common subsequences (LCS) of two lists of words, like the package rouge-score."""
+"""Find n-grams and longest common subsequences (LCS) in lists of words, like the package rouge-score."""
 
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -6,12 +6,12 @@ Words = Sequence[str]
 
 
 def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
-    """All n-grams of a text, in order; n is ``order``."""
+    """Yield all n-grams of a text in order, where n is ``order``."""
     return zip(*(words[start:] for start in range(order)))
 
 
 def word_positions(words: Words) -> Dict[str, int]:
-    """Map each word to the set of its positions, as the bits of an integer."""
+    """Map each word to an integer with bit j set if the word occurs at position j."""
     found: Dict[str, int] = {}
     for position, word in enumerate(words):
         found[word] = found.get(word, 0) | 1 << position
@@ -19,10 +19,10 @@ def word_positions(words: Words) -> Dict[str, int]:
 
 
 def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -> List[int]:
-    """Compute the rows of the table of LCS lengths, one for each prefix of the reference.
+    """Compute the table of LCS lengths, with one row for each prefix of the reference.
 
-    A row is one integer, which encodes the lengths for all prefixes of the other list: bit j is 0 if the length grows
-    at word j (Hyyrö 2004). Each row therefore requires only a few operations.
+    Each row is a single integer that encodes the LCS lengths for all prefixes of the other list. Bit j is 0 if the
+    length increases at word j (Hyyrö 2004). A row can therefore be computed with a few integer operations.
     """
     positions = word_positions(other) if positions is None else positions
     full = (1 << len(other)) - 1
@@ -35,20 +35,23 @@ def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -
 
 
 def _length(row: int, words: int) -> int:
-    """Return the length in a row for the first ``words`` words of the other list."""
+    """Return the LCS length that a row encodes for the first ``words`` words of the other list."""
     return words - bin(row & ((1 << words) - 1)).count("1")
 
 
 def lcs_length(reference: Words, other: Words) -> int:
-    """Compute the length of the LCS."""
+    """Compute the length of the longest common subsequence of two lists of words."""
     return _length(_rows(reference, other, None)[-1], len(other))
 
 
 def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Yield the positions in ``reference`` of an LCS, last to first; of several LCSs, the one that rouge-score finds.
+    """Yield the positions of an LCS in ``reference``, in decreasing order.
+
+    If there are several longest common subsequences, this function finds the same one as rouge-score.
 
     Args:
-        positions: :func:`word_positions` of ``other``, computed once for several references.
+        positions: result of :func:`word_positions` for ``other``. Pass it if there are several references, so that it
+            is computed only once.
     """
     rows = _rows(reference, other, positions)
     i, j = len(reference), len(other)

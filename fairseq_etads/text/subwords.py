@@ -1,4 +1,4 @@
-"""Group tokens into words, for all kinds of subwords."""
+"""Group subword tokens into words."""
 
 from typing import List, Sequence, Tuple
 
@@ -6,23 +6,30 @@ from .words import SENTENCE_MARK
 
 
 def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
-    """Tell for each token whether it is the last token of a word.
+    """Return whether each token is the last token of a word.
 
     Args:
-        subwords: "subword_nmt" or "sentencepiece"; for any other value, every token is a word.
+        subwords: kind of subwords, "subword_nmt" or "sentencepiece". For any other value, each token is a word.
     """
     if subwords == "subword_nmt":
         return [not token.endswith("@@") for token in tokens]
     if subwords != "sentencepiece":
         return [True] * len(tokens)
-    # A word ends before a piece that begins another word. The sentence mark is a separate word.
+    # A word ends before a piece that begins another word. Sentence marks are separate words.
     begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
     after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
     return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
 
 
 def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[int]]:
-    """Join tokens into words; return the words and the index of each token's word. See :func:`word_ends`."""
+    """Join subword tokens into words.
+
+    Args:
+        subwords: kind of subwords, see :func:`word_ends`.
+
+    Returns:
+        The words, and the index of each token's word.
+    """
     words: List[str] = []
     numbers: List[int] = []
     parts: List[str] = []
@@ -32,7 +39,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         if end:
             words.append(_word(parts, subwords))
             parts = []
-    if parts:  # this happens if the last word itself ends in "@@"
+    if parts:  # the last token ends in "@@", although no token follows
         words.append(_word(parts, subwords))
     return words, numbers
 

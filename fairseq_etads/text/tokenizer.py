@@ -1,8 +1,9 @@
-"""``--tokenizer etads`` for fairseq: convert raw text to words and back, equally for training data and new text.
+"""Define ``--tokenizer etads`` for fairseq, which converts raw text to words and back.
 
-fairseq's own ``--tokenizer moses`` reads its language from ``--source-lang``, which is a file suffix in this project,
-and does not lower-case. This tokeniser has its own options. Words are split into subwords afterwards
-(``--bpe subword_nmt`` or ``sentencepiece``).
+fairseq's ``--tokenizer moses`` cannot be used in this project. It takes its language from ``--source-lang``, which is a
+file suffix here, and it does not lower-case the text. ``--tokenizer etads`` has its own options and treats training
+data and new text in the same way. The words are then split into subwords with ``--bpe subword_nmt`` or ``--bpe
+sentencepiece``.
 """
 
 import re
@@ -20,7 +21,7 @@ _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 
 @dataclass
 class TextConfig(FairseqDataclass):
-    """Options of ``--tokenizer etads``; etads-prepare prints the options required for its data."""
+    """Options of ``--tokenizer etads``. etads-prepare prints the options that match the prepared data."""
 
     text_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="moses",
@@ -43,52 +44,58 @@ class TextConfig(FairseqDataclass):
 
 @register_tokenizer("etads", dataclass=TextConfig)
 class TextTokenizer:
-    """Converts lines of raw text to tokens, and tokens to text.
+    """Tokeniser that converts lines of raw text to tokens, and tokens to text.
 
-    White space and NULs are replaced by single spaces. The text is lower-cased (unless ``text_keep_case`` is set) and
+    White space and NULs are replaced with single spaces. The text is lower-cased, unless ``text_keep_case`` is set, and
     split into words. Sentence marks are dropped, kept or inserted.
 
     Args:
-        cfg: a :class:`TextConfig`.
+        cfg: options of the tokeniser, a :class:`TextConfig`.
     """
 
     def __init__(self, cfg: Any):
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without marks are first split into sentences by the same rules as training text in
-        # etads-corpus. This affects the words: Treebank rules split off a full stop only at the end of a sentence, and
-        # Moses's rules only before a capital letter.
+        # English lines without marks are first split into sentences with the same rules as the training text in
+        # etads-corpus. Sentence boundaries affect the tokens: the Treebank rules split off a full stop only at the end
+        # of a sentence, and Moses's rules only before a capital letter.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
         self.words = make_words(self.kind, cfg.text_language)
 
     def sentences(self, line: str) -> List[str]:
-        """Split a raw line into sentences at its marks, or by rules if it has no marks and this affects the words."""
+        """Split a raw line into sentences.
+
+        A line with sentence marks is split at the marks. Any other line is split by rules, but only if the sentence
+        boundaries affect the result.
+        """
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
         return split_sentences(line) if self.splits_sentences else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
-        """Tokenise a raw line: for each sentence, return a list of the tokens of each word, joined by spaces.
+        """Tokenise a raw line.
 
-        Words are separated by white space. Moses's rules look across white space, so with Moses each list contains only
-        one string for the whole sentence.
+        Returns:
+            A list for each sentence. The list contains one string for each word between white space, with the tokens of
+            the word separated by spaces. With Moses, the list contains a single string for the whole sentence, because
+            Moses's rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
         return [words for words in encoded if words]
 
     def encode(self, line: str) -> str:
-        """Return the tokens of a line of raw text, separated by spaces, with marks between sentences if requested."""
+        """Return the tokens of a raw line, separated by spaces, with sentence marks between sentences if requested."""
         sentences = [" ".join(words) for words in self.encode_words(line)]
-        # SentencePiece would encode a space before the mark as a separate piece.
+        # SentencePiece would encode a space before the sentence mark as a separate piece.
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
         marked = self.marks == "insert" or (self.marks == "keep" and SENTENCE_MARK in line)
         return (mark if marked else " ").join(sentences)
 
     def decode(self, line: str) -> str:
-        """Join tokens into text, without spaces around punctuation; sentence marks and lower case are kept."""
+        """Join tokens into text, without spaces around punctuation. Sentence marks and the case of letters are kept."""
         sentences = [self.words.decode(part.split()) for part in _MARK.split(line)]
         return f" {SENTENCE_MARK} ".join(sentences).strip()

@@ -1,10 +1,11 @@
-"""Split text into sentences, split sentences into words or characters, and join words into text; without fairseq.
+"""Split text into sentences, split sentences into words or characters, and join words into text.
 
-The classes below process one sentence at a time, without sentence marks.
-:class:`fairseq_etads.text.tokenizer.TextTokenizer` splits lines at the marks and inserts them again.
+The classes in this module process one sentence at a time. The sentences do not contain sentence marks, because
+:class:`fairseq_etads.text.tokenizer.TextTokenizer` splits lines at the marks and inserts them again. This module does
+not require fairseq.
 
-nltk and sacremoses are imported only by the functions that use them, because the imports take half a second, which
-would delay commands such as ``etads-rouge --help``.
+nltk and sacremoses are imported inside the functions that use them. Importing them takes half a second, which would
+delay commands such as ``etads-rouge --help``.
 """
 
 import functools
@@ -14,34 +15,37 @@ from typing import Any, Dict, Iterator, List
 from ..platform.deferred import STATISTICS, deferred
 
 SENTENCE_MARK = "<q>"
-"""Separator of the sentences of a line, in raw text, tokens and summaries."""
+"""Mark between the sentences of a line in raw text, tokenised text and summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""Ways to split a sentence into words: values of ``--text-words`` and of etads-prepare's ``--words``."""
+"""Ways of splitting a sentence into words: values of ``--text-words``, and of ``--words`` in etads-prepare."""
 
 CACHED_CHUNKS = 500_000
-"""Maximum number of chunks in the cache of TreebankWords (about 100 MB); a full cache is cleared."""
+"""Maximum number of chunks in the cache of TreebankWords (about 100 MB). The cache is cleared when it is full."""
 
 LONGEST_CHUNK = 200
-"""Maximum number of characters in a chunk without white space. Longer chunks are split, because the rules for quotes
-take quadratic time.
+"""Maximum number of characters in a chunk without white space. Longer chunks are split, because the time that the rules
+for quotes require is quadratic in the length of the chunk.
 """
 
 BLOCK = 20_000
-"""Number of characters that are split into sentences at a time."""
+"""Approximate number of characters that are split into sentences at a time."""
 
 _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
-"""Tokens of C++, g++ and C# after Moses has split them."""
+"""The parts of C++, g++ and C# that Moses has split off as separate tokens."""
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.cache
 def _punkt() -> Any:
-    """Create Punkt's splitter with the abbreviations in sacremoses, which requires no trained model and no download."""
+    """Create a Punkt sentence splitter with the abbreviations from sacremoses.
+
+    It requires neither a trained model nor a download.
+    """
     from sacremoses.corpus import NonbreakingPrefixes
 
     with deferred(*STATISTICS):  # nltk imports all of its modules
@@ -49,18 +53,19 @@ def _punkt() -> Any:
 
     parameters = PunktParameters()
     moses = (prefix.split()[0].lower() for prefix in NonbreakingPrefixes().words("en"))
-    # Words such as "no" and "art" can also end a sentence, so they are not listed. Punkt's own rules treat single
-    # letters as initials.
+    # Words such as "no" and "art" can also end a sentence, so they are not treated as abbreviations here. Punkt itself
+    # treats single letters as initials.
     ambiguous = ("no", "art", "pp")
     parameters.abbrev_types = {word for word in moses if word not in ambiguous}.union(_ABBREVIATIONS)
     return PunktSentenceTokenizer(parameters)
 
 
 def split_sentences(text: str) -> List[str]:
-    """Split a text into sentences, without white space around them; a blank text has none.
+    """Split a text into sentences and strip white space around them. The list is empty for a blank text.
 
-    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
-    English abbreviation (Punkt; Kiss and Strunk 2006). A sentence also ends after ``。``, ``！`` or ``？``.
+    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes, if white space follows and the word is not an
+    English abbreviation. These rules are from Punkt (Kiss and Strunk 2006). ``。``, ``！`` and ``？`` always end a
+    sentence.
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
     out: List[str] = []
@@ -73,7 +78,10 @@ def split_sentences(text: str) -> List[str]:
 
 
 def _punkt_sentences(text: str) -> Iterator[str]:
-    """Split with Punkt in blocks, because nltk stops a call after 5 seconds, too early for a very long line."""
+    """Split a text into sentences with Punkt, one block at a time.
+
+    Blocks are necessary because nltk aborts a call after 5 seconds, which is not enough for a very long line.
+    """
     start, rest = 0, ""
     while start < len(text):
         end = text.find(" ", start + BLOCK)
@@ -81,7 +89,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        # No sentence is this long, and searching the rest again with every block would take quadratic time.
+        # The rest is too long to be a single sentence. Searching it again with each block would take quadratic time.
         if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""
@@ -91,16 +99,16 @@ def _punkt_sentences(text: str) -> Iterator[str]:
 
 
 def neutralise_specials(text: str) -> str:
-    """Replace ``<s>`` by ``< s >``, and likewise ``</s>``, ``<pad>`` and the sentence mark ``<q>``.
+    """Insert spaces into ``<s>``, ``</s>``, ``<pad>`` and the sentence mark ``<q>``, such as ``< s >``.
 
-    As a result, text cannot contain fairseq's special symbols or imitate a sentence mark. Upper-case symbols (``<S>``)
-    are also replaced, because text may be lower-cased later.
+    Afterwards, no part of the text can be mistaken for a special symbol of fairseq or for a sentence mark. Upper-case
+    symbols (``<S>``) are also changed, because the text may be lower-cased later.
     """
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
 class RawWords:
-    """Words between white space, unchanged, for text that SentencePiece splits."""
+    """Split text only at white space, for text that SentencePiece splits into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """Return the words of a sentence."""
@@ -112,22 +120,24 @@ class RawWords:
 
 
 class SpacedWords(RawWords):
-    """Words between white space, for tokenised text that BPE may split."""
+    """Split text only at white space, for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return the tokens of each word between white space, as one string per word.
+        """Return one string for each word between white space, with the tokens of the word separated by spaces.
 
-        In BPE, ``@@`` at the end of a token means that the word continues. If a word itself ends in ``@@``, each of its
-        final ``@`` except the first becomes a separate token.
+        In BPE, ``@@`` at the end of a token means that the word continues. If a word itself ends in ``@@``, each ``@``
+        at the end except the first therefore becomes a separate token.
         """
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
 class MosesWords:
-    """Moses's tokeniser (sacremoses), without escapes for characters such as ``&``; hyphens become ``@-@``.
+    """Split words and punctuation with the Moses tokeniser (sacremoses).
+
+    Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
 
     Args:
-        language: language of the abbreviations and rules.
+        language: language for the abbreviations and rules.
     """
 
     def __init__(self, language: str = "en"):
@@ -137,26 +147,26 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return all tokens of a sentence as one string, because some rules of Moses look across white space."""
+        """Return one string with all tokens of a sentence, because some Moses rules depend on neighbouring words."""
         if not sentence:
             return []
         line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
         return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text, without spaces around punctuation and inside C++ and C#."""
+        """Join tokens into text, without spaces around punctuation or inside C++ and C#."""
         text = str(self.detokenizer.detokenize(tokens, unescape=False))
         return _LANGUAGES.sub(lambda found: found[0].replace(" ", ""), text)
 
 
 class TreebankWords:
-    """Words as in the Penn Treebank and in CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
+    """Split words as in the Penn Treebank and in CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
-    nltk's ``NLTKWordTokenizer`` splits the text after typographic quotes, dashes and ellipses have been replaced by
-    ASCII characters. Placeholders such as ``<unk>`` or ``<cit>`` stay whole.
+    Typographic quotes, dashes and ellipses are first replaced with ASCII characters. Then nltk's ``NLTKWordTokenizer``
+    splits the text. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
 
-    nltk's rules hardly look across white space, so the words of each chunk between white space are cached. Only the
-    last chunk of a sentence is treated differently, because its full stop is split off.
+    Under nltk's rules, the tokens of a chunk between white space hardly depend on the neighbouring chunks, so they are
+    cached. Only the last chunk of a sentence is treated differently, because its full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -176,7 +186,7 @@ class TreebankWords:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return the tokens of each chunk between white space, as one string per chunk."""
+        """Return one string for each chunk between white space, with the tokens of the chunk separated by spaces."""
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -185,7 +195,7 @@ class TreebankWords:
             last -= 1
         known, out = self._known, []
         for number, chunk in enumerate(chunks):
-            # No chunk contains white space, so the appended character distinguishes the kinds of keys.
+            # Chunks contain no white space, so the appended character distinguishes the different kinds of keys.
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key)
             if words is None:
@@ -199,17 +209,17 @@ class TreebankWords:
         return out
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
-        """Return the tokens of a chunk, joined by spaces.
+        """Return the tokens of a chunk, separated by spaces.
 
         Args:
             first, last: whether the chunk is the first or the last of the sentence.
         """
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(simple.group(2)):  # this shortcut produces the same result as nltk
+        if simple and not self._contracted.search(simple.group(2)):  # this shortcut has the same result as nltk
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
-            if not clitic:  # this is the full stop of an abbreviation
+            if not clitic:  # the full stop belongs to an abbreviation
                 return ("-LRB- " if opening else "") + word + "."
         if len(chunk) > LONGEST_CHUNK:
             parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
@@ -226,13 +236,13 @@ class TreebankWords:
         return " ".join(words[bool(before) : len(words) - bool(after)])
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text, without spaces around punctuation and inside contractions."""
+        """Join tokens into text, without spaces around punctuation or inside contractions."""
         brackets = [token.upper() if re.fullmatch("-[lr][rsc]b-", token) else token for token in tokens]
         return neutralise_specials(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
 
 
 class Characters:
-    """Split Chinese, Japanese and Korean into single characters; runs of other letters or digits stay together."""
+    """Split Chinese, Japanese and Korean text into single characters. Runs of other letters or digits are not split."""
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")
@@ -240,7 +250,7 @@ class Characters:
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return the tokens of each chunk between white space, as one string per chunk."""
+        """Return one string for each chunk between white space, with the tokens of the chunk separated by spaces."""
         chunks = (sentence if keep_case else sentence.lower()).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
@@ -250,10 +260,10 @@ class Characters:
 
 
 def make_words(kind: str, language: str = "en") -> Any:
-    """Create the object that splits sentences into words (``encode``) and joins them again (``decode``).
+    """Create an object that splits sentences into words (``encode``) and joins words into text (``decode``).
 
     Args:
-        kind: one of ``WORD_KINDS``.
+        kind: kind of words, one of ``WORD_KINDS``.
         language: language of Moses's rules.
     """
     if kind == "moses":

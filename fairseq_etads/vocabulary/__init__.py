@@ -1,1 +1,1 @@
-"""Vocabulary: dictionaries, the extended ids of a batch, the candidates of a softmax, word vectors."""
+"""Vocabulary: dictionaries, the extended ids of a batch, the candidates of a softmax, and word vectors."""

@@ -1,8 +1,8 @@
-"""The large-vocabulary trick: a softmax over the words that a batch may need (Nallapati et al. 2016, section 2.1).
+"""The large-vocabulary trick: a softmax over only the words that a batch may need (Nallapati et al. 2016, section 2.1).
 
-The *candidates* are the words of the batch's texts and, up to a total of N, the most frequent words of the dictionary
-(the smallest ids). The softmax has a column for each candidate, in the order of ids, so the columns of special symbols
-are equal to their ids.
+The *candidates* are the words that occur in the texts of the batch and, up to a total of N, the most frequent words of
+the dictionary (the words with the smallest ids). The softmax has one column for each candidate. The columns are in the
+order of ids, so the columns of special symbols are equal to their ids.
 """
 
 import copy
@@ -18,17 +18,17 @@ class Candidates:
     """The candidates of a batch of B texts.
 
     Args:
-        texts: (B, L), int64, ids of the summaries' dictionary; ids from V on are skipped.
-        limit: N, the number of candidates. If a text has more words, all of them are candidates.
+        texts: texts (B, L), int64, as ids of the summaries' dictionary, where ids from V on are ignored.
+        limit: N, the number of candidates, which is exceeded if a text contains more than N words.
         known_words: V, the number of known words.
         specials: number of special symbols, which have the smallest ids and are always candidates.
         unk: id of the unknown word.
-        shared: whether all texts share one list of N words, as in the paper. Otherwise, each text has its own list, so
-            that its distribution does not depend on the batch.
+        shared: whether all texts share one list of N words, as in the paper, or else each text has its own list, so
+            that the distribution for a text does not depend on the batch.
 
     Attributes:
-        words: (C,), ids of the candidates in ascending order: the union of all lists.
-        allowed: (B, C) bool, True for words on the text's own list; None if all texts share a list.
+        words: ids (C,) of the candidates in ascending order, which are the union of all lists.
+        allowed: bool mask (B, C), True for words on the text's own list, or None if all texts share a list.
     """
 
     def __init__(self, texts: Tensor, limit: int, known_words: int, specials: int, unk: int, shared: bool):
@@ -42,26 +42,28 @@ class Candidates:
             on_some_list = int(frequent.max())  # all smaller ids are on at least one list
             rare = ids[ids >= on_some_list].unique()
             self.words = torch.cat([torch.arange(on_some_list, device=texts.device), rare])
-        else:  # the result is the same, but this code waits for the GPU once instead of three times
+        else:  # the same result, but the program waits for the GPU only once instead of three times
             listed = torch.arange(known_words, device=texts.device) < frequent.max()
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            # Frequent words on one text's list may be a text's own words on another; self.words contains all of them.
+            # self.words also contains words that are on one list as frequent words and on another as words of the text.
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
     def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
-        """Compute the smallest K (B,) such that the ids below K and a text's own words are at least ``limit`` words.
+        """Compute the smallest K (B,) for which the ids below K and the text's own words add up to at least ``limit``.
 
         Args:
-            ids: (B, L), with sorted rows.
+            ids: word ids (B, L), sorted in each row.
         """
         is_new = torch.ones_like(ids, dtype=torch.bool)
         is_new[:, 1:] = ids[:, 1:] != ids[:, :-1]
-        distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1), number of distinct ids before each place
+        distinct = F.pad(is_new.cumsum(dim=1), (1, 0))  # (B, L + 1), number of distinct ids before each position
         cuts = torch.arange(specials, max(limit, specials) + 1, device=ids.device).expand(len(ids), -1).contiguous()
-        own_below = distinct.gather(1, torch.searchsorted(ids, cuts))  # number of own words below the cutoff
+        own_below = distinct.gather(
+            1, torch.searchsorted(ids, cuts)
+        )  # number of the text's own words below each cutoff
         together = cuts + distinct[:, -1:] - own_below
         return specials + (together >= limit).int().argmax(dim=1)
 
@@ -69,10 +71,10 @@ class Candidates:
         return len(self.words)
 
     def columns(self, ids: Tensor) -> Tensor:
-        """Convert extended ids (N, …) to columns; slot k (id V + k) has column C + k.
+        """Convert extended ids (N, …) to columns. Slot k, which has the id V + k, has the column C + k.
 
-        N is a multiple of B, and rows of the same text are adjacent. Words that are not candidates, or not on the
-        text's list, are assigned the column of the unknown word.
+        N is a multiple of B, and the rows of the same text are adjacent. Words that are not candidates, or that are not
+        on the text's list, receive the column of the unknown word.
         """
         place = torch.searchsorted(self.words, ids).clamp(max=len(self) - 1)
         listed = self.words[place] == ids
@@ -83,15 +85,15 @@ class Candidates:
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
     def extended_ids(self, columns: Tensor) -> Tensor:
-        """Convert columns of any shape to extended ids, as the inverse of :meth:`columns`."""
+        """Convert columns of any shape to extended ids, which is the inverse of :meth:`columns`."""
         is_slot = columns >= len(self)
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 
     def restrict(self, logits: Tensor) -> Tensor:
-        """Set logits (N, T, C) to minus infinity for words that are not on a text's own list.
+        """Set the logits (N, T, C) of words that are not on the text's own list to minus infinity.
 
-        N is a multiple of B, and rows of the same text are adjacent. If gradients are disabled, logits are changed in
-        place.
+        N is a multiple of B, and the rows of the same text are adjacent. If gradients are disabled, the logits are
+        changed in place.
         """
         if self.allowed is None:
             return logits
@@ -100,7 +102,10 @@ class Candidates:
         return fill(~allowed[:, None], -math.inf)
 
     def spread(self, scores: Tensor) -> Tensor:
-        """Reorder log-probabilities (N, T, C + K) by column to (N, T, V + K) by extended id; -inf for other words."""
+        """Reorder log-probabilities (N, T, C + K) by column to (N, T, V + K) by extended id.
+
+        Other words have the value -inf.
+        """
         slots = scores.shape[2] - len(self)
         wide = scores.new_full((*scores.shape[:2], self.known_words + slots), -math.inf)
         wide[:, :, self.words] = scores[:, :, : len(self)]
@@ -109,13 +114,13 @@ class Candidates:
         return wide
 
     def to(self, device: Union[str, torch.device]) -> "Candidates":
-        """Return a copy of the candidates on a device."""
+        """Return a copy of the candidates with all tensors moved to ``device``."""
         moved = copy.copy(self)
         moved.words, moved.allowed = self.words.to(device), None if self.allowed is None else self.allowed.to(device)
         return moved
 
     def select(self, texts: Tensor) -> "Candidates":
-        """Return the candidates of the texts with indices (N,); the columns stay the same."""
+        """Return the candidates for the texts with the given indices (N,). The columns stay the same."""
         chosen = copy.copy(self)
         chosen.allowed = None if self.allowed is None else self.allowed.index_select(0, texts)
         return chosen

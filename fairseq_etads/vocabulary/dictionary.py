@@ -1,7 +1,7 @@
-"""The dictionary: known words, followed by the copy tail of words that the model can only copy.
+"""Dictionaries, which contain the known words followed by the copy tail of words that the model can only copy.
 
-Documents and summaries may share a dictionary with different numbers of known words (:func:`with_known_words`). The
-decoder then generates the first V words, and the encoder has vectors for these and further words. Each word has the
+Documents and summaries may share a dictionary but have different numbers of known words (:func:`with_known_words`). The
+decoder then generates only the first V words, while the encoder has vectors for these words and more. Each word has the
 same id on both sides.
 """
 
@@ -16,18 +16,18 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-# The lock is shared by all dictionaries, because a lock in a dictionary could be neither pickled nor copied.
+# All dictionaries share this lock, because a lock inside a dictionary could not be pickled or copied.
 _growing = threading.Lock()
 _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
 def known_words(dictionary: Dictionary) -> int:
-    """Return V, the number of entries for which the model has vectors and, in summaries, probabilities.
+    """Return V, the number of entries for which the model has vectors and, on the summary side, probabilities.
 
-    These are the first V entries: the special symbols, the words with a count, and entries such as "madeupword0000"
-    with which fairseq pads the size to a multiple of 8. All other words have count 0. They form the *copy tail*: words
-    of documents that the model knows only by their spelling. If no word of a dictionary has a count, all words are
-    known.
+    The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*:
+    words of documents that the model knows only by their spelling. If all words of a dictionary have a count of 0, all
+    of them are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -41,19 +41,22 @@ def known_words(dictionary: Dictionary) -> int:
 
 
 def counts_of_known_words(dictionary: Dictionary) -> Dict[str, int]:
-    """Return the count of each known word in the training text, without special symbols and padding words."""
+    """Return the count of each known word in the training text. Special symbols and padding words are left out."""
     first, end = dictionary.nspecial, known_words(dictionary)
     entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
     return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
 
 
 def is_padding_word(word: str) -> bool:
-    """Tell whether fairseq added a word as padding of a dictionary ("madeupword0000")."""
+    """Return whether fairseq added a word only to pad a dictionary ("madeupword0000")."""
     return _PADDING_WORD.fullmatch(word) is not None
 
 
 def fingerprint(dictionary: Dictionary) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of the known words, in order, without the copy tail."""
+    """Return the first 16 hexadecimal digits of the SHA-256 hash of all known words in order.
+
+    The copy tail is left out.
+    """
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -62,7 +65,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
     """Raise ValueError if a checkpoint was trained with dictionaries that differ from the given ones.
 
     Args:
-        state: state of the task in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
+        state: state of the task in the checkpoint. If the state contains no fingerprint, any dictionary is accepted.
         source, target: the dictionaries of documents and summaries in DATA.
     """
     for side, dictionary in (("source", source), ("target", target)):
@@ -76,9 +79,10 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
 
 
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
-    """Copy a dictionary so that only the first ``size`` words are known; words, ids and added words are shared.
+    """Return a copy of a dictionary in which only the first ``size`` words are known.
 
-    Both dictionaries compare as equal, because fairseq compares words and ids.
+    Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
+    equal, because fairseq compares only words and ids.
     """
     bounded = copy.copy(dictionary)  # both dictionaries share the lists of words
     bounded.known_words = size
@@ -86,7 +90,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """Copy the first V entries to a separate dictionary for models, which always has the length V."""
+    """Copy the first V entries to a separate dictionary for models. The length of this dictionary is always V."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -102,7 +106,7 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
         file: name of the file or, as in fairseq, an open file.
 
     Raises:
-        ValueError: the file is not a dictionary; unlike fairseq's message, this one names file and line.
+        ValueError: the file is not a dictionary. Unlike fairseq's message, the message names the file and the line.
     """
     try:
         return load(file, *arguments)
@@ -117,7 +121,7 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
 
 
 def _first_bad_line(file: str) -> int:
-    """Return the number of the first line of a dictionary file that is not UTF-8, has no count or repeats a word."""
+    """Return the number of the first line in a dictionary file that is not UTF-8, lacks a count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
@@ -130,10 +134,11 @@ def _first_bad_line(file: str) -> int:
 
 
 class SummarizationDictionary(Dictionary):
-    """A fairseq dictionary that stores V when it is loaded, with a copy tail to which words can be added.
+    """A fairseq dictionary that stores V when it is loaded. Words can be added to its copy tail.
 
-    If ``grows`` is set, a new word is assigned the next free id instead of the unknown word's id. The model never uses
-    ids from V on, so the new word can be copied like any other word of the tail. Several threads may add words.
+    If ``grows`` is set, a new word receives the next free id instead of the id of the unknown word. The model itself
+    never uses ids from V on, so the new word can be copied like any other word in the copy tail. Several threads may
+    add words at the same time.
     """
 
     known_words: int
@@ -141,11 +146,11 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
-        """Load a dictionary like fairseq's method, and check it.
+        """Load a dictionary with fairseq's method, and check it.
 
         Raises:
-            ValueError: the file is not a dictionary (the message names file and line), or a word with a count follows
-                a word without, so that it would not be learned.
+            ValueError: the file is not a dictionary (the message names the file and the line), or a word with a
+                positive count follows a word with count 0, so that the model would not learn it.
         """
         dictionary: SummarizationDictionary = load_checked(super().load, f, add_special_symbols)
         known = known_words(dictionary)
@@ -159,7 +164,7 @@ class SummarizationDictionary(Dictionary):
         return dictionary
 
     def add_symbol(self, word: str, n: int = 1, overwrite: bool = False) -> int:
-        """Return the id of a word, and add the word if it is new; see fairseq's ``Dictionary``."""
+        """Return the id of a word, after adding the word if it is new; see fairseq's ``Dictionary``."""
         with _growing:
             return int(super().add_symbol(word, n, overwrite))
 
@@ -172,7 +177,10 @@ class SummarizationDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """Return the ids (int32) of a line's words, like fairseq's method. If ``grows`` is set, add unknown words."""
+        """Return the ids (int32) of the words in a line, like fairseq's method.
+
+        If ``grows`` is set, unknown words are added.
+        """
         if self.grows and not add_if_not_exist:
             for word in line_tokenizer(line):
                 if word not in self.indices:
@@ -181,5 +189,5 @@ class SummarizationDictionary(Dictionary):
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
-    """Replace all ids from V = ``known_words`` on in ``tokens`` (of any shape) by the unknown word's id ``unk``."""
+    """Replace all ids from V = ``known_words`` on in ``tokens`` (any shape) with the unknown word's id ``unk``."""
     return tokens.masked_fill(tokens >= known_words, unk)

@@ -1,4 +1,4 @@
-"""Detect the kind of a dictionary's words: words, characters, or a kind of subwords."""
+"""Detect whether a dictionary contains words, characters or subwords, and which kind of subwords."""
 
 import os
 from argparse import Namespace
@@ -11,17 +11,22 @@ from ..text.words import Characters
 from .dictionary import known_words
 
 GPT2_FILES = ("encoder.json", "vocab.bpe")
-"""Files of GPT-2's pieces that etads-prepare stores next to the data folder."""
+"""Files with GPT-2's subwords, which etads-prepare stores next to the data folder."""
 SUBWORD_SHARE = 0.02
 """Share of known words with subword marks above which a dictionary is assumed to contain subwords."""
 WIDE_SHARE = 0.2
-"""Share of known words with characters such as Chinese above which a dictionary is assumed to contain characters."""
+"""Share of known words with wide characters (such as Chinese) above which a dictionary is assumed to be of characters.
+"""
 GPT2_SHARE = 0.9
-"""Share of known words that are numbers above which a dictionary is assumed to contain GPT-2's pieces."""
+"""Share of numbers among the known words above which a dictionary is assumed to contain GPT-2's subwords."""
 
 
 def detect_subwords(dictionary: Dictionary) -> str:
-    """Detect the kind of subwords: "subword_nmt" or "sentencepiece" from marks, "gpt2" from numbers, or "none"."""
+    """Detect the kind of subwords in a dictionary.
+
+    Returns "subword_nmt" or "sentencepiece" if there are subword marks, "gpt2" if the words are numbers, and otherwise
+    "none".
+    """
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     if sum(word.isdigit() for word in words) > GPT2_SHARE * len(words):
         return "gpt2"
@@ -35,7 +40,9 @@ def detect_subwords(dictionary: Dictionary) -> str:
 
 
 def detect_words(dictionary: Dictionary, subwords: str) -> str:
-    """Detect the kind of a dictionary's words, as a value of the option ``text_words`` of the tokeniser ``etads``.
+    """Detect the kind of words in a dictionary.
+
+    Returns a value for the option ``text_words`` of the tokeniser ``etads``.
 
     Args:
         subwords: the result of :func:`detect_subwords`.
@@ -49,7 +56,10 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
 
 
 def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
-    """Create fairseq's ``--bpe gpt2`` from the files next to the data folder; None if they are missing."""
+    """Create fairseq's encoder for ``--bpe gpt2`` from the files next to the data folder.
+
+    Returns None if the files are missing.
+    """
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
     encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)
     if not (os.path.isfile(encoder) and os.path.isfile(merges)):

@@ -1,13 +1,14 @@
-"""A shortlist: the few words that the summary of a document may need, so that a search does not consider all words.
+"""Shortlists: the few words that the summary of a document may need, so that a search does not consider all words.
 
-As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), a shortlist consists of
+As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), the shortlist of a document consists
+of
 
 - the special symbols and the words that are most frequent in summaries,
 - the words of the document that are known in summaries,
-- for each word of the document, the words that are most frequent in summaries of documents with this word.
+- for each word of the document, the words that are most frequent in summaries of documents that contain this word.
 
-The first and the last group come from a table that ``etads-shortlist`` creates; ``data/shortlist_file.py`` reads and
-writes the table.
+The first and the last group are taken from a table that ``etads-shortlist`` creates. ``data/shortlist_file.py`` reads
+and writes this table.
 """
 
 from dataclasses import dataclass
@@ -22,10 +23,10 @@ from .dictionary import known_words
 
 
 class ListedCandidates(Candidates):
-    """The candidates of a batch of B texts, each with its own list.
+    """The candidates of a batch of B texts. Each text has its own list.
 
     Args:
-        listed: (B, V) bool, True for the words on each text's list; all lists contain the special symbols.
+        listed: bool mask (B, V), True for the words on the list of each text. All lists contain the special symbols.
         unk: id of the unknown word.
     """
 
@@ -38,14 +39,15 @@ class ListedCandidates(Candidates):
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The table for a pair of dictionaries, with V_s known words in documents and V in summaries.
+    """The shortlist table for a pair of dictionaries, with V_s known words in documents and V in summaries.
 
     Attributes:
-        frequent: (F,), int64, ids of the most frequent words in summaries.
-        together: (V_s + 1, k), int64, for each word of documents, the associated words of summaries. Shorter rows are
-            filled with the unknown word's id. So is the last row, which represents all other words.
-        own: (V_s + 1,), int64, for each word of documents, its id in summaries, or the unknown word's id.
-        known_words: V.
+        frequent: ids (F,), int64, of the most frequent words in summaries.
+        together: ids (V_s + 1, k), int64, of the summary words that are associated with each document word. Shorter
+            rows are filled with the id of the unknown word. The last row, which represents all other document words,
+            contains only this id.
+        own: id (V_s + 1,), int64, of each document word in the summaries' dictionary, or the id of the unknown word.
+        known_words: V, the number of known words in summaries.
         specials: number of special symbols, which have the smallest ids.
         unk: id of the unknown word.
     """
@@ -60,14 +62,14 @@ class Shortlist:
     def candidates(
         self, src_tokens: Tensor, least: int, extra: Optional[Tensor] = None, always: Sequence[int] = ()
     ) -> Candidates:
-        """Choose the candidates of documents (B, S).
+        """Choose the candidates for the summaries of B documents.
 
         Args:
-            src_tokens: ids of the documents' dictionary.
-            least: minimum number of words on a list, if there are enough words.
-            extra: (B, n), ids of additional words for each document's summary.
-            always: ids of additional words for all summaries. Ids from V on, in the copy tail, are skipped here and in
-                ``extra``.
+            src_tokens: documents (B, S), as ids of the documents' dictionary.
+            least: minimum number of words on each list, if there are enough words.
+            extra: ids (B, n) of additional words for the summary of each document, or None.
+            always: ids of additional words for all summaries. Here and in ``extra``, ids from V on, which belong to the
+                copy tail, are ignored.
         """
         tokens = src_tokens.cpu()
         # The last column collects words that are unknown in summaries.
@@ -87,8 +89,8 @@ class Shortlist:
         """Create a shortlist from the arrays in a file and the dictionaries of documents and summaries.
 
         Args:
-            frequent: (F,), int32.
-            together: (V_s, k), int32, filled with -1 if a row has fewer than k words.
+            frequent: array (F,), int32; see the attribute of the same name.
+            together: array (V_s, k), int32, in which rows with fewer than k words are filled with -1.
             source, target: the dictionaries of documents and summaries.
         """
         unk, known = target.unk(), known_words(target)

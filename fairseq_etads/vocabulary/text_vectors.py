@@ -1,14 +1,14 @@
-"""Word vectors from text alone: positive pointwise mutual information and a truncated singular value decomposition.
+"""Compute word vectors from text with pointwise mutual information and a truncated singular value decomposition.
 
-Let #(w, c) be the number of times that the words w and c occur near each other. P_a(c) is proportional to the frequency
-of c to the power of 3/4:
+Let #(w, c) be the number of times that the words w and c occur near each other, and let P_a(c) be proportional to the
+frequency of c to the power of 3/4:
 
     M_wc = max(0, log(#(w, c) / #(w) / P_a(c))),   M ~ U S V^T,   vectors: rows of U S^(1/2)
 
 These are the vectors of Levy, Goldberg and Dagan 2015 ("Improving Distributional Similarity with Lessons Learned from
-Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2. Afterwards, the mean is subtracted
-from each vector, and the vectors are scaled to unit length, which is about the length of fairseq's random vectors.
-Processing a million words takes less than a second.
+Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2. Afterwards, the mean of all vectors
+is subtracted from each vector, and the vectors are scaled to unit length, which is approximately the length of
+fairseq's random vectors. Processing a million words takes less than a second.
 """
 
 from typing import NamedTuple
@@ -17,21 +17,21 @@ import torch
 from torch import Tensor
 
 WEIGHTS = (1.0, 0.7, 0.5, 0.4)
-"""Weights of a pair of words at distances 1, 2, 3 and 4."""
+"""Weights of word pairs at distances of 1, 2, 3 and 4 words."""
 SMOOTHING = 0.75
 MOST_CONTEXTS = 4000
-"""Maximum number of context words, which limits the size of tables; they are the most frequent words (smallest ids)."""
+"""Maximum number of context words, which limits the size of tables. Context words are the most frequent words."""
 _SHORTEST = 1e-4
-"""Length below which a vector consists of rounding errors only, because the word's contexts carry no information."""
+"""Length below which a vector contains only rounding errors, because the contexts of the word carry no information."""
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
 class TextVectors(NamedTuple):
-    """Vectors of the words of a text.
+    """Vectors for the words of a text.
 
     Attributes:
-        vectors: (V, D); zero for words without a vector.
-        found: (V,) bool, True for words with a vector.
+        vectors: vectors (V, D), which are zero for words without a vector.
+        found: bool mask (V,), True for words with a vector.
     """
 
     vectors: Tensor
@@ -39,11 +39,14 @@ class TextVectors(NamedTuple):
 
 
 def cooccurrences(words: Tensor, size: int) -> Tensor:
-    """Count how often words occur near context words, weighted by :data:`WEIGHTS`: (V, C).
+    """Count how often each word occurs near each context word, weighted by :data:`WEIGHTS`.
+
+    Returns the counts (V, C).
 
     Args:
-        words: ids (n,) in the order of the text; -1 means no word, and len(WEIGHTS) of them separate two texts.
-        size: V. C is the smaller of V and :data:`MOST_CONTEXTS`.
+        words: word ids (n,) in the order of the text, where -1 represents a missing word, and len(WEIGHTS) missing
+            words separate two texts.
+        size: V, the number of words in the vocabulary. C is the smaller of V and :data:`MOST_CONTEXTS`.
     """
     contexts = min(size, MOST_CONTEXTS)
     counts = torch.zeros(size * contexts)
@@ -67,12 +70,12 @@ def mutual_information(counts: Tensor) -> Tensor:
 
 
 def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
-    """Compute vectors (V, D) of a text's words, deterministically.
+    """Compute vectors (V, D) for the words of a text. The result is deterministic.
 
     Args:
         words: see :func:`cooccurrences`.
-        size: V.
-        width: D.
+        size: V, the number of words in the vocabulary.
+        width: D, the width of the vectors.
     """
     counts = cooccurrences(words, size)
     found = counts.sum(1) > 0

@@ -11,16 +11,17 @@ logger = logging.getLogger(__name__)
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy the vectors in a file into the rows of the dictionary's words; other rows stay unchanged.
+    """Copy word vectors from a file to the rows of a table that belong to the same words. Other rows stay unchanged.
 
     Args:
-        path: path of a file in word2vec's text format: an optional line "COUNT WIDTH", then a word and its numbers per
-            line. If a word occurs more than once, its last vector is used. If the path is None, nothing is copied.
-        option: name of the option for error messages.
+        path: path of a file in word2vec's text format: an optional line "COUNT WIDTH", followed by lines that each
+            contain a word and its numbers. If a word occurs more than once, its last vector is used. If the path is
+            None, nothing is copied.
+        option: name of the option that is used in error messages.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is not in this format, the width of its vectors differs from the table's, or it contains no
+        ValueError: the file is not in this format, its vectors do not have the width of the table, or it contains no
             word of the dictionary.
     """
     if path is None:
@@ -32,7 +33,7 @@ def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embeddin
             for number, line in enumerate(lines, 1):
                 word, *values = line.rstrip("\r\n ").split(" ")
                 if number == 1 and len(values) == 1:
-                    continue  # this is the header; a wrong width is detected in the next line
+                    continue  # this line is the header; a wrong width is detected in the next line
                 if len(values) != width:
                     raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers instead of {width}")
                 place = dictionary.indices.get(word)

@@ -1,4 +1,4 @@
-"""Readers of corpus formats, which :mod:`etads_preprocess.corpus` runs."""
+"""Readers for the corpus formats that :mod:`etads_preprocess.corpus` supports."""
 
 from .base import Reader
 from .cnndm import CnnDailyMail

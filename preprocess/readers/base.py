@@ -1,4 +1,4 @@
-"""Base class of readers: options, splits, the items of a split, and conversion of an item to a document."""
+"""Base class of all readers, which defines options, finds splits and items, and converts items to documents."""
 
 import argparse
 from collections import Counter
@@ -14,20 +14,20 @@ from .shares import Shares
 
 
 class Reader:
-    """Reader of one corpus format.
+    """Reader for one corpus format.
 
-    One process finds the items of a split in order; any process can convert an item to a document. A reader is copied
-    to every process, so it contains names and settings, but no open files.
+    The main process finds the items of a split in order. Any worker process can then convert an item to a document.
+    Because a reader is copied to all worker processes, it stores names and settings, but no open files.
 
     Attributes:
         name: value of KIND on the command line of etads-corpus.
-        summary, description: help text of that KIND, in one line and in full.
-        defaults: defaults of shared options that differ for this corpus.
-        splits_text: whether documents may need to be split into sentences.
-        counts: number of changed or skipped files for each kind of change, for report.json.
-        notes: sentences to show to the user.
-        shares: shares of the splits, if the corpus has no splits. All splits then have the same items, and the hash of
-            a document determines its split.
+        summary, description: short and long help text for this KIND.
+        defaults: default values of shared options, if they differ for this corpus.
+        splits_text: whether documents may have to be split into sentences.
+        counts: number of changes of each kind, for report.json.
+        notes: messages for the user.
+        shares: shares of train, valid and test, for a corpus that is not divided into splits. In this case, the items
+            are the same for all splits, and the hash of a document determines its split.
     """
 
     name: ClassVar[str]
@@ -47,7 +47,7 @@ class Reader:
         """Add the options that are specific to this corpus."""
 
     def splits(self) -> List[str]:
-        """List which of the splits ``train``, ``valid`` and ``test`` the input contains.
+        """Return the splits that the input contains, in the order ``train``, ``valid``, ``test``.
 
         Raises:
             InputError: the input is missing or has another format.
@@ -55,27 +55,34 @@ class Reader:
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """List the files of each split, which are used to detect changes of the input; see also :meth:`folders`."""
+        """Return the input files of each split, which are read to detect changes to the input. See also
+        :meth:`folders`.
+        """
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
-        """List folders with too many files to read twice. Changes are detected from the names and sizes of files."""
+        """Return folders with too many files to read twice.
+
+        Changes to these files are detected only from their names and sizes.
+        """
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """Count the items of a split for the progress bar; return None if this would require reading everything."""
+        """Return the number of items in a split for the progress bar, or None if counting would require reading all of
+        them.
+        """
         return None
 
     def items(self, split: str) -> Iterator[Any]:
-        """Yield the items of a split in order (file names, lines or rows) for :meth:`parse`.
+        """Yield the items of a split in order, as arguments for :meth:`parse`. Items are file names, lines or rows.
 
         Raises:
-            InputError: a file cannot be read; the message names the file and the line.
+            InputError: a file cannot be read. The message contains the file and the line.
         """
         raise NotImplementedError
 
     def where(self, item: Any) -> str:
-        """Return the file and line of an item, for messages."""
+        """Return a description of the item's place (file and line) for messages."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
@@ -87,22 +94,27 @@ class Reader:
         raise NotImplementedError
 
     def check(self, kept: Dict[str, int]) -> None:
-        """Raise InputError if ``kept``, the numbers of written documents, differ from the known size of the corpus."""
+        """Raise InputError if the number of written documents in a split differs from the known size of the corpus.
+
+        Args:
+            kept: number of written documents for each split.
+        """
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
-        """Yield the lines of a file. Lines that are not UTF-8 are decoded with --fallback-encoding and counted.
+        """Yield the lines of a file. Lines that are not valid UTF-8 are decoded with --fallback-encoding and counted.
 
-        With --skip-bad but without --fallback-encoding, :meth:`check_utf8` finds such lines.
+        If --skip-bad is set and --fallback-encoding is not, invalid bytes are escaped, and :meth:`check_utf8` rejects
+        these lines.
         """
         return read_lines(path, self.fallback, self.counts, ends)
 
     def check_utf8(self, *texts: str) -> None:
-        """Raise BadDocument if a text returned by :meth:`lines` was not UTF-8."""
+        """Raise BadDocument if any of the texts, as returned by :meth:`lines`, was not valid UTF-8."""
         if self.fallback == ESCAPE_INVALID and not all(map(is_utf8, texts)):
             raise BadDocument("not UTF-8")
 
     def text(self, path: Path) -> str:
-        """Read a small file as a whole, with newlines between its lines.
+        """Return the content of a small file, with lines separated by newlines.
 
         Raises:
             BadDocument: the file is not UTF-8, and --skip-bad is set.
@@ -114,10 +126,10 @@ class Reader:
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
-    """Return the path after checking that it is a file (or a folder).
+    """Check that a path is an existing file, or an existing folder if ``directory`` is set, and return the path.
 
     Raises:
-        InputError: there is no such file or folder; the message names ``option``.
+        InputError: the file or folder does not exist. The message contains ``option``.
     """
     if not (path.is_dir() if directory else path.is_file()):
         raise InputError(f"{option} {path}: no such {'folder' if directory else 'file'}")
@@ -125,7 +137,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
 
 
 def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """Find the first file in the folders with one of the names, plain or compressed; return None if there is none."""
+    """Return the first file in the folders that has one of the names, plain or compressed, or None if there is none."""
     for name in names:
         for folder in folders:
             for suffix in ("", *DECOMPRESSORS):
@@ -136,7 +148,7 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
 
 
 def add_keep_original(parser: argparse.ArgumentParser) -> None:
-    """Add the option --keep-original for corpora with lower-cased text and masked digits."""
+    """Add the option --keep-original, which is for corpora with lower-cased text and masked digits."""
     parser.add_argument(
         "--keep-original",
         action="store_true",

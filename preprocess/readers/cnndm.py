@@ -1,4 +1,4 @@
-"""Read CNN/Daily Mail from folders of ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
+"""Read CNN/Daily Mail from ``.story`` files and lists of URLs (Hermann et al. 2015; See et al. 2017)."""
 
 import argparse
 import hashlib
@@ -17,8 +17,9 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""Numbers of documents. The lists contain 287,227 training stories. Papers since See et al. report 287,226. Without the
-114 stories that have no article, 287,113 remain, as in the released data of See et al.
+"""Accepted numbers of documents in each split. The URL lists contain 287,227 training stories, but papers since See et
+al. report 287,226. If the 114 stories without an article are dropped, 287,113 remain, as in the data that See et al.
+released.
 """
 
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
@@ -96,7 +97,7 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
         path = self._url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
-                # With --skip-bad, escaped bytes that are not UTF-8 are restored.
+                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. They are restored here.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 
@@ -135,7 +136,7 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
-    """Return the numbers of documents that --expect allows for each split."""
+    """Parse --expect and return the accepted numbers of documents for each split."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -145,10 +146,13 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 
 
 def parse_story(text: str, names: bool = False) -> Document:
-    """Read the paragraphs and highlights of a story; with ``names``, restore the names of entities in an anonymised
-    story.
+    """Parse a story into its paragraphs and highlights.
 
-    Everything after the first "@highlight" belongs to the summary, as in the program of See et al.
+    As in the program of See et al., everything after the first "@highlight" belongs to the summary.
+
+    Args:
+        text: content of the .story file.
+        names: whether to restore the names of the entities in an anonymised story.
     """
     paragraphs: List[str] = []
     highlights: List[str] = []
@@ -170,10 +174,10 @@ def parse_story(text: str, names: bool = False) -> Document:
 
 
 def _origin(url: str, folder: Path) -> str:
-    """Return the newspaper of a story, according to its URL or otherwise to its folder.
+    """Return the newspaper of a story, determined from its URL or, failing that, from its folder.
 
     Raises:
-        InputError: neither contains the newspaper.
+        InputError: neither the URL nor the folder contains the name of a newspaper.
     """
     for place in (url, "/".join(folder.absolute().parts[-2:])):
         for name in ("dailymail", "cnn"):

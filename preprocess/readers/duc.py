@@ -1,4 +1,4 @@
-"""Read DUC-2003 and DUC-2004, task 1: newswire articles with four headlines each (Over et al. 2007)."""
+"""Read task 1 of DUC-2003 and DUC-2004: newswire articles with four reference headlines each (Over et al. 2007)."""
 
 import argparse
 import functools
@@ -84,7 +84,10 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Find the reference files for each set and name of an article, in the order of their assessors' letters."""
+        """Map each article, identified by its document set and name, to its reference files.
+
+        The reference files of an article are sorted by the letters of their assessors.
+        """
         found: Dict[Tuple[str, str], List[Tuple[str, Path]]] = defaultdict(list)
         for path in folder.iterdir():
             match = _MODEL.fullmatch(path.name)
@@ -124,7 +127,8 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
     def parse(self, item: Any) -> Document:
         if self.docs is None:
             return super().parse(item)
-        # The name of a folder consists of the set and the letter of the assessor who chose it.
+        # The name of a folder consists of the name of the document set and the letter of the assessor who selected the
+        # set.
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:
@@ -148,15 +152,17 @@ def _treebank() -> TreebankWords:
 
 
 def _treebank_sentences(paragraph: str) -> List[str]:
-    """Split an article into sentences of Treebank words."""
+    """Split a paragraph into sentences, with Treebank tokens separated by spaces."""
     return [" ".join(_treebank().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)]
 
 
 def parse_article(text: str) -> List[str]:
-    """Read the paragraphs in TEXT of an SGML article, without tags and the entities of wire services (&LR; &UR; &QL;).
+    """Return the paragraphs in the TEXT element of an SGML article.
+
+    Tags and the special entities of wire services (&LR; &UR; &QL;) are removed.
 
     Raises:
-        BadDocument: the article has no TEXT.
+        BadDocument: the article has no TEXT element.
     """
     bodies = _TEXT.findall(text)
     if not bodies:

@@ -1,5 +1,7 @@
-"""Read Gigaword headlines as in NAMAS (Rush et al. 2015): first sentence -> headline, with ``#`` for digits and <unk>
-for rare words.
+"""Read Gigaword headlines as in NAMAS (Rush et al. 2015).
+
+The document is the first sentence of an article, and the summary is the headline. Digits are replaced with ``#``, and
+rare words with <unk>.
 """
 
 import argparse
@@ -29,8 +31,8 @@ FILE_NAMES = {
 UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
-# Strings that indicate titles that are not headlines. The list comes from NAMAS, which also searches for these strings
-# inside the lower-cased title.
+# A title that contains one of these strings is not a headline. The list comes from NAMAS, which also searches for these
+# strings anywhere in the lower-cased title.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -78,7 +80,7 @@ The text is already tokenised. Digits become #. Words that occur less often than
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
-        """Return the frequent words of articles and of titles; None if rare words are already replaced."""
+        """Return the frequent words in the articles and in the titles, or None if rare words need not be replaced."""
         if "train" not in self.files:
             return None
         common = []
@@ -90,7 +92,7 @@ The text is already tokenised. Digits become #. Words that occur less often than
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
                 return None
             common.append(frozenset(word for word, count in words.items() if count >= rare))
-        self.counts.clear()  # the lines will be read and counted again later
+        self.counts.clear()  # the lines are read and counted again later
         return common
 
     def parse(self, item: Item) -> Document:
@@ -109,7 +111,13 @@ The text is already tokenised. Digits become #. Words that occur less often than
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Find the files of each split: articles first, then titles (test: all references). Both must exist."""
+    """Return the files of each split: the file of articles, followed by the file of titles.
+
+    In the test split, the file of articles may be followed by several files of references.
+
+    Raises:
+        InputError: only one of two files that belong together exists.
+    """
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
         for article, title in FILE_NAMES[split]:
@@ -124,7 +132,7 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 
 
 def _check_halves(folders: List[Path], split: str) -> None:
-    """Raise InputError if only one file of a pair exists, because the name of the other may be misspelt."""
+    """Raise InputError if only one file of a pair exists. The name of the other file may be misspelt."""
     for pair in FILE_NAMES[split]:
         there = [first_existing(folders, [name]) for name in pair]
         for path, other in zip(there, reversed(pair)):
@@ -133,7 +141,7 @@ def _check_halves(folders: List[Path], split: str) -> None:
 
 
 def further_references(folders: List[Path]) -> List[Path]:
-    """Find the files task1_ref1.txt, task1_ref2.txt and so on.
+    """Return the existing files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
         InputError: a file is missing, but a file with a later number exists.
@@ -147,14 +155,16 @@ def further_references(folders: List[Path]) -> List[Path]:
 
 
 def _normalised(line: str) -> str:
-    """Lower-case a line, replace each digit with #, and normalise the spelling of the unknown word."""
+    """Lower-case a line, replace each digit with ``#``, and replace the word "unk" with <unk>."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 
 
 def filter_reason(article: List[str], title: List[str]) -> str:
-    """Return the reason why NAMAS's filter drops a pair of lower-cased article and title; empty if the filter keeps the
-    pair.
+    """Return the reason why NAMAS's filter drops a pair, or an empty string if the filter keeps the pair.
+
+    Args:
+        article, title: lower-cased words of the article and the title.
     """
     if "." not in article:
         return "filter: article without a full stop"

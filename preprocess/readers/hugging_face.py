@@ -1,4 +1,4 @@
-"""Read Hugging Face data sets from folders of ``save_to_disk`` or from the local cache, without a network."""
+"""Read Hugging Face data sets from folders written by ``save_to_disk`` or from the local cache, without a network."""
 
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ SPLIT_NAMES = {
     "dev": "valid",
     "test": "test",
 }
-"""Names of splits in data sets -> names of splits in this project."""
+"""Map from the names of splits in Hugging Face data sets to the names of splits in this project."""
 ROWS_AT_A_TIME = 256
 
 
@@ -52,10 +52,14 @@ set without splits is divided by --split."""
         self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
 
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Map each split to its name in the data set, or to "" without names; the key "input" denotes a set to be
-        split.
+        """Map each split to its name in the data set.
 
-        Raises: InputError: the data set has no such splits, or --split is given for a set that already has several.
+        If the data set still has to be divided into splits, the only key is "input". The value is "" if the data set
+        has no named splits.
+
+        Raises:
+            InputError: the data set has no train, validation or test split, or --split is given although the data set
+                is already divided into splits.
         """
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
@@ -114,7 +118,7 @@ set without splits is divided by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        # The data set is loaded again, because a reader that is copied to other processes contains no open files.
+        # The data set is loaded again, because the reader must not contain open files: it is copied to other processes.
         found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
@@ -123,16 +127,16 @@ set without splits is divided by --split."""
                 for row in zip(*(batch[column] for column in self.columns[key])):
                     number += 1
                     yield key, number, row
-        except (OSError, ValueError) as error:  # includes pyarrow's errors
+        except (OSError, ValueError) as error:  # pyarrow's errors are subclasses of these
             reason = (str(error).splitlines() or [type(error).__name__])[0]
             raise InputError(f"{self.files[key]}: damaged after record {number} ({reason})") from None
 
 
 def _load(data: str, config: Optional[str]) -> Any:
-    """Load a datasets.Dataset or DatasetDict; nothing is downloaded.
+    """Load a datasets.Dataset or DatasetDict without downloading anything.
 
     Raises:
-        InputError: the data set is missing or damaged, or the package datasets is missing.
+        InputError: the data set is missing or damaged, or the package datasets is not installed.
     """
     os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     try:
@@ -151,9 +155,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     with _offline(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
-        except (
-            Exception
-        ) as error:  # there are many kinds of errors, including those raised by pyarrow, fsspec and huggingface_hub
+        except Exception as error:  # pyarrow, fsspec and huggingface_hub raise many kinds of errors
             reason = (str(error).splitlines() or [type(error).__name__])[0]
     if saved:
         raise InputError(f"--data {data}: cannot be read ({reason})")
@@ -167,7 +169,7 @@ def _load(data: str, config: Optional[str]) -> Any:
 
 @contextlib.contextmanager
 def _offline(datasets: Any) -> Iterator[None]:
-    """Prevent a module that was imported before the environment was set from using the network."""
+    """Prevent network access even if the module was imported before the environment variables were set."""
     before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
     try:
         yield

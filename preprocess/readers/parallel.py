@@ -1,4 +1,4 @@
-"""Read parallel text: a file with a document per line, and one or more files with a reference summary per line."""
+"""Read parallel text: a file with one document per line, and one or more files with one reference summary per line."""
 
 import argparse
 import itertools
@@ -15,11 +15,13 @@ from .base import Reader, existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
-"""File, line number, document and references."""
+"""Path of the file of documents, line number, document, and references."""
 
 
 class LineReader(Reader):
-    """Reader of the files of a split, line by line: one file of documents, followed by files of references."""
+    """Base class of readers for line-aligned files. Each split has a file of documents and one or more files of
+    references.
+    """
 
     files: Dict[str, List[Path]]
 

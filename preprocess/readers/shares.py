@@ -1,4 +1,4 @@
-"""Split a corpus without splits by a hash of its documents (--input and --split)."""
+"""Assign the documents of a corpus without splits to splits, according to a hash (--input and --split)."""
 
 import argparse
 import hashlib
@@ -18,7 +18,8 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """Add --input, --split and --split-seed.
 
     Args:
-        metavar, what: metavar of --input, and the description of its value in the help.
+        metavar: metavar of --input.
+        what: description of the value of --input for the help text.
         several: whether --input accepts several files.
     """
     add = parser.add_argument
@@ -37,10 +38,12 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
 
 @dataclass(frozen=True)
 class Shares:
-    """Shares of the documents in each split, as fractions that add up to 1.
+    """Shares of the documents that are assigned to train, valid and test.
 
     Attributes:
-        text: shares as written by the user.
+        text: shares as specified by the user, for messages.
+        fractions: shares of the splits as fractions that add up to 1.
+        seed: seed of the hash.
     """
 
     text: str
@@ -49,11 +52,11 @@ class Shares:
 
     @property
     def splits(self) -> List[str]:
-        """List the splits with a share above 0."""
+        """Names of the splits with a share greater than 0."""
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def split_of(self, document: Document) -> str:
-        """Choose the split of a document from its words, regardless of white space."""
+        """Return the split of a document. The split depends only on the words of the document, not on white space."""
         words = " ".join(" ".join(document.source).split())
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64
@@ -61,15 +64,15 @@ class Shares:
             place -= self.fractions[SPLITS.index(split)]
             if place < 0:
                 return split
-        return self.splits[-1]  # reached only by rounding errors
+        return self.splits[-1]  # reached only because of rounding errors
 
     def nothing_left(self, split: str) -> str:
-        """Return advice for a split without documents."""
+        """Return an error message for a split to which no documents were assigned."""
         return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
 
 
 def parse_shares(text: str, seed: int) -> Shares:
-    """Parse the shares in --split; raise InputError unless there are three numbers."""
+    """Parse the value of --split. Raise InputError unless it consists of three valid numbers."""
     try:
         numbers = [float(part) for part in text.split("/")]
     except ValueError:
@@ -81,11 +84,11 @@ def parse_shares(text: str, seed: int) -> Shares:
 
 
 def check_input_options(args: argparse.Namespace) -> bool:
-    """Check the options, and return whether --input is given.
+    """Check the options that specify the input, and return whether --input is given.
 
     Raises:
-        InputError: either both or neither of --input and --train, --valid or --test are given; or the options of
-            --input are given without --input.
+        InputError: --input is combined with --train, --valid or --test; none of these options is given; or --split or
+            --split-seed is given without --input.
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:

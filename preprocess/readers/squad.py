@@ -1,7 +1,8 @@
-"""Read SQuAD (Rajpurkar et al. 2016, 2018): sentence of an encyclopedia -> answers that it contains.
+"""Read SQuAD (Rajpurkar et al. 2016, 2018): sentences from an encyclopedia with the answers that they contain.
 
-The data is for a tagger of salient words, not for summaries (Pasunuru and Bansal 2018): ``etads-labels --kind words``
-labels the words of the answers, and the tagger's probabilities are the saliency in the reward ``rougesal``.
+The data is used to train a tagger of salient words, not a summarisation model (Pasunuru and Bansal 2018).
+``etads-labels --kind words`` labels the words that belong to answers. The reward ``rougesal`` uses the probabilities of
+the tagger as the saliency of words.
 """
 
 import argparse
@@ -18,11 +19,18 @@ from .base import Reader, existing, first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
-"""Prefix of the file names of each split."""
+"""Prefix of the file name for each split."""
 
 
 class Sentence(NamedTuple):
-    """Sentence with its answers, its place and, if any, an error."""
+    """Sentence with the answers that it contains.
+
+    Attributes:
+        text: text of the sentence.
+        answers: answers in the sentence, the shortest first.
+        where: place of the sentence in the input, for messages.
+        reason: reason why the paragraph cannot be used; empty for a valid sentence.
+    """
 
     text: str
     answers: List[str]
@@ -88,8 +96,9 @@ with etads-labels --kind words, train --arch word_tagger, and pass its checkpoin
 
 
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
-    """Yield the sentences of a paragraph that contain at least a part of an answer, or the error of a damaged
-    paragraph.
+    """Return the sentences of a paragraph that contain an answer or a part of an answer.
+
+    For a damaged paragraph, the result is a single item without text that contains the reason.
     """
     try:
         context, spans = paragraph["context"], _spans(paragraph)
@@ -101,7 +110,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
         return [Sentence("", [], where, "paragraph without context, or with damaged answers")]
     found, place = [], 0
     for sentence in split_sentences(context):
-        # The sentence splitter may change the white space between words.
+        # The sentence splitter may have changed the white space between words.
         match = re.compile(r"\s+".join(map(re.escape, sentence.split()))).search(context, place)
         start, end = match.span() if match else (place, place)
         place = end
@@ -113,7 +122,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
 
 
 def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
-    """Yield the start and the text of every answer; unanswerable questions of SQuAD 2.0 have no answers."""
+    """Return the start position and the text of each answer. Unanswerable questions in SQuAD 2.0 have no answers."""
     answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]
     for start, text in spans:

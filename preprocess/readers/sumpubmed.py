@@ -1,4 +1,7 @@
-"""Read SumPubMed (Gupta et al. 2021): beginning of a biomedical article -> background section of its abstract."""
+"""Read SumPubMed (Gupta et al. 2021).
+
+The document is the beginning of a biomedical article, and the summary is the background section of the abstract.
+"""
 
 import argparse
 import hashlib
@@ -36,7 +39,7 @@ unchanged."""
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        # number of an article -> number as spelt in the file name, possibly with leading zeros
+        # Map from the number of an article to the digits in its file name, which may start with zeros.
         self.digits: Dict[int, str] = {}
         files = find_jsonl(data)
         if files:
@@ -46,7 +49,8 @@ unchanged."""
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            self.splits_text = False  # most values are lists of sentences; other values are split into sentences
+            # Most texts are already lists of sentences; the few others are still split.
+            self.splits_text = False
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
@@ -69,7 +73,9 @@ unchanged."""
         add("--seed", metavar="N", type=int, help=f"seed of the hash (default: {DEFAULT_SEED})")
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
-        """Assign the articles' numbers to the splits; a size of 0 denotes a fixed share of all articles."""
+        """Assign the article numbers to the splits. A size of 0 means that the split receives a fixed share of all
+        articles.
+        """
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         for digits in sorted(name.group(1) for name in names if name):
             other = self.digits.setdefault(int(digits), digits)
@@ -122,7 +128,7 @@ unchanged."""
 
 
 def beginning(text: str) -> List[str]:
-    """Return the first sentences of an article, without headings, up to MAX_SOURCE_WORDS words in total.
+    """Return the first sentences of an article, without headings. They have at most MAX_SOURCE_WORDS words in total.
 
     Raises:
         Unfit: the sentences have fewer than MIN_SOURCE_WORDS words in total.
@@ -141,10 +147,11 @@ def beginning(text: str) -> List[str]:
 
 
 def background(text: str) -> List[str]:
-    """Return the paragraphs in the section BACKGROUND of an abstract.
+    """Return the paragraphs of the BACKGROUND section in an abstract.
 
     Raises:
-        BadDocument: there is no such section. Unfit: the section is too short or too long.
+        BadDocument: the abstract has no such section.
+        Unfit: the section is too short or too long.
     """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:

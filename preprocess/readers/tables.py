@@ -1,4 +1,4 @@
-"""Read tables with a column of documents and one of summaries: JSON lines, CSV, TSV and Parquet; SciTLDR."""
+"""Read tables with a column of documents and a column of summaries: JSON lines, CSV, TSV and Parquet, and SciTLDR."""
 
 import argparse
 from pathlib import Path
@@ -16,18 +16,20 @@ from .shares import DEFAULT_SHARES, add_input_options, check_input_options, pars
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"
-"""Byte order mark, with which some files begin."""
+"""Byte order mark, which appears at the beginning of some files."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
-"""Suffixes of file names, without the dot -> formats."""
+"""Map from the suffix of a file name, without the dot, to the format of the file."""
 
 Item = Tuple[str, int, Any]
-"""Key of the file in Table.files, number of the line or record, and its content (the JSON line, the two cells, or a
-BadDocument).
+"""Key of the file in Table.files, number of the line or record, and its content. The content is the JSON line, the two
+cells, or a BadDocument.
 """
 
 
 def find_jsonl(folder: Path) -> Dict[str, Path]:
-    """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
+    """Return the files train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or
+    compressed.
+    """
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
     found: Dict[str, Path] = {}
     for split, stems in names.items():
@@ -40,8 +42,9 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Return the options of :class:`Table` for JSON lines with "source" and "target", including the shared options in
-    ``args``.
+    """Return the options with which :class:`Table` reads JSON lines with the keys "source" and "target".
+
+    The shared options are taken from ``args``.
     """
     columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
@@ -49,8 +52,10 @@ def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list:
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a file according to its name, ignoring .gz, .xz, .bz2 and .zst, or of standard input
-    according to its beginning.
+    """Determine the format of a file.
+
+    The format of a file depends on its name, in which .gz, .xz, .bz2 and .zst are ignored. The format of standard input
+    is detected from its first bytes.
 
     Raises:
         InputError: the format is unknown.
@@ -97,7 +102,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
-        self.counts.clear()  # the lines read so far will be read and counted again
+        self.counts.clear()  # the lines read so far are read and counted again later
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +128,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
-        """Return the names of the two columns, taken from a file's header or its first record."""
+        """Return the names of the two columns, determined from the header or the first record of a file."""
         path = self.files[key]
         if self.formats[key] == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
@@ -140,16 +145,19 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
                 found = InputError(f"{name_of(path)}, line {number}: {error}{_array_hint(line)}")
             except InputError as error:
                 found = error
-            if not self.skip_bad:  # with --skip-bad, use the first record that has the columns
+            if not self.skip_bad:  # with --skip-bad, the first record with suitable columns is used
                 raise found
             first = first or found
         raise first or InputError(f"{name_of(path)}: empty")
 
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
-        """Find the columns of a CSV or TSV file, using the first delimiter with which the header contains them.
+        """Return the names of the two columns in a CSV or TSV file.
 
-        Raises: InputError: the columns are not found with any delimiter; the message describes the delimiter with the
-        most columns.
+        The delimiters are tried in turn until the header contains both columns.
+
+        Raises:
+            InputError: the columns are not found with any delimiter. The message refers to the delimiter that results
+                in the most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
@@ -168,8 +176,10 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         raise min(failures, key=lambda failure: failure[0])[1]
 
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
-        """Choose two columns from ``names``: the requested ones, or else the first known pair. Names with the same case
-        are preferred.
+        """Choose the column of documents and the column of summaries.
+
+        The requested columns are chosen if there are any, otherwise the first known pair that occurs in ``names``.
+        Exact matches are preferred to matches that ignore case.
         """
         known = next((pair for pair in COLUMNS if all(_like(name, names) for name in pair)), ("", ""))
         chosen = []
@@ -212,12 +222,12 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
                     self.counts["blank lines between records"] += 1
 
     def _rows(self, key: str) -> Iterator[List[str]]:
-        """Yield all rows of a CSV or TSV file, including its header; a blank line is an empty row."""
+        """Yield all rows of a CSV or TSV file, including the header. A blank line is returned as an empty row."""
         path = self.files[key]
         return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
     def _cells(self, key: str) -> Iterator[Item]:
-        """Yield the items of a CSV or TSV file."""
+        """Yield an item for each record of a CSV or TSV file."""
         rows = enumerate(self._rows(key), 1)
         header, names = next((number, row) for number, row in rows if row)
         self.counts["blank lines between records"] += header - 1
@@ -225,7 +235,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         for number, row in rows:
             if not row:
                 self.counts["blank lines between records"] += 1
-            # This row is the header of a table that was appended to another table.
+            # The header occurs again if several tables were concatenated.
             elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
@@ -257,23 +267,26 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # A summary of several lines is already split into sentences, like a list.
+        # A summary with several lines is already split into sentences, like a list.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 def _like(wanted: str, names: Sequence[str]) -> List[str]:
-    """List the names equal to the wanted one, or else the names that differ only in case and surrounding space."""
+    """Return the names that are equal to ``wanted`` or, if there are none, that differ only in case and outer space."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _pieces(value: Any, what: str) -> List[str]:
-    """Return the non-blank sentences of a list or lines of a text; ``what`` describes the value in messages.
+    """Return the sentences of a list or the lines of a text, without blank ones.
+
+    Args:
+        what: name of the value for messages.
 
     Raises:
-        BadDocument: the value is neither a text nor a list of texts.
+        BadDocument: the value is neither a string nor a list of strings.
     """
     if value is None:
         return []
@@ -292,7 +305,7 @@ def _array_hint(line: str) -> str:
 
 
 def _parquet(path: Path) -> Any:
-    """Open a Parquet file with pyarrow; raise InputError if the file is invalid or pyarrow is missing."""
+    """Open a Parquet file with pyarrow. Raise InputError if the file is invalid or pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -306,7 +319,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
-    """Yield the values of the columns in each row, or the error of the row."""
+    """Yield the values of the given columns for each row, or an exception for a row that cannot be decoded."""
     from pyarrow import ArrowException
 
     file = _parquet(path)
@@ -324,7 +337,7 @@ def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, .
 
 
 def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
-    """Return the value of the only row in a batch, or its error."""
+    """Return the only row in a batch, or an exception if it cannot be decoded."""
     try:
         row: Dict[str, Any] = batch.to_pylist()[0]
         return row

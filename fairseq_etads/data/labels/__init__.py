@@ -1,1 +1,1 @@
-"""Labels of the words or sentences of a document that its reference summary uses, and files of labels."""
+"""Label the words or sentences of a document that occur in the reference summary, and read and write such labels."""

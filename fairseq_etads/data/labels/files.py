@@ -1,17 +1,19 @@
-"""Files of labels and of probabilities, stored with the data to which they belong and refused with other data.
+"""Read and write files of labels and probabilities. These files cannot be used with data to which they do not belong.
 
-    labels.words.SPLIT             from etads-labels --kind words
-    labels.sentences.SPLIT         from etads-labels --kind match, extract or distribution
-    probabilities.words.SPLIT, probabilities.sentences.SPLIT        from etads-select
+    labels.words.SPLIT             written by etads-labels --kind words
+    labels.sentences.SPLIT         written by etads-labels --kind match, extract or distribution
+    probabilities.words.SPLIT, probabilities.sentences.SPLIT        written by etads-select
 
-The first line is a comment with a JSON object. It contains the origin of the file, the number of documents under
-"documents", and the number of tokens read per document under "truncate_source". Each further line belongs to a
-document. It consists of the first 16 hexadecimal digits of the document's hash, a tab, and fields separated by spaces:
+The first line is a comment that contains a JSON object. The object describes how the file was created. Its entry
+"documents" is the number of documents, and "truncate_source" is the number of tokens read per document. Each further
+line belongs to one document. It consists of the first 16 hexadecimal digits of the document's hash, a tab, and fields
+separated by spaces:
 
-    words           a number for each token; "-" for sentence marks
-    sentences       in labels, a field for each sentence of the summary (with "extract", for each extracted sentence):
-                    the number of a sentence of the document or, with "distribution", pairs such as 0:0.25,3:0.75, or
-                    "-" for none. In probabilities, a number for each sentence of the document; "-" if it has no words
+    words           a number for each token, or "-" for a sentence mark
+    sentences       labels: a field for each summary sentence (for "extract": for each extracted sentence). The field is
+                    the number of a document sentence; for "distribution", it consists of pairs such as 0:0.25,3:0.75,
+                    or is "-" if there are none.
+                    probabilities: a number for each document sentence, or "-" if the sentence has no words
 """
 
 import hashlib
@@ -30,21 +32,27 @@ NOTHING = "-"
 
 
 def source_hash(tokens: Sequence[str]) -> str:
-    """Return the first 16 hexadecimal digits of the SHA-256 of a document's line: all tokens, joined by spaces."""
+    """Return the first 16 hexadecimal digits of the SHA-256 of a document. The tokens are joined with spaces."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def file_name(what: str, unit: str, split: str) -> str:
-    """Return the name of a file of ``what``, which is "labels" or "probabilities"."""
+    """Return the name of a file.
+
+    Args:
+        what: "labels" or "probabilities".
+        unit: unit to which the values belong, one of UNITS.
+        split: name of the split.
+    """
     return f"{what}.{unit}.{split}"
 
 
 def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
-    """Write a file.
+    """Write a file of labels or probabilities.
 
     Args:
-        header: the content of the first line.
-        rows: hash and fields of each document.
+        header: JSON object for the first line.
+        rows: hash and fields for each document.
     """
     with writing(path) as file:
         file.write(f"# {json.dumps(header)}\n")
@@ -53,10 +61,10 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
 
 
 class SelectionFile:
-    """A file of labels or probabilities; lines are read on demand.
+    """File of labels or probabilities. The lines are read on demand.
 
     Attributes:
-        header: content of the first line.
+        header: JSON object in the first line.
 
     Raises:
         InputError: the file is missing or incomplete.
@@ -90,7 +98,7 @@ class SelectionFile:
         return len(self._starts) - 1
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Leave out the open file, which cannot be pickled."""
+        """Return the state without the memory map, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
     def row(self, number: int) -> Tuple[str, List[str]]:
@@ -109,10 +117,10 @@ class SelectionFile:
         return digest, rest.split()
 
     def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """Return the fields of a document after comparing its hash with the given tokens.
+        """Return the fields of a document, and check that its hash matches the given tokens.
 
         Raises:
-            InputError: the file was created from another text.
+            InputError: the file was created from other documents.
         """
         digest, fields = self.row(number)
         if digest != source_hash(tokens):

@@ -1,7 +1,7 @@
-"""Create labels for content selection from a document and its reference summary, with pure functions of word lists.
+"""Create labels for content selection from the words of a document and its reference summary.
 
-Sentences are numbered from 0. The first of several equally good sentences is selected. Empty sentences of a document
-(between adjacent marks) are numbered, but never selected.
+Sentences are numbered from 0. If several sentences are equally good, the first one is selected. Empty sentences, which
+lie between adjacent sentence marks, also have numbers, but are never selected.
 """
 
 import math
@@ -17,15 +17,16 @@ me more most my no nor not now of off on once one only or other our ours out ove
 some such than that the their theirs them then there these they this those through to too under until up very
 was we were what when where which while who whom why will with would you your yours n't 's 'm 're 've 'd 'll"""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English function words, which do not indicate the topic of a sentence."""
+"""English function words. They say nothing about the topic of a sentence."""
 
 
 def copy_labels(document: Words, summary: Words) -> List[int]:
-    """Label the words of a document that its summary copies by 1, and others by 0 (Gehrmann et al. 2018, section 3).
+    """Label each word of a document with 1 if the summary copies it and 0 otherwise (Gehrmann et al. 2018, section 3).
 
     The document is read from left to right. At each position, the longest run of words that also occurs in the summary
-    is labelled 1 if this is its first occurrence. The authors' program searches the summary as a string, so it finds
-    "he" inside "the", and it never selects the last word of a document. This function compares whole words.
+    is determined, and its words are labelled 1 unless the same run has occurred before. The authors' program differs in
+    two details: it searches for strings, so that it finds "he" inside "the", and it never labels the last word of a
+    document.
     """
     places: Dict[str, List[int]] = {}
     for place, word in enumerate(summary):
@@ -44,7 +45,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
 
 def _run(document: Words, start: int, summary: Words, place: int) -> int:
-    """Count the equal words from ``start`` in the document and from ``place`` in the summary."""
+    """Count how many words match, from ``start`` on in the document and from ``place`` on in the summary."""
     length, most = 0, min(len(document) - start, len(summary) - place)
     while length < most and document[start + length] == summary[place + length]:
         length += 1
@@ -52,10 +53,13 @@ def _run(document: Words, start: int, summary: Words, place: int) -> int:
 
 
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """Find the most similar sentence of the document for each sentence of the summary (Chen and Bansal 2018, eq. 1).
+    """Match each summary sentence with the most similar document sentence (Chen and Bansal 2018, eq. 1).
 
-    The most similar sentence is the one with the largest ROUGE-L recall. No sentence is selected twice. If the document
-    has fewer sentences than the summary, the list is shorter than the summary.
+    Similarity is measured with ROUGE-L recall. No document sentence is matched twice. If the document has fewer
+    sentences than the summary, the last summary sentences have no match.
+
+    Returns:
+        Numbers of the matched document sentences, in the order of the summary.
     """
     free = [number for number, sentence in enumerate(document) if sentence]
     found: List[int] = []
@@ -69,11 +73,14 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
 
 
 def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """Select sentences that together recall the summary, in the order of the document (Hsu et al. 2018).
+    """Select document sentences that together have a high ROUGE-L recall of the summary (Hsu et al. 2018).
 
-    Sentences are tried in descending order of their own summary-level ROUGE-L recall. A sentence is kept if it raises
-    the recall of the sentences kept so far. If no sentence contains a word of the summary, the first sentence is
-    selected.
+    Sentences are considered in descending order of their individual summary-level ROUGE-L recall. A sentence is
+    selected if it increases the recall of the sentences selected so far. If no sentence contains a word of the summary,
+    the first sentence is selected.
+
+    Returns:
+        Numbers of the selected sentences, in the order of the document.
     """
     numbers = [number for number, sentence in enumerate(document) if sentence]
     if not numbers or not summary:
@@ -90,12 +97,16 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
 
 
 def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """Select the set of sentences that together are most similar to the summary, in the order of the document.
+    """Select document sentences that together are most similar to the summary, with a greedy algorithm.
 
-    Each step adds the sentence that most increases the sum of the F1 of words and the F1 of bigrams, until no sentence
-    increases it (Nallapati et al. 2017, section 3.3, with this sum instead of ROUGE-1). Each distinct word or bigram of
-    the summary is counted once. The length of the extract is the number of distinct words, summed over its sentences.
-    If no sentence contains a word of the summary, the first sentence is selected.
+    The similarity is the sum of the F1 scores of words and of bigrams. Each step adds the sentence that increases the
+    similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section 3.3), who use
+    ROUGE-1 instead of this sum. Each distinct word or bigram of the summary is counted once. The length of the extract
+    is the number of distinct words in each selected sentence, summed over these sentences. If no sentence contains a
+    word of the summary, the first sentence is selected.
+
+    Returns:
+        Numbers of the selected sentences, in the order of the document.
     """
     words: Dict[str, int] = {}
     bigrams: Dict[Tuple[str, str], int] = {}
@@ -104,8 +115,9 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    # A free sentence has not been selected yet. Its entry consists of the bits of its words and of its bigrams in the
-    # summary, and its number of distinct words.
+    # The dictionary ``free`` contains the sentences that have not been selected yet. Each value consists of a bit set
+    # for the summary's words in the sentence, a bit set for the summary's bigrams in the sentence, and the number of
+    # distinct words in the sentence.
     free = {}
     for number, sentence in enumerate(document):
         if sentence:
@@ -137,17 +149,19 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
 def selection_targets(
     document: Sequence[Words], summary: Sequence[Words], idf: Mapping[str, float], unseen: float = 1.0
 ) -> List[List[float]]:
-    """Compute a distribution over the document's sentences for each sentence of the summary (Li et al. 2018).
+    """Compute a distribution over the document sentences for each summary sentence (Li et al. 2018).
 
-    The probability of a sentence is the cosine of both sentences' TF-IDF vectors, divided by the sum over the document.
+    The probability of a document sentence is the cosine similarity between the TF-IDF vectors of both sentences,
+    divided by the sum of these similarities over the document.
 
     Args:
-        idf: inverse document frequencies of words, see :func:`inverse_frequencies`; stop words and punctuation are
+        idf: inverse document frequency of each word, see :func:`inverse_frequencies`. Stop words and punctuation are
             ignored.
-        unseen: idf of other words.
+        unseen: inverse document frequency of all other words.
 
     Returns:
-        n rows of m numbers. A row sums to 1, or contains only 0 if the document has no word of the summary's sentence.
+        A row for each summary sentence, with a probability for each document sentence. Each row sums to 1. If the
+        summary sentence shares no words with the document, all values in its row are 0.
     """
     vectors = [_weights(sentence, idf, unseen) for sentence in document]
     rows = []
@@ -160,7 +174,7 @@ def selection_targets(
 
 
 def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
-    """Compute the TF-IDF vector of a sentence, with length 1; empty if the sentence has no content words."""
+    """Compute the TF-IDF vector of a sentence, normalised to length 1. It is empty if there are no content words."""
     counts = Counter(word for word in sentence if is_content(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
@@ -168,12 +182,19 @@ def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[s
 
 
 def is_content(word: str) -> bool:
-    """Tell whether a word contains a letter or a digit and is not a stop word."""
+    """Return whether a word contains a letter or a digit and is not a stop word."""
     return word.lower() not in STOP_WORDS and any(character.isalnum() for character in word)
 
 
 def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
-    """Compute the idf of each word, ln((1 + D) / (1 + df)) + 1 for a word in df of D documents, and of unseen words."""
+    """Compute the inverse document frequencies (idf) of words.
+
+    The idf of a word is ln((1 + D) / (1 + df)) + 1, where df is the number of documents that contain the word and D is
+    the number of all documents.
+
+    Returns:
+        The idf of each word, and the idf of words that occur in no document.
+    """
     count, frequencies = 0, Counter()  # type: int, Counter[str]
     for words in documents:
         count += 1

@@ -1,6 +1,6 @@
-"""ROUGE-L recall of lists of words: the share of a summary that sentences of the document contain.
+"""Compute the ROUGE-L recall of document sentences with respect to a summary.
 
-Recall is defined as in the package rouge-score, but words are compared without stemming.
+Recall is defined as in the package rouge-score, but words are not stemmed.
 """
 
 from collections import Counter
@@ -10,16 +10,20 @@ from ...text.subsequences import Words, lcs_length, lcs_positions
 
 
 def sentence_recall(words: Words, reference: Words) -> float:
-    """Compute the ROUGE-L recall of one sentence: LCS length / reference length; 0 for an empty reference."""
+    """Compute the ROUGE-L recall of one sentence.
+
+    The recall is the length of the longest common subsequence, divided by the length of the reference. It is 0 if the
+    reference is empty.
+    """
     return lcs_length(reference, words) / len(reference) if reference else 0.0
 
 
 class SummaryRecall:
-    """Summary-level ROUGE-L recall of selected sentences of a document (Lin 2004, section 3.2).
+    """Compute the summary-level ROUGE-L recall of selected document sentences (Lin 2004, section 3.2).
 
     Args:
-        document: the document's sentences.
-        summary: the reference's sentences.
+        document: sentences of the document.
+        summary: sentences of the reference summary.
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):
@@ -32,7 +36,11 @@ class SummaryRecall:
         ]
 
     def __call__(self, chosen: Iterable[int]) -> float:
-        """Compute the recall of the sentences numbered ``chosen`` (from 0, in any order); 0 for an empty summary."""
+        """Compute the recall of a selection of sentences. The recall is 0 if the summary is empty.
+
+        Args:
+            chosen: numbers of the selected sentences, counting from 0, in any order.
+        """
         chosen = list(chosen)
         available: Counter = Counter()
         for number in chosen:
@@ -42,7 +50,7 @@ class SummaryRecall:
             union: Set[int] = set().union(*(self._matched[number][place] for number in chosen))
             for position in union:
                 word = sentence[position]
-                if available[word] > 0 and wanted[word] > 0:  # a word is counted at most as often as it occurs
+                if available[word] > 0 and wanted[word] > 0:  # a word counts at most as often as it occurs
                     available[word] -= 1
                     wanted[word] -= 1
                     hits += 1

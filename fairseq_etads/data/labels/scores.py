@@ -1,14 +1,20 @@
-"""Scores for the quality of a selector, computed from the number of units in each bin of logits."""
+"""Compute scores for the quality of a selector from a histogram of its logits."""
 
 import math
 from typing import Any, List, Tuple
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
-"""Edges of the bins in logits. As probabilities, they range from 0.000006 to 0.999994 in steps of at most 0.0125."""
+"""Logits at the edges of the bins.
+
+Converted to probabilities, they range from 0.000006 to 0.999994 in steps of at most 0.0125.
+"""
 
 
 def bin_of(probability: float) -> int:
-    """Return the index of a probability's bin: bin b contains logits above EDGES[b - 1] up to EDGES[b]."""
+    """Return the index of the bin that contains a probability.
+
+    Bin b contains the logits greater than EDGES[b - 1] and at most EDGES[b].
+    """
     if not 0 < probability < 1:
         return 0 if probability <= 0 else len(EDGES)
     logit = math.log(probability / (1 - probability))
@@ -16,13 +22,16 @@ def bin_of(probability: float) -> int:
 
 
 def roc_area(counts: Any) -> float:
-    """Compute the area under the ROC curve: the probability that a positive unit's logit exceeds a negative unit's.
+    """Compute the area under the ROC curve.
+
+    It is the probability that a random positive unit has a larger logit than a random negative unit.
 
     Args:
-        counts: (2, bins), numbers of negative and positive units. A pair of units in the same bin counts one half.
+        counts: numbers of negative and of positive units in each bin, shape (2, bins). Two units in the same bin count
+            as half a success.
 
     Returns:
-        The area; 0.5 if either kind of unit is missing.
+        The area, or 0.5 if there are no positive or no negative units.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     below = area = 0.0
@@ -34,17 +43,26 @@ def roc_area(counts: Any) -> float:
 
 
 def f1_at(true: float, chosen: float, positive: float) -> float:
-    """Compute F1 from the numbers of correctly chosen (``true``), chosen and positive units."""
+    """Compute the F1 score.
+
+    Args:
+        true: number of chosen units that are positive.
+        chosen: number of chosen units.
+        positive: number of positive units.
+    """
     return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 
 def best_f1(counts: Any) -> Tuple[float, float]:
-    """Find the threshold p among the edges of the bins with the largest F1; return this F1 and p.
+    """Find the threshold that results in the largest F1 score, among the edges of the bins.
 
-    A unit is selected if its probability is above p.
+    A unit is selected if its probability is above the threshold.
 
     Args:
-        counts: numbers of units per bin; see :func:`roc_area`.
+        counts: numbers of negative and of positive units in each bin, see :func:`roc_area`.
+
+    Returns:
+        The F1 score, and the threshold as a probability.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     total, best = sum(positive), (0.0, 0.5)
@@ -59,5 +77,5 @@ def best_f1(counts: Any) -> Tuple[float, float]:
 
 
 def no_counts() -> List[List[float]]:
-    """Return counts (2, bins) of 0."""
+    """Return an empty histogram: counts of 0 with shape (2, bins)."""
     return [[0.0] * (len(EDGES) + 1) for _ in range(2)]

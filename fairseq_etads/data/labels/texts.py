@@ -1,7 +1,7 @@
-"""Split a tokenised text into words and sentences, and map values of words to tokens.
+"""Split a tokenised text into words and sentences, and assign the values of words to tokens.
 
-Labels belong to words; if the data consists of subwords, each subword has the value of its word. Sentences are
-separated by sentence marks, which belong to no sentence.
+Labels belong to words. If the text consists of subwords, each subword receives the value of its word. Sentences are
+separated by sentence marks, which do not belong to any sentence.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -11,10 +11,10 @@ from ...text.words import SENTENCE_MARK
 
 
 class Text(NamedTuple):
-    """A text split into words.
+    """Tokenised text, split into words.
 
     Attributes:
-        words: the words, including sentence marks.
+        words: words of the text, including sentence marks.
         word_numbers: index of the word to which each token belongs.
     """
 
@@ -23,17 +23,21 @@ class Text(NamedTuple):
 
     @classmethod
     def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
-        """Join the first ``limit`` tokens into words; the last word is kept whole.
+        """Join the first ``limit`` tokens into words. The last word is complete even if some of its tokens exceed the
+        limit.
 
         Args:
-            subwords: the kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+            subwords: kind of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
         return cls(words[: numbers[-1] + 1] if numbers else [], numbers)
 
     def sentences(self) -> List[List[str]]:
-        """Return the words of each sentence; i marks precede sentence i, so all sentences but the last may be empty."""
+        """Return the words of each sentence.
+
+        Sentence i is preceded by i sentence marks. All sentences except the last may therefore be empty.
+        """
         found: List[List[str]] = [[]]
         for word in self.words:
             if word == SENTENCE_MARK:
@@ -45,7 +49,7 @@ class Text(NamedTuple):
         return found
 
     def sentence_numbers(self) -> List[Optional[int]]:
-        """Return the index of each word's sentence; None for marks."""
+        """Return the index of the sentence to which each word belongs, or None for sentence marks."""
         found: List[Optional[int]] = []
         marks = 0
         for word in self.words:
@@ -54,11 +58,11 @@ class Text(NamedTuple):
         return found
 
     def spread(self, values: Sequence[Any]) -> List[Any]:
-        """Map values of words to values of tokens; None for marks."""
+        """Return the value for each token, given a value for each word. The value is None for sentence marks."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
 
 
 def summary_sentences(tokens: Sequence[str], subwords: str) -> List[List[str]]:
-    """Return the sentences of a summary that contain words."""
+    """Return the non-empty sentences of a summary."""
     return [sentence for sentence in Text.of(tokens, subwords).sentences() if sentence]

@@ -1,4 +1,7 @@
-"""Choices of ``etads-tune`` and their defaults, without torch and fairseq."""
+"""Choices for the options of ``etads-tune``, and their defaults.
+
+Importing this module imports neither torch nor fairseq.
+"""
 
 from typing import Sequence
 
@@ -6,10 +9,13 @@ from ...platform.console import check_positive
 from ...platform.errors import InputError
 
 METRICS = ("mean", "rouge1", "rouge2", "rougeL")
-"""F1 of a ROUGE metric, or the mean of the three."""
+"""Metrics to maximise: the F1 score of a ROUGE metric, or the mean of all three."""
 METRIC_NAMES = {"mean": "the mean of ROUGE-1, 2 and L", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 MERT_METRICS = ("rouge1-recall75", "rouge2-recall75", "rougeL-recall75", *METRICS)
-"""Recall of a ROUGE metric in the first 75 bytes (DUC-2004), or F1 of whole summaries."""
+"""Metrics to maximise with ``--mert``.
+
+These are the recall of a ROUGE metric in the first 75 bytes (DUC-2004), and the F1 score of whole summaries.
+"""
 MERT_ROUNDS = 10
 MERT_FILE, MERT_REPORT = "mert.jsonl", "mert.json"
 STARTING_POINTS = 20

@@ -1,7 +1,7 @@
-"""``etads-tune --mert``: choose weights of extractive features on the n-best lists of a model folder.
+"""Choose the weights of extractive features on the n-best lists of a model folder (``etads-tune --mert``).
 
-Each round decodes with the current weights, and adds the hypotheses to the n-best lists. Minimum-error-rate training
-then chooses the weights of the next round on these lists.
+Each round decodes with the current weights and adds the hypotheses to the n-best lists. Minimum-error-rate training on
+these lists then chooses the weights for the next round.
 """
 
 import datetime
@@ -32,7 +32,7 @@ from .store import VERSION, TrialStore
 from .tune import Listener, chosen_pairs, fingerprint_of_model
 
 OPTION = "extractive_weights"
-"""Name of the tuned option."""
+"""Name of the option that is tuned."""
 NBEST = 100
 BYTES = 75
 _RECALL = "-recall75"
@@ -41,14 +41,15 @@ _FIRST = "set of first weights"
 
 
 class Round(NamedTuple):
-    """A decoding run with given weights.
+    """The results of decoding with given weights.
 
     Attributes:
         number: number of the round; round 0 uses the folder's weights.
-        weights: weights of all features; the first is 1.
-        lists: hypotheses of each document, best first: text, features (see :func:`features_of`) and metric score.
-        mean: mean score of the first hypotheses.
-        seconds: duration.
+        weights: weights of all features. The first weight is 1.
+        lists: hypotheses of each document, best first. Each hypothesis consists of its text, its features (see
+            :func:`features_of`) and its metric score.
+        mean: mean metric score of the best hypotheses.
+        seconds: duration in seconds.
     """
 
     number: int
@@ -58,20 +59,20 @@ class Round(NamedTuple):
     seconds: float
 
     def score(self, metric: str) -> float:
-        """Return the mean score, like :meth:`Trial.score`; all rounds use the same metric."""
+        """Return the mean score, like :meth:`Trial.score`. All rounds use the same metric."""
         return self.mean
 
 
 @dataclass(frozen=True)
 class WeightTuning:
-    """Results of all rounds.
+    """The results of all rounds.
 
     Attributes:
         rounds: all rounds in order.
         metric: one of :data:`MERT_METRICS`.
         documents: number of decoded documents.
         nbest: number of hypotheses per document.
-        signature: settings of ROUGE as text.
+        signature: settings of ROUGE, as text.
     """
 
     rounds: List[Round]
@@ -82,7 +83,7 @@ class WeightTuning:
 
     @property
     def best(self) -> Round:
-        """The first round with the highest score."""
+        """Return the first round with the highest score."""
         return _best_of(self.rounds)
 
     def markdown(self) -> str:
@@ -95,7 +96,7 @@ class WeightTuning:
         return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=["right"] * len(heads))
 
     def card_note(self, source: str) -> str:
-        """Write the note on the best weights for the model card; ``source`` names the documents."""
+        """Return the note on the best weights for the model card. ``source`` names the documents."""
         return (
             f"Extractive weights chosen by etads-tune --mert on {datetime.date.today().isoformat()}: round "
             f"{self.best.number} of {len(self.rounds)}, the best by {self.metric} on {self.documents:,} documents of "
@@ -124,10 +125,12 @@ def as_option(weights: Sequence[float]) -> str:
 
 
 def features_of(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
-    """Return the features of a hypothesis; its score is their weighted sum with the weights 1 and ``weights``.
+    """Return the features of a hypothesis.
+
+    The sum of the features, weighted with 1 and ``weights``, is the score of the hypothesis.
 
     The last four features are the counts of words, bigrams, trigrams and reorderings, divided by the length penalty.
-    The first feature is the remaining score.
+    The first feature is the rest of the score.
     """
     rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
     return [rest, *hypothesis.features]
@@ -153,23 +156,24 @@ def tune_weights(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> WeightTuning:
-    """Choose weights, or continue an interrupted call with the same arguments.
+    """Choose weights, or continue an interrupted call that had the same arguments.
 
-    Round 0 uses the weights of the folder or, if there are none, only log p with weight 1. The other decoding options
-    are the defaults of the folder.
+    Round 0 uses the weights in the folder or, if there are none, only log p with a weight of 1. For all other decoding
+    options, the defaults of the folder are used.
 
     Args:
-        documents, references: raw texts; a pair is skipped if either text contains no words.
-        out: folder for the rounds; created if it does not exist.
-        rounds: maximum number of rounds; tuning ends earlier if the weights no longer change.
+        documents, references: raw texts. A pair is skipped if one of its texts contains no words.
+        out: folder for the rounds, which is created if it does not exist.
+        rounds: maximum number of rounds. Tuning ends earlier if a round would repeat earlier weights.
         metric: one of :data:`MERT_METRICS`.
-        nbest: number of hypotheses per document, and beam size.
-        points: number of starting points.
-        most_documents: maximum number of documents; of more documents, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
+        nbest: number of hypotheses per document, which is also the beam size.
+        points: number of starting points of the weight search.
+        most_documents: maximum number of documents. If there are more documents, a random selection, determined by
+            ``seed``, is used.
+        max_tokens, state_bytes: limits for a batch and for the cache; see :class:`EncodedDocuments`.
 
     Raises:
-        InputError: texts or options are invalid, or the rounds in ``out`` are damaged or used other settings.
+        InputError: texts or options are invalid, or the rounds in ``out`` are damaged or were run with other settings.
     """
     listener = listener or Listener()
     check_options(
@@ -210,7 +214,10 @@ def _go_on(
     make: Callable[[int, List[float]], Dict[str, Any]],
     listener: Listener,
 ) -> List[Round]:
-    """Run up to ``rounds`` rounds in total, but stop when weights would be tried again, and return all rounds."""
+    """Run up to ``rounds`` rounds in total, and return all rounds.
+
+    No further rounds are run if the next weights have already been tried.
+    """
     found = [Round(**record) for record in store.trials]
     if found:
         listener.say(f"{store.path}: {len(found)} rounds exist already")
@@ -226,7 +233,10 @@ def _go_on(
 
 
 def _first_weights(present: str, path: Path) -> List[float]:
-    """Return the weights of round 0: the folder's, or its previous weights if --write has replaced them."""
+    """Return the weights for round 0.
+
+    Round 0 uses the weights in the folder, or its previous weights if --write has replaced the weights.
+    """
     try:
         first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
     except ValueError as error:
@@ -237,12 +247,15 @@ def _first_weights(present: str, path: Path) -> List[float]:
 
 
 def _rounded(weights: Sequence[float]) -> List[float]:
-    """Scale the first weight to 1, and round, so that the printed weights are the weights that were tried."""
+    """Scale the weights so that the first is 1, and round them.
+
+    The printed weights are then exactly the weights that were tried.
+    """
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 
 def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
-    """Find the best weights on the combined n-best lists of all rounds."""
+    """Return the best weights for the combined n-best lists of all rounds."""
     lists = []
     for of_document in zip(*(found.lists for found in rounds)):
         united = {text: (features, score) for nbest in of_document for text, features, score in nbest}
@@ -254,7 +267,7 @@ def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float
 
 
 class _Scorer:
-    """Scorer of texts with a metric of :data:`MERT_METRICS`; scores each distinct text of a document once."""
+    """Scores texts with one of :data:`MERT_METRICS`. Each distinct text of a document is scored only once."""
 
     def __init__(self, metric: str):
         name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric
@@ -284,7 +297,10 @@ def _decode(
     scorer: _Scorer,
     listener: Listener,
 ) -> Dict[str, Any]:
-    """Decode with the weights, score the hypotheses, and return a record; ``rounds`` is the maximum number."""
+    """Decode with the given weights, score the hypotheses, and return a record for the store.
+
+    ``rounds`` is the maximum number of rounds.
+    """
     started = time.monotonic()
     listener.begin(number, rounds, encoded.documents)
     option = as_option(weights)

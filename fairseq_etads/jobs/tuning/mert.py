@@ -1,8 +1,8 @@
-"""Minimum-error-rate training (Och 2003): find weights under which the top hypotheses of n-best lists score highest.
+"""Minimum-error-rate training (Och 2003): find the weights with which the top hypotheses of n-best lists score highest.
 
-The score of a hypothesis is linear in each weight. As a function of one weight, the scores of a document's hypotheses
-therefore have an upper envelope of lines, and the mean of a metric is a step function. The search finds its best step
-exactly. This module imports neither torch nor fairseq.
+The score of a hypothesis is linear in each weight. Therefore, as a function of one weight, the scores of a document's
+hypotheses have an upper envelope that consists of lines, and the mean of a metric is a step function. The search finds
+the best step of this function exactly. This module imports neither torch nor fairseq.
 """
 
 import math
@@ -12,10 +12,12 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 _RANGE = 3.0
-"""Bound of the starting points, which are drawn uniformly from minus to plus this value. The weight of log p is 1.
+"""Bound for the starting points, which are drawn uniformly between minus and plus this value.
 
-Searches from larger values more often end at weights under which the n-best lists contain good hypotheses by chance,
-but decoding with such weights finds other hypotheses.
+The weight of log p is 1.
+
+Searches that start from larger values more often end at weights for which the n-best lists contain good hypotheses by
+chance, but decoding with these weights finds other hypotheses.
 """
 _LEAST_GAIN = 1e-9
 
@@ -24,8 +26,8 @@ class NBest(NamedTuple):
     """The hypotheses of a document.
 
     Attributes:
-        features: values (n, K); their weighted sum ranks the hypotheses.
-        scores: metric scores (n,); higher is better.
+        features: feature values (n, K). The hypotheses are ranked by the weighted sum of their features.
+        scores: metric scores (n,), where higher is better.
     """
 
     features: np.ndarray
@@ -33,7 +35,10 @@ class NBest(NamedTuple):
 
 
 def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
-    """Return the mean metric of the top hypotheses under the weights; of equals, the first in a list counts."""
+    """Return the mean metric of the top hypotheses with these weights.
+
+    Among hypotheses with equal scores, the first one in a list is the top hypothesis.
+    """
     return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
 
 
@@ -41,8 +46,8 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
     """Find the lines of the upper envelope, from left to right.
 
     Returns:
-        start of each line's interval (minus infinity for the first), and indices of the lines. Of equal lines, the
-        first counts.
+        The start of each line's interval (minus infinity for the first line), and the indices of the lines. Of equal
+        lines, only the first is included.
     """
     starts: List[float] = []
     lines: List[int] = []
@@ -50,7 +55,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise the last line is nowhere the highest
+            if slopes[line] != slopes[last]:  # otherwise, the last line is never the highest
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -69,12 +74,12 @@ def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) 
         feature: index of the weight.
 
     Returns:
-        the best value and its mean score.
+        The best value and the mean score with this value.
     """
     present = float(weights[feature])
     others = np.array(weights, dtype=float)
     others[feature] = 0.0
-    changes: List[Tuple[float, float]] = []  # positions and sizes of the changes in the sum of scores
+    changes: List[Tuple[float, float]] = []  # position and size of each change in the sum of scores
     total = 0.0
     for nbest in lists:
         slopes, intercepts = nbest.features[:, feature].tolist(), (nbest.features @ others).tolist()
@@ -97,14 +102,17 @@ def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) 
 
 
 def _middle(left: float, right: float, present: float) -> float:
-    """Return the middle of a step; if the step has only one edge, the value at a distance of 1 from it."""
+    """Return the middle of a step.
+
+    If the step has only one edge, return the value at a distance of 1 from this edge.
+    """
     if math.isinf(left):
         return present if math.isinf(right) else right - 1.0
     return left + 1.0 if math.isinf(right) else (left + right) / 2
 
 
 def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float], float]:
-    """Repeatedly change the weight with the largest gain, until there is no gain. The first weight is fixed.
+    """Repeatedly change the weight with the largest gain until there is no gain. The first weight is fixed.
 
     Returns:
         the weights and their mean score.
@@ -124,12 +132,12 @@ def best_weights(
     """Run :func:`climb` from several starting points, and return the best result.
 
     Args:
-        first: first starting point; all points share its first weight.
+        first: first starting point. All points have the same first weight.
         points: number of starting points.
-        seed: seed of the other points, which are random.
+        seed: random seed for the other points.
 
     Returns:
-        the weights and their mean score; of equal scores, the result of the earlier point.
+        The weights and their mean score. If scores are equal, the result of the earlier point is returned.
     """
     numbers = random.Random(seed)
     starts = [list(first)]

@@ -1,7 +1,8 @@
-"""Propose the next settings with the sampler of Optuna, from the previous trials, the seed and the trial's number.
+"""Propose the next settings with Optuna's sampler, based on the previous trials, the seed and the number of the trial.
 
-Optuna keeps no state between proposals: each proposal builds a study in memory from the trials, and its random numbers
-depend on the trial's number. An interrupted search therefore continues exactly like an uninterrupted search.
+Optuna keeps no state between proposals. Each proposal creates a new study in memory from the trials, and its random
+numbers depend on the number of the trial. Therefore, an interrupted search continues exactly like an uninterrupted
+search.
 """
 
 import itertools
@@ -12,14 +13,14 @@ from ...platform.errors import InputError
 from .space import Parameter, allowed_values, decoding_of
 
 _ATTEMPTS = 10
-"""Maximum number of proposals of the sampler for a trial, after which a random setting is used."""
+"""Maximum number of proposals that are requested from the sampler for a trial before random settings are tried."""
 _RANDOM_ATTEMPTS = 200
 
 Key = Tuple[Tuple[str, Any], ...]
 
 
 def check_optuna() -> None:
-    """Raise InputError if Optuna is missing, before any work is done."""
+    """Raise InputError if Optuna is not installed, before any work is done."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -27,7 +28,7 @@ def check_optuna() -> None:
 
 
 def key_of(decoding: Dict[str, Any]) -> Key:
-    """Return a key that is equal for settings with the same result."""
+    """Return a key that is equal for decoding options with the same result."""
     return tuple(sorted(decoding.items()))
 
 
@@ -37,16 +38,16 @@ def propose(
     tried: Sequence[Tuple[Dict[str, Any], float]],
     seed: int,
 ) -> Optional[Dict[str, Any]]:
-    """Propose values of the parameters for the next trial, different from all previous trials.
+    """Propose parameter values for the next trial that differ from the values in all previous trials.
 
     Args:
         space: parameters of the search.
         defaults: decoding options that the parameters change.
-        tried: values of the parameters and score (higher is better) of each trial so far.
+        tried: parameter values and score (higher is better) of each previous trial.
         seed: seed of the search.
 
     Returns:
-        name of each parameter -> its value; None if all settings have been tried.
+        A mapping from the name of each parameter to its value, or None if all settings have been tried.
     """
     known = {key_of(decoding_of(chosen, defaults)) for chosen, _ in tried}
     for attempt in range(_ATTEMPTS):
@@ -60,7 +61,7 @@ def propose(
             chosen[parameter.name] = numbers.choice(allowed_values(parameter, chosen, defaults))
         if key_of(decoding_of(chosen, defaults)) not in known:
             return chosen
-    return _first_untried(space, defaults, known)  # nearly all settings have been tried, so few are left
+    return _first_untried(space, defaults, known)  # nearly all settings have been tried, so only a few are left
 
 
 def _ask(
@@ -80,7 +81,7 @@ def _ask(
     for chosen, score in tried:
         distributions = _distributions(optuna, space, chosen, defaults)
         if distributions is not None:
-            # Optuna's value of a number is its index among the values.
+            # In Optuna, a number is represented by its index among the values.
             params = {p.name: p.values.index(chosen[p.name]) if p.is_ordered else chosen[p.name] for p in space}
             study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=score))
     trial = study.ask()
@@ -97,7 +98,10 @@ def _ask(
 def _distributions(
     optuna: Any, space: Sequence[Parameter], chosen: Dict[str, Any], defaults: Dict[str, Any]
 ) -> Optional[Dict[str, Any]]:
-    """Return Optuna's distributions for a trial; None if its values (the defaults) are not in the space."""
+    """Return Optuna's distributions for a trial.
+
+    Returns None if the values of the trial, which are the defaults, are not in the search space.
+    """
     found: Dict[str, Any] = {}
     for parameter in space:
         values = allowed_values(parameter, chosen, defaults)
@@ -113,7 +117,7 @@ def _distributions(
 
 
 def _settings(space: Sequence[Parameter], defaults: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Yield all settings in the space."""
+    """Iterate over all settings in the search space."""
     for values in itertools.product(*(parameter.values for parameter in space)):
         chosen = dict(zip((parameter.name for parameter in space), values))
         if all(chosen[p.name] in allowed_values(p, chosen, defaults) for p in space):

@@ -1,4 +1,4 @@
-"""Report the trials of a tuning as a table with conclusions."""
+"""Report the trials of tuning as a table, with conclusions."""
 
 import csv
 import datetime
@@ -16,14 +16,17 @@ from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
 
 LEVEL = 0.05
-"""Significance level of p-values, before division by the number of compared trials."""
+"""Significance level for p-values, before it is divided by the number of compared trials."""
 FIGURES = {
     "words": "words",
     "novel 2-grams": "new 2",
     "repeated 3-grams": "rep. 3",
     "copy rate": "copied",
 }
-"""Name of each figure in the table for a terminal -> heading of its column; the files contain all figures."""
+"""Mapping from the figures in the table for a terminal to the headings of their columns.
+
+The files contain all figures.
+"""
 
 
 def _rouge(trial: Trial) -> Dict[str, float]:
@@ -32,7 +35,7 @@ def _rouge(trial: Trial) -> Dict[str, float]:
 
 
 def rows(tuning: Tuning) -> List[Dict[str, Any]]:
-    """Return one row per trial with its number, its settings, ROUGE F1 and all figures of its summaries."""
+    """Return a row for each trial, with its number, settings, ROUGE F1 scores and all figures of its summaries."""
     return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
 
 
@@ -72,7 +75,7 @@ def _comparison(tuning: Tuning) -> Dict[str, Any]:
 
 
 def conclusion(tuning: Tuning) -> str:
-    """Describe in sentences whether the best trial is better than the defaults."""
+    """Return sentences that describe whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
     low, high = tuning.interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
@@ -101,7 +104,7 @@ def conclusion(tuning: Tuning) -> str:
 
 
 def card_note(tuning: Tuning, source: str) -> str:
-    """Write the note on the best trial for the model card; ``source`` names the documents."""
+    """Return the note on the best trial for the model card. ``source`` names the documents."""
     best, first = tuning.best, tuning.trials[0]
     scores = [trial.score(tuning.metric) for trial in (best, first)]
     return (
@@ -115,12 +118,12 @@ def card_note(tuning: Tuning, source: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escape Markdown in a text, and shorten it."""
+    """Remove Markdown characters from a text, and shorten it."""
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 
 def as_dict(tuning: Tuning) -> Dict[str, Any]:
-    """Return everything except the summaries as JSON types."""
+    """Return all results except the summaries as JSON values."""
     best = tuning.best
     return {
         "metric": tuning.metric,
@@ -144,7 +147,7 @@ def as_dict(tuning: Tuning) -> Dict[str, Any]:
 
 
 def write_tables(tuning: Tuning, out: Path) -> None:
-    """Write trials.csv and tuning.json into a folder."""
+    """Write trials.csv and tuning.json to a folder."""
     table = rows(tuning)
     with writing(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))

@@ -1,4 +1,4 @@
-"""Create the search space: the decoding options to search, each with a short, ordered list of values."""
+"""Create the search space: the decoding options to tune, each with a short, ordered list of values."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -17,11 +17,11 @@ _STEPS = 20
 
 
 class Parameter(NamedTuple):
-    """A decoding option to search.
+    """A decoding option to tune.
 
     Attributes:
         name: name of one of :data:`call_options.OPTIONS`.
-        values: values to try, in ascending order; for a choice, in any order.
+        values: values to try. Numbers are in ascending order, other values in any order.
     """
 
     name: str
@@ -29,24 +29,25 @@ class Parameter(NamedTuple):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether the values are numbers."""
+        """Return whether the values are numbers."""
         return OPTIONS[self.name].kind in (int, float)
 
 
 def make_space(
     names: Sequence[str], ranges: Dict[str, str], decoding: Dict[str, Any], lengths: Sequence[int]
 ) -> List[Parameter]:
-    """Return the parameters of a search, in the order in which their values are chosen.
+    """Return the parameters of a search in the order in which their values are chosen.
 
     Args:
-        names: options to search, with hyphens or underscores; empty: :data:`SEARCHED`.
-        ranges: option -> its values, see :func:`parse_values`; these options are also searched.
+        names: options to search, with hyphens or underscores in their names. If there are none, :data:`SEARCHED` is
+            used.
+        ranges: mapping from options, which are also searched, to their values; see :func:`parse_values`.
         decoding: default decoding options.
         lengths: number of tokens in each reference.
 
     Raises:
-        InputError: an option does not exist, cannot be searched, has impossible values, or has no effect with another
-            option. The message names the option and the choices.
+        InputError: an option does not exist, cannot be searched, has impossible values, or has no effect because of
+            another option. The message names the option and the choices.
     """
     asked = [_known(name, "--search") for name in (names or SEARCHED)]
     given = {_known(name, "--range"): text for name, text in ranges.items()}
@@ -57,14 +58,14 @@ def make_space(
         else:
             space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
     space = _with_possible_lengths(space, decoding)
-    # The values of min_len depend on the values of the other options.
+    # The values of min_len depend on the other options, so min_len comes last.
     return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
 
 def _known(name: str, option: str) -> str:
     known = name.strip().lstrip("-").replace("-", "_")
     if known not in OPTIONS:
-        call_options.check({known: None})  # the error lists the options
+        call_options.check({known: None})  # raises an error that lists the options
     if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
             f"{option} {name}: {flag(known)} cannot be searched; set it in etads-export or etads-summarize"
@@ -76,7 +77,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     """Parse ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` into values.
 
     Raises:
-        InputError: the text does not have one of these forms, or a value is impossible for the option.
+        InputError: the text has none of these forms, or a value is invalid for the option.
     """
     kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
@@ -112,7 +113,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= LARGEST:  # this is also true for NaN
+        if not abs(number) <= LARGEST:  # the condition is also true for NaN
             raise ValueError
         return number
     except ValueError:
@@ -121,7 +122,7 @@ def _number(text: str, kind: type, where: str) -> Any:
 
 
 def _nice_step(width: float, kind: type) -> Any:
-    """Return the smallest step of 1, 2 or 5 times a power of ten that results in at most 21 values."""
+    """Return the smallest step that is 1, 2 or 5 times a power of ten and results in at most 21 values."""
     least = width / _STEPS
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
@@ -129,7 +130,7 @@ def _nice_step(width: float, kind: type) -> Any:
 
 
 def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
-    """Return the values from ``low`` to ``high``, which is always included, even after a shorter last step."""
+    """Return the values from ``low`` to ``high``. ``high`` is always included, so the last step may be shorter."""
     count = (high - low) / step + 1e-9
     if count >= _MOST_VALUES:
         raise InputError(f"{where}: has more than {_MOST_VALUES:,} values; choose a larger step")
@@ -139,7 +140,7 @@ def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
 
 
 def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
-    """Return the values to try for an option without given values, including its current value."""
+    """Return the values to try, including the current value, for an option if the user has given no values."""
     option = OPTIONS[name]
     if option.kind is bool:
         return (False, True)
@@ -165,10 +166,10 @@ def _few(low: int, high: int) -> List[int]:
 
 
 def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
-    """Return the space without lengths that are incompatible with all other values.
+    """Return the search space without lengths that are incompatible with all values of the other lengths.
 
     Raises:
-        InputError: no values are left, or lengths have no effect.
+        InputError: no values are left, or the lengths have no effect.
     """
     values = {parameter.name: parameter.values for parameter in space}
     lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
@@ -193,10 +194,12 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
 
 
 def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
-    """Return the values of a parameter that are compatible with earlier values: min_len is at most max_len.
+    """Return the values of a parameter that are compatible with the earlier parameters.
+
+    The only restriction is that min_len is at most max_len.
 
     Args:
-        chosen: values of the parameters that precede this parameter.
+        chosen: values of the parameters before this one.
         decoding: default decoding options.
     """
     together = {**decoding, **chosen}
@@ -206,7 +209,10 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
 
 
 def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
-    """Return all decoding options for the values of the parameters; options without effect keep their plain default."""
+    """Return all decoding options for the given parameter values.
+
+    Options without an effect have their plain defaults.
+    """
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []
     if not present_value("coverage_penalty", decoding):

@@ -1,4 +1,4 @@
-"""Store trials as JSON lines, without torch and fairseq. Each trial is on disk before the next trial starts."""
+"""Store trials as JSON lines, without importing torch and fairseq. Each trial is on disk before the next one starts."""
 
 import contextlib
 import json
@@ -11,27 +11,29 @@ from ...platform.processes import lock
 from ...text.resumable import differing, json_line, json_lines
 
 VERSION = "version of fairseq-etads"
-"""Name of the setting that is recorded but may change."""
+"""Name of a setting that is recorded but may change between calls."""
 FORMAT = "fairseq-etads trials"
 
 
 class TrialStore:
-    """Trials of a study, which a later process can continue after an interruption at any moment.
+    """A file with the trials of a study.
 
-    The first line of the file contains the settings of all trials, and each further line contains a trial. If a process
-    was killed while it was writing a line, the next process removes this line. While the store is open, no other
+    If a process is interrupted at any moment, a later process can continue the study.
+
+    The first line of the file contains the settings that all trials share, and every other line contains a trial. If a
+    process was killed while writing a line, the next process removes this line. While the store is open, no other
     process can open it.
 
     Args:
         path: path of the file, which is created if it does not exist.
-        settings: all settings that determine the figures of a trial, as JSON values with names for messages. Trials
-            continue even if :data:`VERSION` changes, which is only recorded.
+        settings: all settings that determine the figures of a trial, as JSON values. The names are used in messages.
+            :data:`VERSION` is only recorded, and a study can be continued even if it changes.
 
     Attributes:
         trials: all trials in order.
 
     Raises:
-        InputError: the file contains other settings, is damaged, cannot be written, or another process is writing it.
+        InputError: the file contains other settings, is damaged or cannot be written, or another process is writing it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]):
@@ -54,7 +56,7 @@ class TrialStore:
             raise
 
     def _read(self, head: Dict[str, Any]) -> int:
-        """Read the trials, and return the number of bytes in complete lines."""
+        """Read the trials, and return the total number of bytes in complete lines."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
@@ -77,7 +79,10 @@ class TrialStore:
 
     @staticmethod
     def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-        """Read the settings and trials of a file without opening it for writing; empty if there are none."""
+        """Read the settings and trials of a file without opening it for writing.
+
+        If there is no such file, both results are empty.
+        """
         records: List[Any] = []
         with contextlib.suppress(OSError):
             records = json_lines(path.read_bytes())
@@ -87,7 +92,7 @@ class TrialStore:
         return settings if isinstance(settings, dict) else {}, records[1:]
 
     def append(self, trial: Dict[str, Any]) -> None:
-        """Add a trial of JSON values, and write it to disk before returning."""
+        """Add a trial, given as JSON values, and write it to disk before returning."""
         self._write(trial)
         self.trials.append(json.loads(json.dumps(trial)))
 
@@ -108,7 +113,7 @@ class TrialStore:
 
 
 def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the first line of a file without the version of the project that wrote it."""
+    """Return the first record of a file without the project version that wrote the file."""
     settings = head.get("settings")
     if not isinstance(settings, dict):
         return head

@@ -1,4 +1,4 @@
-"""Tune decoding options with trials on documents with references, starting from the folder's defaults."""
+"""Tune decoding options in trials on documents with references. The first trial uses the folder's defaults."""
 
 import hashlib
 import json
@@ -35,16 +35,16 @@ _DEFAULTS = "set of default options"
 
 
 class Trial(NamedTuple):
-    """One setting and its results.
+    """One choice of settings, and its results.
 
     Attributes:
-        number: number of the trial; trial 0 uses the folder's defaults.
+        number: number of the trial. Trial 0 uses the folder's defaults.
         settings: values of the parameters.
         decoding: all decoding options.
-        scores: F1 of ROUGE-1, 2 and L for each document (n, 3), from 0 to 100.
+        scores: F1 scores (n, 3) of ROUGE-1, 2 and L for each document, from 0 to 100.
         figures: figures of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
         summaries: texts of the n summaries.
-        seconds: duration.
+        seconds: duration in seconds.
     """
 
     number: int
@@ -73,16 +73,17 @@ class Trial(NamedTuple):
 
 @dataclass(frozen=True)
 class Tuning:
-    """Results of all trials.
+    """The results of all trials.
 
     Attributes:
         trials: all trials in order.
         space: parameters of the search.
         metric: one of :data:`METRICS`.
         seed: seed of the search.
-        documents, given: number of documents summarised in each trial, and number of given documents.
-        signature: settings of ROUGE as text.
-        fingerprint: SHA-256 of the documents and references that the trials use.
+        documents, given: number of documents that are summarised in each trial, and number of documents that were
+            given.
+        signature: settings of ROUGE, as text.
+        fingerprint: SHA-256 hash of the documents and references that the trials use.
     """
 
     trials: List[Trial]
@@ -96,7 +97,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The first trial with the highest score."""
+        """Return the first trial with the highest score."""
         return best_of(self.trials, self.metric)
 
     def interval(self, trial: Trial) -> Tuple[float, float]:
@@ -105,14 +106,15 @@ class Tuning:
         return low, high
 
     def comparison(self) -> Dict[str, Any]:
-        """Return the result of :func:`compare_pairs` for the best trial and the folder's defaults."""
+        """Compare the best trial with the folder's defaults. Returns the result of :func:`compare_pairs`."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
-        # Use enough resamples that the smallest p-value is below a twentieth divided by the number of trials.
+        # Use enough resamples for the smallest possible p-value to be below a twentieth divided by the number of
+        # trials.
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
 class Listener:
-    """Listener to the progress of a search. This base class does nothing."""
+    """A listener that is informed about the progress of a search. This base class does nothing."""
 
     def say(self, text: str) -> None:
         """Show a message to the user."""
@@ -121,10 +123,10 @@ class Listener:
         """Handle the start of a trial."""
 
     def advance(self, documents: int) -> None:
-        """Handle the summaries of ``documents`` further documents."""
+        """Handle the completion of ``documents`` more summaries."""
 
     def end(self, trial: Any, best: Any) -> None:
-        """Handle the end of a trial or of a round of tuning weights; ``best`` is the best so far."""
+        """Handle the end of a trial, or of a round in weight tuning. ``best`` is the best one so far."""
 
 
 def best_of(trials: Sequence[Trial], metric: str) -> Trial:
@@ -148,22 +150,23 @@ def tune(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> Tuning:
-    """Try decoding options, or continue an interrupted call with the same arguments.
+    """Try decoding options, or continue an interrupted call that had the same arguments.
 
     Trial 0 uses the folder's current defaults. Settings with the same result are tried only once.
 
     Args:
-        documents, references: raw texts; a pair is skipped if either text contains no words.
-        out: folder for the trials; created if it does not exist.
-        trials: total number of trials, including earlier calls.
+        documents, references: raw texts. A pair is skipped if one of its texts contains no words.
+        out: folder for the trials, which is created if it does not exist.
+        trials: total number of trials, including the trials of earlier calls.
         metric: one of :data:`METRICS`.
-        search, ranges: options to search and their values, see :func:`make_space`.
-        most_documents: maximum number of documents; of more documents, a random selection by ``seed`` is used.
-        max_tokens, state_bytes: limits of a batch and of the cache, see :class:`EncodedDocuments`.
+        search, ranges: options to search, and their values; see :func:`make_space`.
+        most_documents: maximum number of documents. If there are more documents, a random selection, determined by
+            ``seed``, is used.
+        max_tokens, state_bytes: limits for a batch and for the cache; see :class:`EncodedDocuments`.
 
     Raises:
-        InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` are damaged or used other
-            settings.
+        InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` are damaged or were run
+            with other settings.
     """
     check_optuna()
     listener = listener or Listener()
@@ -219,7 +222,10 @@ def chosen_pairs(
 
 
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the defaults for trial 0: the folder's, or its previous defaults if --write has replaced them."""
+    """Return the decoding options for trial 0.
+
+    Trial 0 uses the folder's defaults, or its previous defaults if --write has replaced the defaults.
+    """
     head, trials = TrialStore.peek(path)
     before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
@@ -228,7 +234,7 @@ def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded: EncodedDocuments) -> None:
-    """Raise InputError before the search if the model does not support one of its values."""
+    """Raise InputError before the search starts if the model does not support one of the values."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         for value in parameter.values:
@@ -236,14 +242,14 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 
 
 def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
-    """Compute the SHA-256 of the folder's description without its decoding defaults."""
+    """Compute a SHA-256 hash of a model folder that does not depend on its decoding defaults."""
     listed = Checksums(folder).listed
     sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
 
 
 class _Study:
-    """Trials of a call of :func:`tune`."""
+    """The trials that a call of :func:`tune` runs."""
 
     def __init__(
         self,
@@ -260,7 +266,7 @@ class _Study:
         self.metric, self.seed, self.store, self.listener = metric, seed, store, listener
 
     def run(self, trials: int) -> None:
-        """Run trials until the store contains ``trials`` trials, or all settings have been tried."""
+        """Run trials until the store contains ``trials`` trials or all settings have been tried."""
         found = [Trial.of(record) for record in self.store.trials]
         if found:
             self.listener.say(f"{self.store.path}: {len(found)} trials exist already")
@@ -284,7 +290,7 @@ class _Study:
         return propose(self.space, self.defaults, tried, self.seed)
 
     def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
-        """Decode with the settings, measure the result, and return a record for the store."""
+        """Decode with the given settings, evaluate the summaries, and return a record for the store."""
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:
@@ -316,7 +322,7 @@ class _Study:
 
 
 def _figures(documents: Sequence[str], summaries: Sequence[str]) -> Dict[str, Optional[float]]:
-    """Measure lengths, novelty, repetition and copying of summaries, as in ``etads-analyse``."""
+    """Measure the lengths, novelty, repetition and copying of summaries, as in ``etads-analyse``."""
     words, analyser = WORD_SPLITTERS["words"], Analyser()
     for document, summary in zip(documents, summaries):
         sentences = split_summary(document, SENTENCE_MARK, split_sentences=False)

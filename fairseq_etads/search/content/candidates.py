@@ -1,4 +1,4 @@
-"""Choose the sentences of a summary with a content model, among sentences of the document and generated sentences."""
+"""Choose the sentences of a summary with a content model, from the document's sentences and generated sentences."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -29,12 +29,12 @@ class Choice(NamedTuple):
 
 
 def stems(words: Sequence[str]) -> List[str]:
-    """Return the stems of words, which ROUGE compares."""
+    """Return the stems of words in the form that ROUGE compares."""
     return Settings().tokenizer.tokenize(" ".join(words))
 
 
 def padded(probabilities: Sequence[float], sentences: int) -> List[float]:
-    """Return the probabilities of ``sentences`` sentences; missing ones are 0."""
+    """Return exactly ``sentences`` probabilities. Missing probabilities are 0."""
     return [*probabilities, *[0.0] * sentences][:sentences]
 
 
@@ -54,7 +54,7 @@ def choose_sentences(
         most_words: maximum number of words (default: :data:`LONGEST` times the mean of the training summaries).
 
     Returns:
-        The choice, which contains no sentences if no candidate has words.
+        The chosen sentences, or no sentences if no candidate contains words.
     """
     document = [stems(sentence) for sentence in sentences]
     expected = Expectation(model.items(document, padded(probabilities, len(sentences))), model.length)
@@ -67,10 +67,10 @@ def choose_sentences(
 def merged(
     sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]]
 ) -> List[Candidate]:
-    """Merge a document's sentences with generated sentences and drop duplicates of generated ones.
+    """Merge the sentences of a document with generated sentences, and drop duplicate generated sentences.
 
-    A generated sentence is placed after the sentence of the document with which it shares the most distinct stems, or
-    after the first of several such sentences.
+    Each generated sentence is placed after the document sentence with which it shares the most distinct stems. If there
+    are several such sentences, it is placed after the first one.
 
     Args:
         sentences: words of the document's sentences.

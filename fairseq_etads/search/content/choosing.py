@@ -9,13 +9,13 @@ from .features import MOST_COUNTED, Item
 BIGRAM_WEIGHT = 2.0
 """Weight of the expected ROUGE-2 relative to ROUGE-1."""
 LONGEST = 1.15
-"""Maximum number of words in a summary, as a multiple of the mean of the training summaries."""
+"""Maximum number of words in a summary, as a multiple of the mean length of the training summaries."""
 FEWEST_WORDS = 3
 """Minimum number of words in a chosen sentence."""
 SAME = 0.6
 """Two sentences are not chosen together if they share more than this proportion of the words of the shorter one."""
 WIDTH = 10
-"""Beam size: the number of sets of sentences that the search extends."""
+"""Beam size: the number of sentence sets that the search extends in each step."""
 
 
 class Expectation(NamedTuple):
@@ -55,9 +55,9 @@ def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_wo
     """Choose the set of sentences with the largest expected ROUGE, by beam search over sets of increasing size.
 
     Args:
-        sentences: stems of each candidate, in the order of a summary.
+        sentences: stems of each candidate, in the order in which candidates appear in a summary.
         expectation: expected content of the reference.
-        most_words: maximum number of words in a summary. If every candidate is longer, the best one is chosen.
+        most_words: maximum number of words in a summary. If every candidate is longer, only the best one is chosen.
 
     Returns:
         Indices of sentences in ascending order; empty if there are no words.

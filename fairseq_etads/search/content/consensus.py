@@ -1,4 +1,4 @@
-"""Consensus of hypotheses: the mean ROUGE of each hypothesis against the other ones."""
+"""Compute the consensus among hypotheses: the mean ROUGE of each hypothesis against the others."""
 
 from collections import Counter
 from typing import List, Sequence
@@ -7,14 +7,14 @@ from ...text.subsequences import lcs_length, ngrams
 
 
 def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the other ones.
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others.
 
     Args:
         hypotheses: stems of each hypothesis.
-        counts: whether each hypothesis counts. The means are over the other hypotheses that do.
+        counts: whether each hypothesis is included in the means of the others.
 
     Returns:
-        the mean for each hypothesis, from 0 to 1; 0 if no other hypothesis counts.
+        The mean for each hypothesis, from 0 to 1, or 0 if no other hypothesis is included.
     """
     totals = [0.0] * len(hypotheses)
     for one in range(len(hypotheses)):
@@ -27,7 +27,7 @@ def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> Li
 
 
 def similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of two texts, as one sentence each."""
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts, each treated as one sentence."""
     common = [_common_grams(one, other, order) for order in (1, 2)]
     sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
     rows = [*zip(common, sizes), (lcs_length(one, other), sizes[0])]

@@ -1,8 +1,8 @@
-"""Features of a document's words and bigrams, from which the content model predicts whether the summary contains them.
+"""Compute features of a document's words and bigrams, with which the content model predicts the content of a summary.
 
 An *item* is a word or bigram (a *gram*) together with a count k. A summary contains the item if the gram occurs in it
-at least k times, which corresponds to the counts of ROUGE. Words are stems. Bigrams of a document do not cross its
-sentences.
+at least k times, which corresponds to the counts of ROUGE. Words are stems. The bigrams of a document do not cross
+sentence boundaries.
 """
 
 import math
@@ -18,32 +18,35 @@ Item = Tuple[Gram, int]
 Sentences = Sequence[Sequence[str]]
 
 MOST_COUNTED = {1: 4, 2: 1}
-"""Number of words in a gram -> largest count of an item."""
+"""Mapping from the number of words in a gram to the largest count of an item."""
 DOCUMENTS = 8000
 """Default number of training documents for which features are computed."""
 PRIOR_WEIGHT = 10.0
-"""Weight of the mean over all items in the prior of an item, as a number of documents."""
+"""Weight of the proportion over all items in the prior of an item, expressed as a number of documents."""
 WIDTHS = {1: 21, 2: 26}
-"""Number of words in a gram -> number of features."""
+"""Mapping from the number of words in a gram to the number of features."""
 
 
 def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
-    """Count the grams of a summary, which may cross sentences as in ROUGE."""
+    """Count the grams in a summary. As in ROUGE, grams may cross sentence boundaries."""
     return Counter(ngrams([word for sentence in sentences for word in sentence], order))
 
 
 def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
-    """Count the grams of a document, within sentences."""
+    """Count the grams in a document. Grams do not cross sentence boundaries."""
     return Counter(gram for sentence in sentences for gram in ngrams(sentence, order))
 
 
 class Priors:
-    """Prior probability of an item: the proportion of summaries with the item among the documents that contain it.
+    """Prior probabilities of items.
+
+    Among the training documents that contain an item, its prior is the proportion for which the summary also contains
+    the item.
 
     Attributes:
-        counts: item -> number of training documents that contain it, and number of these documents with a summary that
-            also contains it.
-        base: (order, count) -> proportion over all items.
+        counts: mapping from each item to the number of training documents that contain it, and the number of these
+            documents with a summary that also contains it.
+        base: mapping from (order, count) to the proportion over all such items.
     """
 
     def __init__(self, counts: Dict[Item, Tuple[int, int]], base: Dict[Tuple[int, int], float]):
@@ -51,7 +54,7 @@ class Priors:
 
     @classmethod
     def learn(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "Priors":
-        """Count the items of all pairs of a document and its summary."""
+        """Count the items in all pairs of a document and its summary."""
         found: Dict[Item, List[int]] = {}
         totals: Dict[Tuple[int, int], List[int]] = defaultdict(lambda: [2, 1])
         for document, summary in pairs:
@@ -67,15 +70,15 @@ class Priors:
         return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
 
     def frequent(self, least: int) -> "Priors":
-        """Drop the items that occur in fewer than ``least`` documents."""
+        """Return priors without the items that occur in fewer than ``least`` documents."""
         return Priors({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
     def of(self, item: Item, without: int = -1) -> Tuple[float, float]:
         """Return the logit of an item's prior, and the logarithm of its number of documents plus one.
 
         Args:
-            without: training pair to leave out of the counts: 1 if its summary contains the item, 0 if not, or -1 to
-                leave out no pair.
+            without: 1 to leave out a training pair with the item in its summary, 0 to leave out a pair without the item
+                in its summary, or -1 to count all pairs.
         """
         documents, summaries = self.counts.get(item, (0, 0))
         if without >= 0 and documents:
@@ -85,7 +88,7 @@ class Priors:
 
 
 def logit(probability: float) -> float:
-    """Compute the logit of a probability, which is first limited to the range from 0.001 to 0.999."""
+    """Compute the logit of a probability after limiting it to the range from 0.001 to 0.999."""
     probability = min(max(probability, 1e-3), 1 - 1e-3)
     return math.log(probability / (1 - probability))
 
@@ -111,7 +114,7 @@ def tables(
     summary: Sentences = (),
     held_out: bool = False,
 ) -> Dict[int, Table]:
-    """Compute the features of a document's items. Returns a table for each order.
+    """Compute the features of all items in a document. Returns a table for each order.
 
     Args:
         document: stems of each sentence.
@@ -150,7 +153,7 @@ def tables(
 
 
 def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
-    """Map each gram to the indices of the sentences that contain it, in order, once per occurrence."""
+    """Map each gram to the sorted indices of the sentences that contain it, with one index for each occurrence."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
         for gram in ngrams(sentence, order):

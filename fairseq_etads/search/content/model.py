@@ -1,4 +1,7 @@
-"""Content model, which predicts whether a summary contains a word or bigram of its document. Does not import torch."""
+"""A content model predicts whether a summary contains a word or bigram of its document.
+
+This module does not import torch.
+"""
 
 import io
 import math
@@ -14,11 +17,11 @@ from ...platform.outputs import writing_bytes
 from .features import MOST_COUNTED, WIDTHS, Item, Priors, Sentences, tables
 
 FILE = "content.npz"
-"""Name of the model's file in the run folder of an extractor."""
+"""Name of the content model's file in the run folder of an extractor."""
 LEAST_DOCUMENTS = 5
-"""Minimum number of training documents with an item for the item to be stored."""
+"""Minimum number of training documents that must contain an item for it to be stored."""
 MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25
-"""Maximum number of stored items, and of bytes in their text. The most frequent items are kept."""
+"""Maximum number of stored items, and maximum number of bytes in their text. The most frequent items are kept."""
 _MOST_BYTES = 1 << 26
 """Maximum total size of the arrays in a file, in bytes."""
 _MOST_WORDS = 1_000_000
@@ -52,10 +55,10 @@ class ContentModel(NamedTuple):
 
     Attributes:
         priors: prior probabilities of items, from the training pairs.
-        networks: number of words in a gram -> network.
+        networks: mapping from the number of words in a gram to its network.
         length: mean number of words in a training summary.
-        of_extractor: whether the model reads probabilities of sentences from an extractor; otherwise they depend on
-            the positions of the sentences (:func:`~.reranking.probabilities_by_position`).
+        of_extractor: whether the probabilities of sentences come from an extractor, or else depend on the positions of
+            the sentences (:func:`~.reranking.probabilities_by_position`).
     """
 
     priors: Priors
@@ -64,7 +67,7 @@ class ContentModel(NamedTuple):
     of_extractor: bool = True
 
     def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
-        """Predict the probability that the summary contains an item, for each item of a document.
+        """Predict the probability that the summary contains each item of a document.
 
         Args:
             document: stems of each sentence.
@@ -78,7 +81,7 @@ class ContentModel(NamedTuple):
         return found
 
     def kept(self) -> Dict[Item, Tuple[int, int]]:
-        """Return the counts of the items that :meth:`save` stores, without the rarest ones."""
+        """Return the counts of the items that :meth:`save` stores. The rarest items are left out."""
         items = self.priors.frequent(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
         size = 0
@@ -110,7 +113,7 @@ class ContentModel(NamedTuple):
         """Load a model from a file.
 
         Args:
-            advice: advice for the user, which ends the message if the file is missing or damaged.
+            advice: advice for the user, which is appended to the error message.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -138,7 +141,7 @@ class ContentModel(NamedTuple):
         length = float(stored["length"])
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
-        of_extractor = bool(stored.get("of_extractor", True))  # missing in older files
+        of_extractor = bool(stored.get("of_extractor", True))  # older files do not contain this entry
         return cls(Priors(counts, base), networks, length, of_extractor)
 
 

@@ -15,7 +15,7 @@ from .model import ContentModel
 CONSENSUS_WEIGHT = 0.75
 """Weight of the consensus relative to the expected ROUGE."""
 _ENDS = (".", "!", "?")
-"""Words that end a sentence in documents without sentence marks."""
+"""Tokens that end a sentence in documents without sentence marks."""
 
 
 def sentences_of(words: Sequence[str]) -> List[List[str]]:
@@ -31,12 +31,12 @@ def sentences_of(words: Sequence[str]) -> List[List[str]]:
 
 
 def probabilities_by_position(sentences: int) -> List[float]:
-    """Return probabilities of sentences without an extractor: 1, 1/2, 1/3, …"""
+    """Return the probabilities of sentences that are used without an extractor: 1, 1/2, 1/3, …"""
     return [1 / (position + 1) for position in range(sentences)]
 
 
 class Reranker(NamedTuple):
-    """Adds expected ROUGE and consensus to the scores of hypotheses.
+    """A re-ranker that adds expected ROUGE and consensus to the scores of hypotheses.
 
     Attributes:
         model: content model that was trained without an extractor (``etads-content RUN`` with a summariser's run
@@ -53,12 +53,12 @@ class Reranker(NamedTuple):
     def scores(
         self, document: Sequence[str], hypotheses: Sequence[Sequence[str]], scores: Sequence[float]
     ) -> List[float]:
-        """Compute the score of each hypothesis of a document with expected ROUGE and consensus.
+        """Add the weighted expected ROUGE and consensus to the score of each hypothesis of a document.
 
         Args:
             document: tokens that the summariser has read, without the end symbol.
             hypotheses: tokens of each hypothesis, without start and end symbols.
-            scores: scores of the search. Hypotheses with an infinite score do not count in the consensus.
+            scores: scores of the search. Hypotheses with an infinite score are not included in the consensus.
         """
         sentences = [stems(sentence) for sentence in sentences_of(join_words(document, self.subwords)[0])]
         items = self.model.items(sentences, probabilities_by_position(len(sentences)))
@@ -74,7 +74,7 @@ class Reranker(NamedTuple):
     def ranked(
         self, document: Sequence[str], tokens: Sequence[Sequence[str]], hypotheses: Sequence[Dict[str, Any]]
     ) -> List[Dict[str, Any]]:
-        """Return the hypotheses with their new scores, the best first.
+        """Return the hypotheses with their new scores, best first.
 
         Args:
             document, tokens: see :meth:`scores`.
@@ -88,7 +88,7 @@ class Reranker(NamedTuple):
 class ContentTerm(SearchTerm):
     """The term of ``--content-model``, which orders the finished hypotheses by their scores from a :class:`Reranker`.
 
-    The scores of words during the search do not change.
+    The term does not change the scores of words during the search.
 
     Args:
         reranker: object that computes the scores.

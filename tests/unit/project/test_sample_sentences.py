@@ -26,7 +26,12 @@ LIMIT = 3  # more than three files are refused
 def read(path):
     """Read one file, e.g. a table of words.
 
-    It may be compressed. See Rush et al. (2015).
+    It may be compressed. See Rush et al. (2015)
+
+    Args:
+        path: name of the file,
+            which exists
+        first, last: lines to read
     """
     parser = argparse.ArgumentParser(description="Read a file of words.")
     parser.add_argument("--limit", help="files that are read at most")
@@ -68,7 +73,9 @@ def test_sentences_of_each_kind_are_found_where_they_stand(files):
             ("scripts/reading.py:1", "It knows two formats."),
             ("scripts/reading.py:10", "Read one file, e.g. a table of words."),
             ("scripts/reading.py:10", "It may be compressed."),
-            ("scripts/reading.py:10", "See Rush et al. (2015)."),
+            ("scripts/reading.py:10", "See Rush et al. (2015)"),
+            ("scripts/reading.py:10", "path: name of the file, which exists"),
+            ("scripts/reading.py:10", "first, last: lines to read"),
         ],
         "page": [
             ("docs/page.md:3", "You get a summary of each document."),
@@ -77,9 +84,9 @@ def test_sentences_of_each_kind_are_found_where_they_stand(files):
             ("docs/page.md:12", "So is the item that follows it here"),
         ],
         "help": [
-            ("scripts/reading.py:15", "Read a file of words."),
-            ("scripts/reading.py:16", "files that are read at most"),
-            ("scripts/reading.py:17", "a field with a help text"),
+            ("scripts/reading.py:20", "Read a file of words."),
+            ("scripts/reading.py:21", "files that are read at most"),
+            ("scripts/reading.py:22", "a field with a help text"),
         ],
         "comment": [
             ("scripts/reading.py:5", "more than three files are refused"),
