@@ -158,8 +158,8 @@ def _fit_rows(
         given: the weight from the checkpoint.
         parameter: the corresponding weight in the model.
         task: the task, which provides the dictionaries.
-        report: the report to which changes of the weight are added.
-        words: the words of the checkpoint, if it does not record its dictionary.
+        report: the report that records changes to the weight.
+        words: the checkpoint's words if it does not record its dictionary, or None.
 
     Raises:
         ValueError: the rows belong to the words of another dictionary.
@@ -191,7 +191,7 @@ def _fit_rows(
 
 
 def _known_words(task: Any) -> Tuple[int, int]:
-    """Return the number of known words in the source dictionary and in the target dictionary."""
+    """Return the numbers of known words in the source and target dictionaries."""
     return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 

@@ -55,7 +55,7 @@ def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
 
 
 class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
-    """A recurrent encoder-decoder model. The mechanisms from the papers are options.
+    """A recurrent encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
     """
@@ -186,8 +186,8 @@ OUTPUT_LAYER = "decoder.output_projection"
 def initialise(model: nn.Module, config: Any) -> None:
     """Initialise all modules of a new model except word embeddings, which :func:`new_table` initialises.
 
-    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep the values with which they were created.
-    The pointer's :class:`~fairseq_etads.layers.continuation.Continuation` always keeps these values.
+    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
+    pointer's :class:`~fairseq_etads.layers.continuation.Continuation` always keeps these values.
     """
     if config.paper_init:
         _begin_as_see_et_al(model)

@@ -668,7 +668,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
 
 class SummarizationTransformer(PositionedModel, TransformerModelBase):
-    """A Transformer encoder-decoder model. The mechanisms from the papers are options.
+    """A Transformer encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`SummarizationTransformerConfig` for the options.
     """

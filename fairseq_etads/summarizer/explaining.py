@@ -72,7 +72,7 @@ class Explainer:
         self._lock = threading.Lock()
 
     def given(self, summary: str) -> Written:
-        """Tokenise a given summary in the way in which the model would generate it.
+        """Tokenise a given summary as the model would generate it.
 
         Raises:
             InputError: the summary contains no words, or more tokens than the model can generate.

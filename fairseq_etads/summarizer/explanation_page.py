@@ -430,8 +430,8 @@ def _source_word(data: Dict[str, Any], number: int) -> str:
 def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
     """Return the numbers for the script.
 
-    Weights are encoded as [position, weight, position, …], where weights are in ten-thousandths. Centres and scopes are
-    in tenths of a token.
+    Weights are encoded as [position, weight, position, …], in units of one ten-thousandth. Centres and scopes are in
+    tenths of a token.
     """
     tokens = data["tokens"]
     rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None

@@ -1,4 +1,4 @@
-"""Partial summaries, which are reported while the search is running."""
+"""Partial summaries that are reported while a search is running."""
 
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple

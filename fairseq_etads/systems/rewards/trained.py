@@ -147,10 +147,10 @@ class Rewards:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Args:
-        names: value of ``--rewards``, which is a comma-separated list of names.
-        saliency: value of ``--rougesal-saliency``, which is "idf" or the checkpoint of a tagger.
-        entail_model: value of ``--entail-model``, which is a folder that ``etads-nli train`` created.
-        length_cap: value of ``--entail-length-cap``, which is a number or "none".
+        names: value of ``--rewards``, a comma-separated list of names.
+        saliency: value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
+        entail_model: value of ``--entail-model``, a folder created by ``etads-nli train``.
+        length_cap: value of ``--entail-length-cap``, either a number or "none".
         task: the training task.
 
     Raises:

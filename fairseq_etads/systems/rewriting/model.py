@@ -71,8 +71,8 @@ class PointerExtractor(SelectingModel):
 
     Convolutional filters encode the words of each sentence, and a bidirectional LSTM encodes the sequence of sentences.
     Each of the N sentences is a candidate, where N is the number of sentences in the longest document of the batch.
-    With ``--learn-to-stop``, there is one more candidate, which has the index N and a learned vector. Selecting this
-    candidate ends the summary.
+    With ``--learn-to-stop``, there is one more candidate with index N and a learned vector. Selecting this candidate
+    ends the summary.
 
     Attributes:
         stop: vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.

@@ -64,7 +64,7 @@ class Memory(NamedTuple):
 
     Attributes:
         glimpsed: the keys of the glimpse, k = W_1 h.
-        values: the values of the glimpse, which are also k.
+        values: the values of the glimpse, also k.
         keys: the keys W_3 h for scoring the candidates.
         missing: mask (B, C), bool, True at candidates that do not exist in the document.
     """
