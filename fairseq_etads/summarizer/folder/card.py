@@ -41,13 +41,13 @@ class CardInfo(NamedTuple):
     """Information for the model card that config.json does not contain.
 
     Attributes:
-        title: heading of the model card.
-        license: SPDX identifier of the licence, or an empty text.
-        language: language code, or an empty text.
-        command: training command, or an empty text.
+        title: title of the model card.
+        license: SPDX identifier of the licence, or an empty string.
+        language: language code, or an empty string.
+        command: training command, or an empty string.
         scores: contents of rouge.json, or None.
-        text_report, prepared_report: contents of report.json for the text and for the prepared data. Empty if the file
-            does not exist.
+        text_report, prepared_report: contents of report.json for the text and for the prepared data, or an empty
+            dictionary if the file does not exist.
         picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
         has_content: whether the folder contains a content model that can choose the sentences of summaries.
     """
@@ -92,7 +92,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     Args:
         config: configuration of the folder.
         parameters: number of parameters in the model.
-        words: number of known words in documents ("source") and in summaries ("target").
+        words: vocabulary sizes of the encoder ("source") and the decoder ("target").
         info: further information for the card.
     """
     parts = [
