@@ -12,6 +12,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file
 from fairseq_etads.text.checksums import sha256
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.hugging_face import HuggingFacePieces
 
 from .subwords import load_pieces, read_merges, write_merges, write_pieces
 
@@ -26,7 +27,7 @@ class GivenFiles:
         encoder_json: ids of GPT-2's pieces.
         vocab_bpe: GPT-2's merges.
         dictionary: fairseq's dictionary with these ids as words, in the order of a pretrained model.
-        model: merges of subword-nmt, or a model of SentencePiece.
+        model: merges of subword-nmt, a model of SentencePiece, or a Hugging Face tokeniser.
     """
 
     encoder_json: Optional[Path] = None
@@ -61,10 +62,12 @@ class GivenFiles:
             check_gpt2_files(self.encoder_json, self.vocab_bpe)
         if self.model is not None:
             self._check_model(settings)
+        elif settings.tokens == "huggingface":
+            raise InputError("--model is missing: --tokens huggingface needs a tokenizer.json")
 
     def _check_model(self, settings: Settings) -> None:
-        if settings.tokens not in ("bpe", "sentencepiece"):
-            raise InputError(f"--model {self.model}: has no effect without --tokens bpe or sentencepiece")
+        if settings.tokens not in ("bpe", "sentencepiece", "huggingface"):
+            raise InputError(f"--model {self.model}: has no effect without --tokens bpe, sentencepiece or huggingface")
         assert self.model is not None
         if not self.model.is_file():
             raise InputError(f"--model {self.model}: no such file")
@@ -75,8 +78,13 @@ class GivenFiles:
             )
         if settings.tokens == "bpe":
             read_merges(self.model)
-        else:
+        elif settings.tokens == "sentencepiece":
             load_pieces(self.model)
+        else:
+            try:
+                HuggingFacePieces(self.model)
+            except ValueError as error:
+                raise InputError(f"--model {error}") from None
 
     def record(self) -> Dict[str, str]:
         """Return the checksums of the files, with their names in fairseq's archives as keys."""
@@ -92,8 +100,10 @@ class GivenFiles:
         """Copy the files of the subwords to the folder of the prepared data."""
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])
-        elif self.model is not None:
+        elif self.model is not None and settings.tokens == "sentencepiece":
             write_pieces(self.model.read_bytes(), out / settings.subword_files[0])
+        elif self.model is not None:
+            copy_file(self.model, out / settings.subword_files[0])
         for name, path in (("encoder.json", self.encoder_json), ("vocab.bpe", self.vocab_bpe)):
             if path is not None:
                 copy_file(path, out / name)

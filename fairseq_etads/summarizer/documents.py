@@ -14,6 +14,7 @@ from torch import Tensor
 from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
 from ..text.picking import FACTOR
+from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import counts_of_known_words
 from .extraction import DocumentSentence, Pick, SentencePicker
@@ -124,8 +125,8 @@ class TextProcessing:
         """Return the tokens of a sentence in a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # GPT-2 pieces begin with the space before their word.
-            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind == "gpt2" else line)
+            # Such pieces may begin with the space before their word.
+            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind in OPAQUE else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
 
@@ -224,6 +225,8 @@ class TextProcessing:
             return ""
         if self.subword_kind == "gpt2":
             return str(self.subwords.decode(token)) if token.isdigit() else ""
+        if self.subword_kind == "huggingface":
+            return str(self.subwords.spelling(token))
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
@@ -232,6 +235,8 @@ class TextProcessing:
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
             return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
+        if self.subword_kind == "huggingface":
+            return not self.subwords.spelling(following, token).startswith(" ")
         return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:
