@@ -1,4 +1,4 @@
-"""Small tokenisers of Hugging Face's library tokenizers, trained on a few lines."""
+"""Small tokenisers of Hugging Face's library, trained on a few lines."""
 
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 

@@ -12,7 +12,7 @@ UNKNOWN = "<unk>"
 RESERVED = (UNKNOWN, "<s>", "</s>", "<pad>", SENTENCE_MARK)
 """Tokens with a meaning of their own in a dictionary of fairseq or in a summary."""
 _PROBE = "a b 𓀀"
-"""A text with a space and a character that few tokenizers know."""
+"""A text with a space and a character that few tokenisers know."""
 
 
 class HuggingFacePieces:
@@ -32,8 +32,8 @@ class HuggingFacePieces:
     def __init__(self, path: Union[str, "os.PathLike[str]"]):
         try:
             from tokenizers import Tokenizer
-        except ImportError:
-            raise InputError(f"{path}: tokenizers is missing: {install_line('huggingface')}") from None
+        except ImportError as error:
+            raise InputError(f"{path}: {error.name} is missing: {install_line('huggingface')}") from None
         try:
             with open(path, encoding="utf-8") as file:
                 content = file.read()
@@ -43,7 +43,7 @@ class HuggingFacePieces:
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
         except Exception as error:  # the library raises a plain Exception
             reason = " ".join(str(error).split())[:300]
-            raise ValueError(f"{path}: not a usable file of the library tokenizers ({reason})") from None
+            raise ValueError(f"{path}: not a usable tokenizer.json ({reason})") from None
         spaced = [piece for piece in pieces if piece.split() != [piece]]
         if spaced:
             raise ValueError(f"{path}: its pieces contain white space, such as {spaced[0]!r}; add a pre-tokenizer")
