@@ -41,7 +41,9 @@ class HuggingFacePieces:
             self._unknown = self._unknown_id(json.loads(content)["model"])
             self._prepare()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
-        except Exception as error:  # the library raises a plain Exception
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises a plain Exception, or for a few files one of its own
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{path}: not a usable tokenizer.json ({reason})") from None
         spaced = [piece for piece in pieces if piece.split() != [piece]]

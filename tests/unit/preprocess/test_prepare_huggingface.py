@@ -204,6 +204,7 @@ def change(path, section, **values):
         ("bytes", lambda path: path.write_text('{"version": "1.0"}'), "Model missing"),
         ("bytes", lambda path: path.write_bytes(b"\xff\xfe"), "utf-8"),
         ("bytes", lambda path: change(path, "model", vocab={"a": 0}), "not a usable .*out of vocabulary"),
+        ("bytes", lambda path: change(path, "model", continuing_subword_prefix="##"), "not a usable tokenizer"),
         ("wordpiece", lambda path: change(path, "model", unk_token="[NONE]"), "not a usable .*Missing"),
         ("unigram", lambda path: change(path, "model", unk_id=None), "not a usable .*unk_id"),
     ],
