@@ -122,9 +122,9 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # GPT-2's pieces are fixed and made from raw text, so a corpus's defaults do not apply to them, nor with --like.
+    # Some pieces are fixed and made from raw text, so a corpus's defaults do not apply to them, nor with --like.
     case " ${prepare[*]} " in
-        *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
+        *" --tokens gpt2 "* | *" --tokens huggingface "* | *" --like "*) defaults="" ;;
         *" --model "*) defaults=${defaults%--size *} ;;
     esac
     use_environment

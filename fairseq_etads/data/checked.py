@@ -8,7 +8,7 @@ from typing import Any, Dict
 from ..text.checksums import Checksums
 
 ADVICE = "Create the data again"
-SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
+SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model", "huggingface_tokenizer")
 """Options of fairseq's --bpe classes with the path of a file that etads-prepare creates."""
 
 

@@ -55,7 +55,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     task.load_dataset(args.subset)
     documents = task.dataset(args.subset).src
     need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
-    subwords = detect_subwords(task.src_dict)
+    subwords = detect_subwords(task.src_dict, str(folder))
     tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
     output = _Output(args.output, _made_by(args, folder))
     with tqdm(

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
 from ..text.picking import FACTOR
+from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import counts_of_known_words
 from .extraction import DocumentSentence, Pick, SentencePicker
@@ -129,8 +130,8 @@ class TextProcessing:
         """Tokenise one sentence of a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # A GPT-2 token includes the space before its word.
-            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind == "gpt2" else line)
+            # A token of these kinds may include the space before its word.
+            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind in OPAQUE else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
 
@@ -236,6 +237,8 @@ class TextProcessing:
             return ""
         if self.subword_kind == "gpt2":
             return str(self.subwords.decode(token)) if token.isdigit() else ""
+        if self.subword_kind == "huggingface":
+            return str(self.subwords.spelling(token))
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
@@ -244,6 +247,8 @@ class TextProcessing:
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
             return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
+        if self.subword_kind == "huggingface":
+            return not self.subwords.spelling(following, token).startswith(" ")
         return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
 from ..text.alignment import Span
 from ..text.picking import FACTOR
-from ..vocabulary.kinds import detect_subwords
 from . import Explanation
 from .choosing import STRENGTH, Spelled, choose, groups_of
 from .documents import Batch, Document, TextProcessing, batches, parts
@@ -302,7 +301,7 @@ class Summarizer:
                         "--beam 1: there is only one hypothesis, so there is nothing to choose from; add --choose none"
                     )
                 settings["nbest"] = settings["beam_size"]
-                reranker = Reranker(self._content, weight, detect_subwords(self._texts.source))
+                reranker = Reranker(self._content, weight, self._texts.subword_kind or "none")
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,

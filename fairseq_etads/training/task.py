@@ -435,7 +435,7 @@ class SummarizationTask(FairseqTask):
                         f"--content-model {content}: this model needs an extractor's probabilities; name the file of "
                         "a summariser's run"
                     )
-                reranker = Reranker(model, weight, detect_subwords(self.src_dict))
+                reranker = Reranker(model, weight, detect_subwords(self.src_dict, self.cfg.data))
                 options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")

@@ -19,7 +19,8 @@ from torch import Tensor
 from ..evaluation.rouge import METRICS, Settings, score_pair
 from ..layers.decoder_output import unwrapped
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
-from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_pieces
+from ..text.subwords import OPAQUE, SUBWORDS
+from ..vocabulary.kinds import detect_subwords, detect_words, opaque_pieces
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
@@ -30,8 +31,8 @@ has no last batch, it repeats its first batch, so a sample can be logged twice.
 """
 sample_logger.setLevel(logging.INFO)
 
-POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
-"""Valid values of ``--eval-rouge-post-process``: "auto", "gpt2", and all values of fairseq's ``--post-process``."""
+POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
+"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and those of fairseq's ``--post-process``."""
 
 SHOWN_DOCUMENT = 200
 """Maximum number of characters to log from a sample's document."""
@@ -123,14 +124,15 @@ class ValidationSummaries:
         self.options = generation_options(cfg.eval_rouge_args, task.truncate_target)
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
-            self.post_process = detect_subwords(task.target_dictionary)
-        self.pieces = gpt2_pieces(cfg.data) if self.post_process == "gpt2" else None
-        if self.post_process == "gpt2" and self.pieces is None:
+            self.post_process = detect_subwords(task.target_dictionary, cfg.data)
+        self.pieces = opaque_pieces(self.post_process, cfg.data) if self.post_process in OPAQUE else None
+        if self.post_process in OPAQUE and self.pieces is None:
             missing = (
-                f"{' and '.join(GPT2_FILES)} are not in DATA's folder, where etads-prepare --tokens gpt2 puts them"
+                f"{' and '.join(SUBWORDS[self.post_process].values())} are not in DATA's folder, where etads-prepare "
+                f"--tokens {self.post_process} puts them"
             )
-            if str(cfg.eval_rouge_post_process) == "gpt2":
-                raise ValueError(f"--eval-rouge-post-process gpt2: {missing}")
+            if str(cfg.eval_rouge_post_process) in OPAQUE:
+                raise ValueError(f"--eval-rouge-post-process {self.post_process}: {missing}")
             logger.warning(f"--eval-rouge: ROUGE is computed on the ids of pieces, because {missing}")
         self.detokenizer = None
         if cfg.eval_rouge_detok:

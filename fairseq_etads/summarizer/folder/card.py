@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from ...platform.errors import InputError
 from ...search.options import flag
+from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK
 from .config import FolderConfig
 
@@ -120,9 +121,7 @@ def _front_matter(info: CardInfo) -> str:
 
 def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
     task, text = config.task, config.text
-    subwords = {None: "whole words", "subword_nmt": "BPE", "gpt2": "GPT-2's BPE"}.get(
-        text["subwords"], text["subwords"]
-    )
+    subwords = {"subword_nmt": "BPE", **OPAQUE}.get(text["subwords"], text["subwords"] or "whole words")
     case = "kept" if text["keep_case"] else "lowered"
     known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
     source, target = task["truncate_source"], task["truncate_target"]

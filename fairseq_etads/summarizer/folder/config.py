@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 from ...platform.errors import InputError
 from ...search import call_options
 from ...search.lengths import are_percentiles
+from ...text.subwords import SUBWORDS
 from ...text.words import WORD_KINDS
 from .. import surprisal
 
@@ -29,12 +30,6 @@ SCHEMA_VERSION = 1
 ADVICE = "Download or copy it again, or create it again with etads-export"
 MARKS = ("drop", "keep", "insert")
 DTYPES = ("fp32", "fp16")
-SUBWORDS: Dict[str, Dict[str, str]] = {
-    "subword_nmt": {"bpe_codes": "codes.bpe"},
-    "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
-    "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
-}
-"""For each value of fairseq's --bpe, a dictionary from options that specify files to file names in a model folder."""
 
 _LARGEST_FILE = 1 << 22
 """Maximum size of config.json in bytes. Typical files contain a few thousand bytes."""

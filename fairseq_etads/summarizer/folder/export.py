@@ -27,16 +27,18 @@ from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FACTOR
+from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
 from ...vocabulary.dictionary import counts_of_known_words, known_words
 from ..surprisal import WordFrequencies, percentiles_of
 from . import model_options
-from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
+from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
 
-PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
+PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
+PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
 class Source(NamedTuple):

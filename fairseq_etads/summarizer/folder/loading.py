@@ -198,6 +198,8 @@ def _build_subwords(folder: Path, config: FolderConfig) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(Namespace(bpe=kind, **options))
+    except InputError:  # a library is missing
+        raise
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
         raise InputError(f"{folder / next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None

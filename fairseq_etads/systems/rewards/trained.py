@@ -17,7 +17,7 @@ from ...data.labels.labels import inverse_frequencies
 from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
 from ...models.selector import WordTagger
 from ...platform.systems import belongs_to, is_there
-from ...text.subwords import join_words
+from ...text.subwords import OPAQUE, join_words
 from ...vocabulary.kinds import detect_subwords, detect_words
 
 logger = logging.getLogger(__name__)
@@ -114,9 +114,10 @@ class TokenJudge:
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config
-        self._subwords = detect_subwords(dictionary)
-        if self._subwords == "gpt2":
-            raise ValueError(f"{option} {path}: the data consists of GPT-2's pieces, but entailment models need words")
+        self._subwords = detect_subwords(dictionary, task.cfg.data)
+        if self._subwords in OPAQUE:
+            kind = OPAQUE[self._subwords]
+            raise ValueError(f"{option} {path}: the data consists of {kind}, but entailment models need words")
         kind = detect_words(dictionary, self._subwords)
         self._tokenizer = config.tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
