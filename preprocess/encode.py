@@ -56,6 +56,8 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(_fairseq_options(settings, out))
+    except InputError:  # a library is missing
+        raise
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and then exits
         paths = " or ".join(str(out / name) for name in settings.needed_files)

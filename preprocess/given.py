@@ -13,6 +13,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file
 from fairseq_etads.text.checksums import sha256
 from fairseq_etads.text.files import read_lines
+from fairseq_etads.text.hugging_face import HuggingFacePieces
 
 from .subwords import load_pieces, read_merges, write_merges, write_pieces
 
@@ -27,7 +28,7 @@ class GivenFiles:
         encoder_json: file that maps GPT-2's subword pieces to ids.
         vocab_bpe: file with the merges of GPT-2's BPE.
         dictionary: fairseq dictionary of a pretrained model. The entries in the dictionary are the ids of the pieces.
-        model: file with subword-nmt merges, or a SentencePiece model.
+        model: file with subword-nmt merges, a SentencePiece model, or a Hugging Face tokeniser.
     """
 
     encoder_json: Optional[Path] = None
@@ -62,10 +63,12 @@ class GivenFiles:
             check_gpt2_files(self.encoder_json, self.vocab_bpe)
         if self.model is not None:
             self._check_model(settings)
+        elif settings.tokens == "huggingface":
+            raise InputError("--model is missing: --tokens huggingface needs a tokenizer.json")
 
     def _check_model(self, settings: Settings) -> None:
-        if settings.tokens not in ("bpe", "sentencepiece"):
-            raise InputError(f"--model {self.model}: has no effect without --tokens bpe or sentencepiece")
+        if settings.tokens not in ("bpe", "sentencepiece", "huggingface"):
+            raise InputError(f"--model {self.model}: has no effect without --tokens bpe, sentencepiece or huggingface")
         assert self.model is not None
         if not self.model.is_file():
             raise InputError(f"--model {self.model}: no such file")
@@ -76,8 +79,13 @@ class GivenFiles:
             )
         if settings.tokens == "bpe":
             read_merges(self.model)
-        else:
+        elif settings.tokens == "sentencepiece":
             load_pieces(self.model)
+        else:
+            try:
+                HuggingFacePieces(self.model)
+            except ValueError as error:
+                raise InputError(f"--model {error}") from None
 
     def record(self) -> Dict[str, str]:
         """Return the checksums of the given files, keyed by the file names that are used in fairseq's archives."""
@@ -93,8 +101,10 @@ class GivenFiles:
         """Copy the files of the subword model to the folder of prepared data."""
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])
-        elif self.model is not None:
+        elif self.model is not None and settings.tokens == "sentencepiece":
             write_pieces(self.model.read_bytes(), out / settings.subword_files[0])
+        elif self.model is not None:
+            copy_file(self.model, out / settings.subword_files[0])
         for name, path in (("encoder.json", self.encoder_json), ("vocab.bpe", self.vocab_bpe)):
             if path is not None:
                 copy_file(path, out / name)

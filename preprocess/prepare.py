@@ -19,6 +19,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, locked
 from fairseq_etads.text.atomic import SIDES, SPLITS, checksum_and_lines, read_json, write_json
 from fairseq_etads.text.checksums import Checksums, sha256
+from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
 from .binarise import binarise
@@ -260,7 +261,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--tokens",
         choices=TOKENS,
         help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text; sentencepiece-bpe: merges; "
-        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads (default: bpe)",
+        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads; huggingface: the pieces of --model "
+        "(default: bpe)",
     )
     add(
         "--words",
@@ -279,7 +281,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         type=Path,
         help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learn it "
-        "from the training text)",
+        "from the training text); for huggingface: a tokenizer.json, as Hugging Face's libraries write it",
     )
     add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file with GPT-2's pieces and their ids")
     add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file with GPT-2's merges")
@@ -355,13 +357,13 @@ def _settings_from(args: argparse.Namespace) -> Settings:
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
     if args.like and others:
         raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
-    is_gpt2 = args.tokens == "gpt2"  # GPT-2's pieces are case-sensitive, and no piece represents the sentence mark
+    is_opaque = args.tokens in OPAQUE  # the pieces may be case-sensitive, and no piece represents the sentence mark
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},
-        lowercase=not (args.keep_case or is_gpt2),
+        lowercase=not (args.keep_case or is_opaque),
         source_marks=bool(args.source_sentence_marks),
-        target_marks=not (args.no_target_sentence_marks or is_gpt2),
+        target_marks=not (args.no_target_sentence_marks or is_opaque),
         separate=bool(args.separate_dictionaries),
     )
 

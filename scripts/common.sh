@@ -122,9 +122,9 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # The defaults of a corpus do not apply to GPT-2's pieces, which are fixed and created from raw text, or with --like.
+    # The defaults of a corpus do not apply to pieces that are fixed and created from raw text, or with --like.
     case " ${prepare[*]} " in
-        *" --tokens gpt2 "* | *" --like "*) defaults="" ;;
+        *" --tokens gpt2 "* | *" --tokens huggingface "* | *" --like "*) defaults="" ;;
         *" --model "*) defaults=${defaults%--size *} ;;
     esac
     use_environment

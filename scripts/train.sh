@@ -175,7 +175,8 @@ if [ "$recipe" != paper ]; then
 fi
 if [ ${#chosen[@]} -gt 0 ]; then
     train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" "${given[@]}"
-    if [ -n "$content" ] && [ -z "$long" ] && [ "$tokens" != gpt2 ]; then
+    # Pieces of these kinds cannot be joined into words, which a content model compares.
+    if [ -n "$content" ] && [ -z "$long" ] && ! grep -qsE '"tokens": "(gpt2|huggingface)"' "$prepared/prepare.json"; then
         say "content model, by which decoding chooses among the hypotheses of the beam: $out/content.npz"
         once --makes "$out/content.npz" --reads "$prepared/bin" "$out/checkpoints/checkpoint_best.pt" \
             -- etads-content "$out" --prepared "$prepared"

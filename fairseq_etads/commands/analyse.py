@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: compare systems by ROUGE and by the n-grams, numbers and names in their summaries."""
+"""The command ``etads-analyse``: compare the ROUGE scores, n-grams, numbers and names of several systems' summaries."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the reference summaries in the report. The first reference file is analysed like a system."""
+"""Name of the reference summaries in the report. The first reference file is treated as a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -30,7 +30,7 @@ COLUMN_HEADINGS = {
     "found numbers": "numbers",
     "found names": "names",
 }
-"""Headings of the columns in the table, by the name of the value."""
+"""A dictionary from the names of values to their column headings in the table."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -106,7 +106,7 @@ def _extracts(
     """Create the extracts for --lead, --lead-words and --oracle.
 
     Returns:
-        For the name of each system, the sentences of each document's extract.
+        A dictionary that maps the name of each system to the sentences of each document's extract.
     """
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
@@ -128,12 +128,12 @@ def _analyse_all(
 
     Args:
         sources: the documents.
-        systems: for the name of each system, the sentences of each summary.
+        systems: a dictionary that maps the name of each system to the sentences of each summary.
         kind: a key of ``WORD_SPLITTERS``, which determines how sentences are split into words.
         settings: settings for splitting documents into sentences.
 
     Returns:
-        The results of each system, by its name.
+        A dictionary that maps the name of each system to its results.
     """
     words = WORD_SPLITTERS[kind]
     analysers = {name: Analyser() for name in systems}
@@ -195,11 +195,11 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format the table of results, and the table that shows where in the documents copied bigrams occur.
+    """Format two tables: the results, and the document positions of copied bigrams.
 
     Args:
         report: the report.
-        form: name of a table format of tabulate.
+        form: name of a tabulate table format.
     """
     metrics = report["metrics"]
     rows, positions = [], []

@@ -86,7 +86,7 @@ class _Given(NamedTuple):
     """The inputs of a comparison.
 
     Attributes:
-        first, second: files or run folders of each system, one per training run.
+        first, second: files or run folders of the two systems, one per training run.
         references: reference files.
     """
 
@@ -124,7 +124,7 @@ def _given(args: argparse.Namespace) -> _Given:
 
 
 def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
-    """Return the family number of each document (documents,), or None without ``--families``.
+    """Return the family index of each document (documents,), or None without ``--families``.
 
     Raises:
         InputError: the file does not contain one line per document.
@@ -175,7 +175,7 @@ def _names(given: _Given) -> Dict[str, Any]:
 
 
 def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """Format the last part of the signature, which describes the tests."""
+    """Format the last part of the signature. It describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
@@ -185,7 +185,7 @@ def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str =
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Compare two systems by ROUGE and other metrics. Returns the report as a dictionary of JSON types."""
+    """Compare two systems with ROUGE and other metrics. Returns the report as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)
@@ -218,7 +218,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Read the likelihoods of a run. A subprocess computes them first, so that this process does not import torch."""
+    """Compute the likelihoods of a run in a subprocess, and read them. This process does not have to import torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode

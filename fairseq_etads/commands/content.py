@@ -1,4 +1,4 @@
-"""The command ``etads-content``: train a content model from the run of an extractor or of a summariser."""
+"""The command ``etads-content``: train a content model on the outputs of an extractor or summariser run."""
 
 import argparse
 import sys

@@ -52,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> FolderConfig:
-    """Check the options, and return the folder's configuration.
+    """Check the options, and return the model folder's configuration.
 
     Raises:
         InputError: an option is invalid, the folder is not a model folder, or a web library is not installed.
@@ -80,8 +80,8 @@ def _listen(port: int) -> socket.socket:
         InputError: the port is in use, or this user is not allowed to use it.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this option, a port cannot be used again for about a minute after the last server has stopped. The option
-    # has a different meaning on systems other than POSIX.
+    # Without this option, a port cannot be reused for about a minute after the last server has stopped. The option has
+    # a different meaning on non-POSIX systems.
     if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -105,7 +105,7 @@ def _load(args: argparse.Namespace) -> Any:
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread. Returns its result or raises its error. Ctrl-C works in the meantime."""
+    """Run ``work`` in a separate thread, and return its result or raise its error. Ctrl-C works while it is running."""
     outcome: Future[Any] = Future()
 
     def do() -> None:
@@ -126,8 +126,9 @@ def main(args: argparse.Namespace) -> None:
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # Do not load the model in the main thread. This thread stays alive with its own OpenMP threads, so that
-        # together with the worker there would be more threads than cores, and a summary would take up to twice as long.
+        # Do not load the model in the main thread. The main thread stays alive, and would keep its own OpenMP threads.
+        # Together with the worker's threads, there would be more threads than cores, and a summary would take up to
+        # twice as long.
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"
@@ -142,7 +143,7 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
-    """Answer requests until a signal ends the process."""
+    """Serve requests until a signal ends the process."""
     import uvicorn
 
     from ..demo.server import Demo

@@ -81,7 +81,7 @@ def _show(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
 
 
 def _test() -> None:
-    """Summarise a sentence with a model that comes with the package.
+    """Summarise a sentence with a bundled model.
 
     Raises:
         InputError: the summary is empty or the model cannot be loaded.

@@ -1,4 +1,4 @@
-"""The command ``etads``: list all commands, or run one of them by its short name."""
+"""The command ``etads``: list all commands, or run a command given by its short name."""
 
 import importlib
 import sys
@@ -59,13 +59,16 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "completion": Command("fairseq_etads.commands.completion", "print shell completion for bash or zsh"),
     },
 }
-"""Commands by group and short name. All commands outside the last group are also installed as ``etads-NAME``."""
+"""A dictionary from each group to its commands, keyed by short name.
+
+All commands outside the last group are also installed as ``etads-NAME``.
+"""
 
 LAST_GROUP = "Help"
 
 
 def by_name() -> Dict[str, Command]:
-    """Return the commands of all groups, by their short names."""
+    """Return a dictionary from short names to commands."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
@@ -75,7 +78,7 @@ def main_of(name: str) -> Any:
 
 
 def overview() -> str:
-    """Format a list of all commands by group, with one line per command."""
+    """Format a list of all commands, grouped and with one line per command."""
     width = max(map(len, by_name())) + 2
     lines = ["usage: etads COMMAND [OPTION ...]", ""]
     for group, commands in COMMANDS.items():

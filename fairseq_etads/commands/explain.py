@@ -177,7 +177,7 @@ def _title(args: argparse.Namespace, document: NewDocument) -> str:
 
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
-    """Write a page for each document and an index page to the folder --output."""
+    """Write a page for each document, and an index page, to the folder given by --output."""
     from ..summarizer.explanation_page import index
 
     folder = Path(args.output)

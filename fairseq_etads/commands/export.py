@@ -1,4 +1,4 @@
-"""The command ``etads-export``: create a model folder, which contains all files needed for summarising."""
+"""The command ``etads-export``: create a model folder that contains all files needed for summarisation."""
 
 import argparse
 import json
@@ -114,7 +114,7 @@ def _best_of(run: Path) -> Optional[Path]:
 def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
     """Return the run folder of the extractor.
 
-    This is the run that --extractor names or, by default, the run that shortened the training text.
+    This is the run given by --extractor or, by default, the run that was used to shorten the training text.
     """
     if args.extractor is not None:
         return None if args.extractor == "none" else Path(args.extractor)
@@ -133,7 +133,7 @@ def _picking(run: Path) -> Picking:
 def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
     """Find the file of the content model.
 
-    It is in the run folder that --content names. By default, the extractor's run and RUN are searched.
+    The file is in the run folder given by --content. By default, the extractor's run folder and RUN are searched.
 
     Raises:
         InputError: there is no such file, or the content model needs an extractor but there is none.

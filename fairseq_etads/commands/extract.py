@@ -12,7 +12,7 @@ from .labels import binarised
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Values of ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
-"""For each value of ``--by`` that requires probabilities, the unit to which the probabilities belong."""
+"""A dictionary from the values of ``--by`` that require probabilities to the units that have probabilities."""
 
 
 def _parser() -> argparse.ArgumentParser:

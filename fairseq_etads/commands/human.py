@@ -93,7 +93,7 @@ example:
 def _running_text(line: str, sentence_mark: str) -> str:
     """Format a summary as running text, without sentence marks.
 
-    Sentences are not put on separate lines, because raters could then recognise systems that mark sentences.
+    Sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
     """
     return " ".join(split_summary(line, sentence_mark, split_sentences=False))
 

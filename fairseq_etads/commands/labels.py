@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: label the words or sentences of documents that their summaries use."""
+"""The command ``etads-labels``: label the words or sentences in documents that appear in the summaries."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ KINDS = {
     "f1": "sentences",
     "distribution": "sentences",
 }
-"""For each value of ``--kind``, the units that are labelled."""
+"""A dictionary from the values of ``--kind`` to the units that are labelled."""
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -60,7 +60,7 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(
                 f"{option} {size} has no effect with {other}: it is only for the list of all architectures"
             )
-    warnings.simplefilter("ignore")  # Hydra warns about the way in which fairseq calls it
+    warnings.simplefilter("ignore")  # Hydra issues a warning about how fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for every model
     from ..jobs.architectures import PRESETS, describe, options_of
 

@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: train and use entailment models, which the reward ``entail`` needs."""
+"""The command ``etads-nli``: train and use entailment models, which the reward ``entail`` requires."""
 
 import argparse
 import math

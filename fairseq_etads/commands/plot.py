@@ -51,7 +51,7 @@ examples:
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """Return a unique label for each run in the legend. Labels consist of the last components of the paths."""
+    """Return a unique legend label for each run. Labels consist of the last path components."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -63,7 +63,7 @@ def short_names(runs: Sequence[str]) -> List[str]:
 def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     """Read the log of each run.
 
-    If there are several runs, a run without values to plot is left out with a warning.
+    If there are several runs, a run without values to plot is omitted with a warning.
 
     Raises:
         InputError: a log cannot be read, or no log contains values to plot.
@@ -99,7 +99,7 @@ def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[
 
 
 def _describe(name: str, log: TrainingLog) -> str:
-    """Describe a run in one line: its number of updates, number of validations and lowest validation loss."""
+    """Describe a run in one line: number of updates, number of validations, and lowest validation loss."""
     said = [f"{log.updates:,} updates"]
     for kind, count in log.validations.items():
         about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"

@@ -18,7 +18,7 @@ from .scoring_options import add_scoring_options, check_writable, read_summaries
 def write_examples(
     path: str, scores: np.ndarray, metrics: Sequence[str], heads: Sequence[str], figures: np.ndarray
 ) -> None:
-    """Write the scores of each line as JSON Lines or, if the name of the file ends in .tsv, as a table with tabs.
+    """Write the scores of each line as JSON Lines or, if the file name ends in .tsv, as a tab-separated table.
 
     Args:
         path: the file to write.

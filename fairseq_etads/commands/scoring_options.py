@@ -1,4 +1,4 @@
-"""Options, functions for reading files, and warnings that all evaluation commands share."""
+"""Options, file-reading functions and warnings shared by all evaluation commands."""
 
 import argparse
 import os
@@ -14,7 +14,7 @@ from ..platform.console import printable
 def metric_names(text: str) -> List[str]:
     """Convert a value of --metrics, such as "1,2,L", to the names of metrics.
 
-    The package rouge-score uses the name Lsum for the metric that is called L here.
+    The metric that is called L here is called Lsum in the package rouge-score.
     """
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
@@ -26,7 +26,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     Args:
         parser: the parser.
         resamples: default value of --bootstrap.
-        without: text for the help of --bootstrap that describes the value 0.
+        without: text that describes the value 0 in the help of --bootstrap.
     """
     add = parser.add_argument
     add(
@@ -105,7 +105,7 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def read_summaries(names: Sequence[str]) -> List[List[str]]:
-    """Read several files with the same number of lines. Lines with the same number belong together.
+    """Read several files with the same number of lines. Line i of each file belongs to the same example.
 
     Raises:
         ValueError: a file cannot be read, is not in UTF-8 or is empty, or the numbers of lines differ.
@@ -116,7 +116,7 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
 
 
 def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
-    """Parse the values of --system, which have the form NAME=FILE. Returns the files by name.
+    """Parse the values of --system, which have the form NAME=FILE. Returns a dictionary from names to files.
 
     Raises:
         ValueError: a value does not have this form, or a name occurs twice or is in ``taken``.
@@ -133,7 +133,7 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 
 
 def warn(prog: str, warnings: Iterable[str]) -> None:
-    """Print each warning on one line of stderr. The line starts with the name of the command, ``prog``."""
+    """Print each warning to stderr on one line. The line starts with the command name ``prog``."""
     for warning in warnings:
         print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
 
@@ -144,7 +144,7 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
     Args:
         option: the option that specifies the file.
         name: name of the file, or None if there is no output file.
-        suffixes: allowed suffixes of the name. By default, all names are allowed.
+        suffixes: the suffixes that the name can have. By default, all names are allowed.
     """
     if name is None:
         return

@@ -1,4 +1,4 @@
-"""The command ``etads-shortlist``: find the summary words that are associated with each document word."""
+"""The command ``etads-shortlist``: find the summary words associated with each document word."""
 
 import argparse
 import sys

@@ -40,7 +40,7 @@ After an interruption, run the command again with the same --output to continue 
 if some documents could not be summarised, and 2 for any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Time between records of the progress. After an interruption, at most this many seconds of work are repeated."""
+"""Time in seconds between progress records. After an interruption, at most this much work is repeated."""
 PROBLEMS_SHOWN = 10
 
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
-    """Return all settings that the output depends on, except the documents."""
+    """Return all settings that affect the output, apart from the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
@@ -117,7 +117,10 @@ class _Report:
             print(f"== {printable(text)}", file=sys.stderr)
 
     def count(self, document: NewDocument, summary: Any) -> None:
-        """Count a document. Print a message if it has a problem or is unlike the training documents."""
+        """Count a document.
+
+        Print a message if there is a problem or if the document is unlike the training documents.
+        """
         problem = document.problem or summary.problem
         self.counts["documents"] += 1
         self.counts["empty"] += not summary.text and not problem
@@ -136,14 +139,14 @@ class _Report:
         self._bar.update()
 
     def _tell(self, kind: str, name: str, words: str) -> None:
-        """Report a problem with a document, unless this kind of problem was already reported for many documents."""
+        """Report a problem with a document, unless the same type of problem has already been reported many times."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
             print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
-        """Report the number of documents and the number of missing summaries. The latter includes earlier runs."""
+        """Report the numbers of documents and of missing summaries. Missing summaries of earlier runs are included."""
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
@@ -161,7 +164,7 @@ class _Report:
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
-    """Format a summary as one line of the output."""
+    """Format a summary as one output line."""
     if output_format == "text":
         return " ".join(summary.text.split())
     problem = document.problem or summary.problem
@@ -170,7 +173,7 @@ def _line(document: NewDocument, summary: Any, output_format: str) -> str:
 
 
 def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
-    """Yield each document with its summary, in order."""
+    """Yield each document with its summary, in document order."""
     waiting: Deque[NewDocument] = deque()
 
     def texts() -> Iterator[str]:

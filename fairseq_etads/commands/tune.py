@@ -177,7 +177,7 @@ def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
 
 
 def _ranges(given: List[str]) -> Dict[str, str]:
-    """Parse the values of --range. Returns the range of each option, by its name."""
+    """Parse the values of --range. Returns a dictionary from option names to ranges."""
     ranges: Dict[str, str] = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -388,7 +388,7 @@ def _tune_weights(
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
-    """Store options as the defaults of the folder if --write is set.
+    """Store options as the folder's defaults if --write is set.
 
     If ``decoding`` is None, the current defaults are already the best, and nothing is written.
     """

@@ -8,7 +8,7 @@ from typing import Any, Dict
 from ..text.checksums import Checksums
 
 ADVICE = "Create the data again"
-SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model")
+SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model", "huggingface_tokenizer")
 """Options of fairseq's --bpe classes for the path of the subword model that etads-prepare creates."""
 
 

@@ -11,9 +11,10 @@ from typing import Any, Dict, List
 from ..platform.errors import InputError
 from ..text.checksums import Checksums
 from ..text.picking import FACTOR as SALIENCE
+from ..text.subwords import OPAQUE, SUBWORDS
 from ..text.words import SENTENCE_MARK, WORD_KINDS
 
-TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2")
+TOKENS = ("bpe", "sentencepiece", "sentencepiece-bpe", "word", "gpt2", "huggingface")
 FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 
@@ -24,8 +25,8 @@ class Settings:
     Attributes:
         tokens: type of tokens, one of TOKENS.
         words: type of word tokenisation, one of WORD_KINDS; empty to use the default for ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. The size has no effect with GPT-2's BPE, which has a
-            fixed set of pieces.
+        size: number of BPE merges, SentencePiece pieces or words. The size has no effect on the kinds of subwords in
+            OPAQUE, which have a fixed set of pieces.
         lowercase: whether to lower-case the text.
         source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
         separate: whether to create separate source and target dictionaries instead of a shared dictionary.
@@ -58,7 +59,7 @@ class Settings:
     @property
     def reads_raw_text(self) -> bool:
         """Whether subwords are created directly from raw text, without first splitting the text into words."""
-        return self.is_sentencepiece or self.tokens == "gpt2"
+        return self.is_sentencepiece or self.tokens in OPAQUE
 
     @property
     def word_kind(self) -> str:
@@ -68,7 +69,7 @@ class Settings:
     @property
     def subword_files(self) -> List[str]:
         """File names of the subword model. The first file is used to encode text."""
-        files = {"word": [], "bpe": ["codes.bpe"], "gpt2": ["encoder.json", "vocab.bpe"]}
+        files = {"word": [], "bpe": ["codes.bpe"], **{kind: [*SUBWORDS[kind].values()] for kind in OPAQUE}}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
     @property
@@ -98,8 +99,8 @@ class Settings:
         if self.reads_raw_text != (self.word_kind == "raw"):
             wanted = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
             raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
-        if self.tokens == "gpt2":
-            self._check_gpt2()
+        if self.tokens in OPAQUE:
+            self._check_opaque()
         if len(set(self.factors)) != len(self.factors):
             raise InputError(f"--factors {' '.join(self.factors)}: name each factor once")
         for option, bins in (("--tf-bins", self.tf_bins), ("--idf-bins", self.idf_bins)):
@@ -114,19 +115,23 @@ class Settings:
                 "choose ptb or spaces, or --spacy-model"
             )
 
-    def _check_gpt2(self) -> None:
-        """Raise InputError if an option is set that cannot be used with GPT-2's pieces."""
+    def _check_opaque(self) -> None:
+        """Raise InputError if an option is set that cannot be used with the kinds of subwords in OPAQUE."""
         if self.size != Settings.size:
             raise InputError(
-                f"--size {self.size} has no effect with --tokens gpt2, because its pieces are fixed: leave it out"
+                f"--size {self.size} has no effect with --tokens {self.tokens}, because its pieces are fixed: leave it "
+                "out"
             )
         if self.source_marks or self.target_marks:
             side = "source" if self.source_marks else "target"
             raise InputError(
-                f"sentence marks ({side}): --tokens gpt2 has no piece for {SENTENCE_MARK}; leave out the sentence marks"
+                f"sentence marks ({side}): --tokens {self.tokens} has no piece for {SENTENCE_MARK}; leave out the "
+                "sentence marks"
             )
         if self.factors:
-            raise InputError(f"--factors {' '.join(self.factors)}: GPT-2's pieces cannot be mapped back to their words")
+            raise InputError(
+                f"--factors {' '.join(self.factors)}: {OPAQUE[self.tokens]} cannot be mapped back to their words"
+            )
 
     def wanted_words(self) -> Dict[str, int]:
         """Return the expected minimum vocabulary sizes with the keys "source" and "target", where known."""
@@ -186,9 +191,9 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
         options.update({"bpe": "subword_nmt", "bpe-codes": str(out / settings.subword_files[0])})
     if settings.is_sentencepiece:
         options.update({"bpe": "sentencepiece", "sentencepiece-model": str(out / settings.subword_files[0])})
-    if settings.tokens == "gpt2":
-        encoder, merges = (str(out / name) for name in settings.subword_files)
-        options.update({"bpe": "gpt2", "gpt2-encoder-json": encoder, "gpt2-vocab-bpe": merges})
+    if settings.tokens in OPAQUE:
+        files = SUBWORDS[settings.tokens].items()
+        options.update({"bpe": settings.tokens, **{key.replace("_", "-"): str(out / name) for key, name in files}})
     return options
 
 

@@ -43,7 +43,7 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def architecture_config(arch: str, **changes: Any) -> DictConfig:
-    """Return the options of an architecture, with ``changes`` applied, in the form in which fairseq-train passes them.
+    """Return the options of an architecture, with ``changes`` applied, as fairseq-train passes them to the model.
 
     This function does not use Hydra, with which fairseq combines the options of all components, because that takes half
     a second.

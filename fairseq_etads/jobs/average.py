@@ -42,7 +42,10 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what all checkpoints of a model must share: options, dictionaries, truncation, and names and shapes."""
+    """Return what all checkpoints of a model must share.
+
+    These are the options, the dictionaries, the truncation, and the names and shapes of the weights.
+    """
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}

@@ -18,6 +18,7 @@ from ..search.content.candidates import padded, stems
 from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
 from ..search.content.model import FILE, ContentModel, Network
 from ..search.content.reranking import probabilities_by_position, sentences_of
+from ..text.subwords import OPAQUE
 from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
 
@@ -65,9 +66,10 @@ class ContentTexts:
         task = open_task(folder)
         task.load_dataset(split)
         self.pairs = PreparedPairs(task.dataset(split))
-        self._subwords = detect_subwords(task.src_dict)
-        if self._subwords == "gpt2":
-            raise InputError("RUN: its data consists of GPT-2's pieces, which this command cannot join into words")
+        self._subwords = detect_subwords(task.src_dict, str(folder))
+        if self._subwords in OPAQUE:
+            kind = OPAQUE[self._subwords]
+            raise InputError(f"RUN: its data consists of {kind}, which this command cannot join into words")
         self._limit = limit
         self._file = None
         if limit is None:

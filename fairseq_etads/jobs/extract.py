@@ -51,7 +51,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     task = open_task(folder)
     task.load_dataset(args.subset)
     pairs = PreparedPairs(task.dataset(args.subset))
-    subwords = detect_subwords(task.src_dict)
+    subwords = detect_subwords(task.src_dict, str(folder))
     tokenizer = detokenizer_of(task.src_dict, subwords, folder)
     if args.by == "oracle" and not pairs.has_summaries:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")

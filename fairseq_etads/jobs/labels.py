@@ -118,7 +118,7 @@ def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str,
 def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
     task = open_task(folder)
     task.load_dataset(split)
-    return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict), idf)
+    return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict, str(folder)), idf)
 
 
 def _call_labeller(method: str, numbers: range) -> List[Any]:

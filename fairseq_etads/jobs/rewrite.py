@@ -55,7 +55,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     task.load_dataset(args.subset)
     documents = task.dataset(args.subset).src
     need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
-    subwords = detect_subwords(task.src_dict)
+    subwords = detect_subwords(task.src_dict, str(folder))
     tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
     output = _Output(args.output, _made_by(args, folder))
     with tqdm(
@@ -118,9 +118,9 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Return everything that determines the summaries: the options, and the sizes and times of the files.
+    """Return everything that determines the summaries: the options, and the sizes and modification times of files.
 
-    The files are the checkpoints and the data.
+    The files are the checkpoints and the binarised data.
     """
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
@@ -132,7 +132,7 @@ def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
 class _Output:
     """A file of summaries that receives its final name when it is complete.
 
-    Until then, a later call can continue it.
+    Until then, a later call can continue writing the file.
 
     Args:
         path: path of the file.

@@ -11,6 +11,7 @@ from typing import Any, Callable, Optional, Tuple
 from ..evaluation.likelihood_file import CHECKPOINTS
 from ..platform.console import add_device, add_max_tokens
 from ..platform.errors import InputError
+from ..text.subwords import OPAQUE
 from .run_record import prepared_of
 
 
@@ -80,14 +81,14 @@ def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
         folder: folder of the data, for the error message.
 
     Raises:
-        InputError: the data consists of GPT-2's subwords.
+        InputError: the data consists of subwords of a kind in OPAQUE.
     """
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
     from ..vocabulary.kinds import detect_words
 
-    if subwords == "gpt2":
+    if subwords in OPAQUE:
         raise InputError(
-            f"DATA {folder}: consists of GPT-2's pieces, which are not words; prepare the text with other --tokens"
+            f"DATA {folder}: consists of {OPAQUE[subwords]}, which are not words; prepare the text with other --tokens"
         )
     kind = detect_words(dictionary, subwords)
     return TextTokenizer(

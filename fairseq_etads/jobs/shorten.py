@@ -54,7 +54,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
         task.load_dataset(split)
         pairs = PreparedPairs(task.dataset(split))
         need_marks(pairs, "--prepared")
-        yield _shorten_split(pairs, split, detect_subwords(task.src_dict), tokenizer, picking, args)
+        yield _shorten_split(pairs, split, detect_subwords(task.src_dict, str(folder)), tokenizer, picking, args)
     write_text(path, picking.to_json())
 
 

@@ -75,7 +75,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 
     Args:
         center: centre mu (B, H, T), in tokens.
-        scope: scope sigma (B, H, T), in tokens. Values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
+        scope: scope sigma (B, H, T), in tokens, where values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
         positions: positions P (B, S), in tokens.
         strength: factors (B, H, T) of the bias, or None for 1, as in the paper.
 
@@ -299,7 +299,7 @@ def focus_attention(
         The outputs (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but have no meaning.
 
     The computation uses float32 even for half-precision inputs and under autocast, because the bias spans many orders
-    of magnitude. For float64 inputs, it uses float64. The forms are:
+    of magnitude. For float64 inputs, the computation uses float64. The forms are:
 
     - "columns": if the square is expanded, f is a dot product between a few columns for each query and a few columns
       for each key. These columns are added to q and k, and torch's fused attention computes the result without an S x S

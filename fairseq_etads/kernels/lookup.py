@@ -2,10 +2,10 @@
 
 The gradient of such a table is the sum of two gradients: a dense one from the output layer, and one for the few rows
 that were looked up. If the second gradient were also dense, it would require as much memory as the table, and time to
-fill and add it. If it is sparse, only its rows are added to the first gradient. However, if there is no dense gradient,
-the sparse gradient reaches the optimiser, and most optimisers do not accept it. Therefore,
-:func:`expect_dense_gradient` marks the table when the backward pass computes a dense gradient. The backward pass of the
-lookup, which runs later, reads this mark.
+fill and add it. If the second gradient is sparse, only its rows are added to the first gradient. However, if there is
+no dense gradient, the sparse gradient reaches the optimiser, and most optimisers do not accept sparse gradients.
+Therefore, :func:`expect_dense_gradient` marks the table when the backward pass computes a dense gradient. The backward
+pass of the lookup, which runs later, reads this mark.
 """
 
 from typing import Any, Optional, Tuple

@@ -20,7 +20,7 @@ def keeps_float32(layer: nn.Module) -> bool:
 
 
 def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
-    """Compute ``layer(x)`` at least in float32, regardless of the dtypes of ``layer`` and ``x``, even under autocast.
+    """Compute ``layer(x)`` in float32 or higher precision for any dtypes of ``layer`` and ``x``, even under autocast.
 
     Args:
         layer: a linear layer, including its hooks, such as fairseq's quantisation noise.

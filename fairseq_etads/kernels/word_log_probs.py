@@ -1,10 +1,10 @@
 """Compute the log-probabilities of the words that a loss needs, without a distribution over all words.
 
-A loss needs log P of each target word. With label smoothing, it also needs the sum over all words, and with a pointer,
-log P of the words in the document. For M summary words and a vocabulary of V words, the logits are the product of M x d
-states and a V x d table. This module computes the logits in chunks of columns and stores them once for the backward
-pass. The softmax, its logarithm and the gradients exist for only one chunk at a time. A direct computation would store
-three to five tensors of M x V numbers.
+A loss needs log P of each target word. With label smoothing, a loss also needs the sum over all words, and with a
+pointer, log P of the words in the document. For M summary words and a vocabulary of V words, the logits are the product
+of M x d states and a V x d table. This module computes the logits in chunks of columns and stores them once for the
+backward pass. The softmax, its logarithm and the gradients exist for only one chunk at a time. A direct computation
+would store three to five tensors of M x V numbers.
 """
 
 import math
@@ -54,7 +54,7 @@ class _WordLogProbs(torch.autograd.Function):
 
     The inputs are states (M, d), a table (at least V, d), a bias (V,) or None, column indices (M, K) below V, the
     number V, and a list of columns that the sum leaves out, or None if no sum is needed. The outputs are the selected
-    columns (M, K) and the sum (M,), at least float32. If no sum is requested, it is 0.
+    columns (M, K) and the sum (M,), at least float32. If no sum is requested, the sum is 0.
 
     Only one backward pass is possible, because the backward pass overwrites the logits with their gradient.
     """
@@ -139,11 +139,11 @@ def word_log_probs(
 
     Args:
         states: states (N, T, d).
-        table: weight table (at least V, d). Only its first V rows are used.
+        table: weight table (at least V, d). Only the first V rows of the table are used.
         bias: bias (V,), or None.
         columns: indices (N, T, K), int64, of the selected columns, below V.
         size: V, the number of words.
-        without: columns that the sum leaves out. If None, the sum is not computed, and 0 is returned instead.
+        without: columns that the sum leaves out, or None to return 0 instead of the sum.
 
     Returns:
         The selected entries (N, T, K) and the sum (N, T), at least float32. Only one backward pass through them is

@@ -88,7 +88,7 @@ class SharedKeys:
             coverage_weight: the vector w_c (A,).
 
         Returns:
-            (B, T, S), at least float32.
+            The scores (B, T, S), at least float32.
         """
         # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as torch's tanh on a CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
@@ -108,7 +108,7 @@ class DotKeys:
         self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
 
     def scores(self, query: Tensor) -> Tensor:
-        """Compute the products q_t · k_j (B, T, S) for queries (B, T, A), at least in float32."""
+        """Compute the products q_t · k_j (B, T, S) for queries (B, T, A) in float32 or higher precision."""
         return _Products.apply(query, self.keys, self._gradients)
 
 
@@ -152,9 +152,9 @@ class AdditiveAttention(nn.Module):
         """Compute the scores (N, S) in one step.
 
         Args:
-            hidden: states h (N, H). N is a multiple of the number of documents B.
-            word: output (N, A) of ``from_word`` for the previous words, or None if words are not used. The decoder
-                computes this output for all steps at once.
+            hidden: states h (N, H), where N is a multiple of the number of documents B.
+            word: output (N, A) of ``from_word`` for the previous words, which the decoder computes for all steps at
+                once, or None if words are not used.
             keys: keys of the B documents.
             covered: coverage c (N, S), the sum of the attention in earlier steps.
             coverage_weight: the vector w_c (A,).
@@ -225,7 +225,7 @@ class _WeightedSum(torch.autograd.Function):
 
 
 class _Products(torch.autograd.Function):
-    """Computes the products of queries (B, T, A) and keys (B, S, A), at least in float32.
+    """Computes the products of queries (B, T, A) and keys (B, S, A) in float32 or higher precision.
 
     The backward pass records the inputs of :func:`_sum_of_products`.
     """
@@ -247,7 +247,7 @@ class _Products(torch.autograd.Function):
 
 
 class _SigmoidScores(torch.autograd.Function):
-    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v, at least in float32.
+    """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v in float32 or higher precision.
 
     The backward pass adds the gradient of the keys to a single record.
     """

@@ -19,7 +19,10 @@ focus_scope: sigma in tokens. focus_share: sigma / m. focus_strength: factor of 
 
 
 class GateInputs(NamedTuple):
-    """Inputs of :func:`saliency_attention` in a layer, except for the values. For their meaning, see this function."""
+    """The arguments of :func:`saliency_attention` in a layer, except for the values.
+
+    The function describes the arguments.
+    """
 
     q: Tensor
     k: Tensor

@@ -38,7 +38,7 @@ class CopyHistory(NamedTuple):
         Args:
             previous: (N, T'), int64, dictionary ids of the start symbol and the words so far, which also distinguish
                 the words of the copy tail.
-            source: documents (B, S), as ids of the dictionary. N is a multiple of B.
+            source: documents (B, S), as ids of the dictionary, where N is a multiple of B.
             steps: number of last steps to return.
             unk: id of the unknown word, which represents many different words and therefore does not match any word.
         """

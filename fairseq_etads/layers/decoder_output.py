@@ -131,8 +131,8 @@ class WordRequest:
 
     Attributes:
         target: target words (N, T), int64, as ids of the dictionary.
-        without: columns to leave out of the sum over all words, or None if no sum is needed. Label smoothing needs this
-            sum.
+        without: columns to leave out of the sum over all words, which label smoothing needs, or None if no sum is
+            needed.
         whole: whether the loss needs the logits of all words anyway.
     """
 
@@ -193,7 +193,7 @@ class DecoderOutput:
         return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
 
     def log_vocab(self) -> LogVocab:
-        """Return log P_vocab, at least in float32, for all words (N, T, C) or only for the requested words."""
+        """Return log P_vocab, at least float32, for all words (N, T, C) or only for the requested words."""
         if self.words is not None:
             return self.words
         return F.log_softmax(at_least_float32(self.logits), dim=-1)
@@ -211,7 +211,7 @@ def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
 
 
 class PointingDecoder:
-    """A mixin for decoders. List it before fairseq's decoder class among the base classes.
+    """A mixin for decoders, which must precede fairseq's decoder class in the list of base classes.
 
     Attributes:
         pointer: the pointer head, or None.
@@ -249,7 +249,7 @@ class PointingDecoder:
             memory: encoder states (S, B, E) for the pointer.
             tokens: dictionary ids (N, at least T) of the previous words.
             encoder_out: output of the encoder.
-            request: request of a loss, or None. If the request is for only some words and the output layer is linear,
+            request: request of a loss, or None. If only some words are requested and the output layer is linear,
                 ``words`` is set, and the states are not replaced with logits.
         """
         states = output.logits

@@ -39,7 +39,7 @@ class VocabularyEmbedding(nn.Embedding):
     All ids from V on, which are words of the copy tail and slots, use the unknown word's vector.
 
     Attributes:
-        is_output_layer: whether the decoder's output layer uses the same table. The model sets this attribute.
+        is_output_layer: whether the decoder's output layer uses the same table, which the model sets.
 
     Args:
         weights: embedding from which the table (at least V, D) and the padding index are taken.

@@ -76,11 +76,11 @@ class FocalNetwork(nn.Module):
 
     Args:
         embed_dim: d_m, the width of the states.
-        num_heads: H, the number of heads. Each head has its own slice of u and its own vectors U_c and U_d.
+        num_heads: H, the number of heads, which have separate slices of u and separate vectors U_c and U_d.
         center: one of ``CENTERS``.
         initial_scope: initial scope of each head; see ``SCOPES_HELP``.
-        strength: one of ``STRENGTHS``. With "learned", the bias is multiplied by a learned factor for each head,
-            ``strength`` (H,), which is initialised to 0 (plain attention).
+        strength: one of ``STRENGTHS``, where "learned" means that the bias is multiplied by a learned factor for each
+            head, ``strength`` (H,), which is initialised to 0 (plain attention).
     """
 
     initial_scopes: Tensor
@@ -186,7 +186,7 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
     Args:
         x: states (T, B * beam, H * D).
         num_heads: H, the number of heads.
-        documents: B, the number of documents. If None, beam is 1.
+        documents: B, the number of documents, or None if beam is 1.
     """
     length, rows, width = x.shape
     documents = rows if documents is None else documents
@@ -203,7 +203,7 @@ def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
 
     Args:
         x: states (B, H, beam * T, D).
-        rows: B * beam, the number of rows. If None, beam is 1.
+        rows: B * beam, the number of rows, or None if beam is 1.
     """
     documents, heads, queries, width = x.shape
     rows = documents if rows is None else rows

@@ -27,7 +27,7 @@ class WordLogProbs(NamedTuple):
 
     Attributes:
         width: C, the number of columns.
-        target: values (N, T) for the target words. Values for slots are not used.
+        target: values (N, T) for the target words, where values for slots are not used.
         in_document: values (N, T, U) for the U distinct words of the document, or U = 0 if they are not needed.
         total: sum (N, T) over the words that label smoothing includes, or 0 without label smoothing.
     """
@@ -48,8 +48,8 @@ class Selection(NamedTuple):
     Attributes:
         probabilities: selection probabilities q (B, S), float, which are negative at sentence marks and padding, where
             there is no probability.
-        threshold: the threshold epsilon. Words with q above it may be copied. If a document has no such word, all of
-            its words may be copied.
+        threshold: the threshold epsilon, above which words may be copied. If a document contains no word with q above
+            the threshold, all of its words may be copied.
         factor: the factor lambda by which the probability of copying these words is multiplied.
     """
 
@@ -74,7 +74,7 @@ class PointerOutput:
     Attributes:
         log_copy: logarithm of the copy attention (N, T, S), float32; minus infinity at positions without a word.
         gate: logit (N, T), float32, of p_gen, the probability of generating instead of copying.
-        vocab: vocabulary of the batch. N is a multiple of its number of documents.
+        vocab: vocabulary of the batch, where N is a multiple of the number of documents.
         kind: "soft" or "switch".
         hard: whether to choose the more probable of generating and copying instead of mixing them. Words that only the
             other of the two could produce then have probability 0. For the probabilities of the mixture, see
@@ -328,7 +328,7 @@ class PointerHead(nn.Module):
 
         Args:
             states: states h (N, T, features).
-            scores: logits of the copy attention (N, T, S), float32. Values at positions without a word are ignored.
+            scores: logits of the copy attention (N, T, S), float32, which are ignored at positions without a word.
             vocab: vocabulary of the batch.
             history: history of the summary so far, which is required if the pointer was created with ``continues``.
         """

@@ -71,7 +71,7 @@ class SentenceSelector(nn.Module):
             written: e_(t-1) (N, Q).
             selected: r_(t-1) (N, M).
             plan: q_(t-1) (N, Q).
-            keys: keys (B, L, A) of the sentences in the B documents. N is a multiple of B.
+            keys: keys (B, L, A) of the sentences in the B documents, where N is a multiple of B.
             states: h' (B, L, M).
             missing: (N, L), bool, True where a document has no sentence.
 
@@ -100,7 +100,7 @@ class SentenceSelection(NamedTuple):
 
     Attributes:
         log_probs: log p (N, T, L) in the T steps, at least float32.
-        starts: (N, T), bool, True at steps that produce the first word of a sentence. At these steps, p is recomputed.
+        starts: (N, T), bool, True at steps that produce the first word of a sentence, where p is recomputed.
     """
 
     log_probs: Tensor
@@ -110,8 +110,8 @@ class SentenceSelection(NamedTuple):
         """Compute the mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
 
         Args:
-            targets: p̂ (N, n, L'), with a row for each sentence that contains words. Rows of zeros are ignored. If
-                summaries or documents were truncated, they may have fewer sentences than the targets.
+            targets: p̂ (N, n, L'), with a row for each sentence that contains words. Rows of zeros are ignored.
+                Truncated summaries and documents may have fewer sentences than the targets.
             is_word: (N, T), bool, False at steps in which the target is a sentence mark, the end symbol or padding.
 
         Returns:
@@ -133,7 +133,7 @@ class SentenceSelection(NamedTuple):
 
 
 class SentenceAttention(NamedTuple):
-    """Values of a summariser with an extractor, which losses need.
+    """The values that losses need from a summariser with an extractor.
 
     Attributes:
         log_word: logarithm of the attention α to words (N, T, S), before it is combined with β.

@@ -2,8 +2,8 @@
 
 Decoder layer l is the same as encoder layer l, except that it has a causal mask and its own bridge attention between
 the two sublayers. Sublayers are shared together with their layer norms. Encoder and decoder refer to the same tensor
-objects, so the optimiser, the parameter count and ``half()`` process each shared tensor only once. Checkpoints store it
-only once, under its name in the encoder.
+objects, so the optimiser, the parameter count and ``half()`` process each shared tensor only once. Checkpoints store
+each shared tensor only once, under its name in the encoder.
 """
 
 from typing import Any, Dict

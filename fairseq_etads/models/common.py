@@ -1,4 +1,4 @@
-"""Code that all model families share: command-line options, targets, and checks of dictionaries and checkpoints."""
+"""Code shared by all model families: command-line options, targets, and checks of dictionaries and checkpoints."""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
@@ -26,7 +26,7 @@ class SummarizationModel:
     decoder: Any
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state to pickle, without the function by which fairseq replaces ``train`` for inference."""
+        """Return the state for pickling, without the function that fairseq assigns to ``train`` for inference."""
         return {name: value for name, value in vars(self).items() if name != "train"}
 
     @classmethod
@@ -60,7 +60,7 @@ class SummarizationModel:
             raise RuntimeError(f"{error}\n\t{hint}") from None
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
-        """Return the target summaries (B, T) as extended ids, as used by ``get_normalized_probs``."""
+        """Return the target summaries (B, T) as extended ids, which index the output of ``get_normalized_probs``."""
         vocabulary = DecoderOutput.of(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
         return vocabulary.extended_ids(sample["target"])
@@ -80,13 +80,13 @@ class EncodingDecoding:
         request: Optional[WordRequest] = None,
         **of_documents: Any,
     ) -> NetOutput:
-        """Encode source documents and compute the logits of the words in their summaries.
+        """Encode the source documents, and compute the logits of the words in the summaries.
 
         Args:
             src_tokens: the source documents (B, S).
             src_lengths: lengths of the documents (B,).
             prev_output_tokens: dictionary ids of the previous words (B, T).
-            request: the words that the loss needs, if it does not need logits for all words.
+            request: the words for which the loss needs log-probabilities, or None to compute logits for all words.
             of_documents: additional inputs of the encoder, such as source factors.
 
         Returns:
@@ -98,7 +98,7 @@ class EncodingDecoding:
 
 
 class PositionedModel(SummarizationModel):
-    """A :class:`SummarizationModel` with position vectors, which are checked when weights are loaded."""
+    """A :class:`SummarizationModel` with position embeddings. Their shape is checked when weights are loaded."""
 
     encoder: Any
 
@@ -115,7 +115,10 @@ class PositionedModel(SummarizationModel):
 
 
 def plain_options(cfg: Any) -> Any:
-    """Convert a model's options to a plain namespace. Enumerations are converted to strings so they can be pickled."""
+    """Convert a model's options to a plain namespace.
+
+    Enumerations are converted to strings, so that they can be pickled.
+    """
     options: Any = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
     )
@@ -130,7 +133,7 @@ def preset_dataclass(
     Args:
         name: name of the preset.
         options: the name, type, default and metadata of each option.
-        changes: the preset's own defaults, by the name of the option.
+        changes: a dictionary from option names to the preset's own defaults.
         module: name of the module in which the dataclass is defined.
 
     Raises:
@@ -172,7 +175,7 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
 
 
 def check_one_dictionary(option: str, task: Any) -> None:
-    """Raise ValueError if documents and summaries do not share a dictionary, which ``option`` requires."""
+    """Raise ValueError unless documents and summaries share a dictionary. ``option`` requires this."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
             f"{option} needs one dictionary for documents and summaries, but DATA has two: prepare the data again with "
@@ -181,7 +184,7 @@ def check_one_dictionary(option: str, task: Any) -> None:
 
 
 def check_marks(option: str, task: Any) -> None:
-    """Raise ValueError if the documents' dictionary lacks the sentence mark, because ``option`` requires it."""
+    """Raise ValueError if the source dictionary lacks the sentence mark that ``option`` requires."""
     words = task.source_dictionary
     if words.index(SENTENCE_MARK) == words.unk():
         raise ValueError(
@@ -221,7 +224,7 @@ def check_pointer(config: Any, task: Any) -> None:
 
 
 def check_words(state_dict: Any, side: str, part: Any) -> None:
-    """Raise ValueError if the weights come from a model with a different number of known words.
+    """Raise ValueError if the weights come from a model with a different vocabulary size.
 
     Args:
         state_dict: the weights to load.
@@ -238,13 +241,13 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
 
 
 def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """Return how many positions the model needs for documents or summaries of the task's maximum length.
+    """Return the number of positions that the model needs for documents or summaries of the maximum length.
 
     Args:
         limit: value of --max-source-positions or --max-target-positions.
-        task: the summarisation task, which knows the truncation lengths.
+        task: the summarisation task, which provides the truncation lengths.
         side: "source" for documents or "target" for summaries.
-        learnt: whether the position vectors are learned.
+        learnt: whether the position embeddings are learned.
 
     Raises:
         ValueError: the options or the checkpoint to be loaded allow fewer positions than the model needs.

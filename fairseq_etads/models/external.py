@@ -1,4 +1,4 @@
-"""Use models from outside this project, mainly fairseq's own, with ``--task summarization``.
+"""Use external models, mainly fairseq's own, with ``--task summarization``.
 
 Such models do not support the copy tail of the dictionary. They embed and generate only known words. In their input,
 every other word is replaced with the unknown word.
@@ -52,7 +52,7 @@ def check_evaluated(cfg: Any) -> None:
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # its evaluation could take forever or exhaust memory
+            power = "**" in value or re.search(r"\d{7}", value)  # evaluation could take forever or exhaust memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
@@ -62,7 +62,7 @@ def check_evaluated(cfg: Any) -> None:
 
 
 def check_suitable(cfg: Any) -> None:
-    """Raise ValueError unless the model can be trained on pairs of texts and generates text from left to right."""
+    """Raise ValueError unless the model can be trained on text pairs and generates text from left to right."""
     found: Any = model_class(cfg)
     name = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
     if not issubclass(found, FairseqEncoderDecoderModel):
@@ -80,17 +80,17 @@ def check_suitable(cfg: Any) -> None:
 
 
 def is_external(cfg: Any) -> bool:
-    """Return whether the model that fairseq will build from these options comes from outside this project."""
+    """Return whether the model that fairseq will build from these options is external to this project."""
     found = model_class(cfg)
     return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
 def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
-    """Build a model from outside this project, with a vocabulary that consists only of the known words.
+    """Build an external model with a vocabulary that contains only the known words.
 
     The data still contains words from the copy tail, because they can later replace unknown words in summaries. A hook
-    on each table of word vectors replaces these words with the unknown word. :func:`without_rare_words` replaces them
-    in the targets.
+    on each word embedding table replaces these words with the unknown word. :func:`without_rare_words` replaces them in
+    the targets.
 
     Args:
         cfg: options of the model.
@@ -104,7 +104,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_padding(task)
     _give_positions(cfg, task)
-    known = copy.copy(task)  # a copy of the task, for dictionaries without a copy tail
+    known = copy.copy(task)  # a copy of the task that receives dictionaries without a copy tail
     known.src_dict = without_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
     model = build(known)
@@ -118,7 +118,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
 
 
 def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
-    """Replace the words from the copy tail in summaries with the unknown word. Returns None if ``tokens`` is None."""
+    """Replace the copy-tail words of summaries with the unknown word. Returns None if ``tokens`` is None."""
     return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
 
 
@@ -143,10 +143,10 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
 
 
 def _give_positions(cfg: Any, task: Any) -> None:
-    """Set the number of positions in ``cfg`` for a model that expects it among the options of fairseq's own tasks."""
+    """Set the number of positions in ``cfg`` for models that read it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        padding = task.src_dict.pad() + 1  # the first rows of the position tables are not positions
+        padding = task.src_dict.pad() + 1  # the first rows of a position embedding table are not positions
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
@@ -155,15 +155,15 @@ def _give_positions(cfg: Any, task: Any) -> None:
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module is a table of word vectors.
+    """Return whether a module is a word embedding table.
 
-    Subclasses of nn.Embedding are excluded, because they are tables of positions or belong to this project.
+    Subclasses of nn.Embedding are excluded, because they contain position embeddings or belong to this project.
     """
     return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 
 class _HideUnknownWords:
-    """A hook on a table of word vectors. It replaces words from the copy tail in the input with the unknown word."""
+    """A hook on a word embedding table. It replaces copy-tail words in the input with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()

@@ -1,4 +1,4 @@
-"""``--init-from`` and ``--extractor``: initialise weights from those with the same names in a checkpoint."""
+"""``--init-from`` and ``--extractor``: initialise a model with the weights that have the same names in a checkpoint."""
 
 import glob
 import logging
@@ -22,11 +22,11 @@ _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
 EXTRACTOR = "encoder.extractor."
-"""Prefix of the names of the extractor's weights in the checkpoint of a summariser."""
+"""Prefix of the extractor's weight names in the checkpoint of a summariser."""
 
 
 def initial_extractor(model: Any, path: str) -> nn.Module:
-    """Return the summariser's extractor, which --extractor initialises. Raises ValueError if it has no extractor."""
+    """Return the extractor that --extractor initialises. Raises ValueError if the summariser has no extractor."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:
         raise ValueError(f"--extractor {path} has no effect without --sentence-attention extractor")
@@ -50,7 +50,7 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} cannot be combined: choose one")
-    # With --use-sharded-state, each worker adds a suffix to the name of its file.
+    # With --use-sharded-state, each worker adds a suffix to its file name.
     return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
 
 
@@ -59,8 +59,8 @@ def load_initial_weights(
 ) -> None:
     """Copy the weights that have the same names in a checkpoint and in a model, and log which weights were copied.
 
-    If the checkpoint's folder contains its dictionary, word vectors are matched by word (see :mod:`.pretrained`). A
-    sentence extractor can also be initialised from the checkpoint of a summariser that contains an extractor.
+    If the checkpoint's folder contains its dictionary, word embeddings are matched by word (see :mod:`.pretrained`). A
+    sentence extractor can also be initialised with the extractor in a summariser's checkpoint.
 
     Args:
         model: the newly built model.
@@ -110,10 +110,10 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read the weights from a checkpoint. Buffers that only describe the model, such as its version, are left out.
+    """Read the weights from a checkpoint. Buffers that only describe the model, such as its version, are skipped.
 
     Returns:
-        The weights by name, and whether the checkpoint records its dictionary.
+        A dictionary from names to weights, and whether the checkpoint records its dictionary.
 
     See :func:`load_initial_weights` for the arguments and errors.
     """
@@ -135,9 +135,9 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
-    """Rename the weights in ``weights`` that have other names in older versions of fairseq."""
-    # If weights have no version buffer, fairseq's Transformer assumes that its first version wrote them, and would
-    # convert them. To prevent this, add the current version.
+    """Rename the weights that had different names in older versions of fairseq."""
+    # If there is no version buffer, fairseq's Transformer assumes that its first version saved the weights, and
+    # converts them. To prevent this, add the current version.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -148,18 +148,18 @@ def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
 def _fit_rows(
     name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report", words: Optional[CheckpointWords]
 ) -> Tensor:
-    """Change the number of rows in a checkpoint's weight (R, …) to match the model, if rows have the same meaning.
+    """Adjust the number of rows in a checkpoint's weight (R, …) to the model, if the rows have the same meaning.
 
     The numbers of rows can differ because fairseq's own tasks build models with rows for the copy tail, and because
     longer texts need more positions.
 
     Args:
         name: name of the weight.
-        given: the weight in the checkpoint.
-        parameter: the weight in the model.
+        given: the weight from the checkpoint.
+        parameter: the corresponding weight in the model.
         task: the task, which provides the dictionaries.
-        report: the report to which changes of the weight are added.
-        words: the words of the checkpoint, if it does not record its dictionary.
+        report: the report that records changes to the weight.
+        words: the checkpoint's words if it does not record its dictionary, or None.
 
     Raises:
         ValueError: the rows belong to the words of another dictionary.
@@ -173,7 +173,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # number of rows at the beginning that are not positions
+        padding = task.source_dictionary.pad() + 1  # number of leading rows that are not positions
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
@@ -191,12 +191,12 @@ def _fit_rows(
 
 
 def _known_words(task: Any) -> Tuple[int, int]:
-    """Return the number of known words in the documents' dictionary and in the summaries' dictionary."""
+    """Return the numbers of known words in the source and target dictionaries."""
     return known_words(task.source_dictionary), known_words(task.target_dictionary)
 
 
 class _Report:
-    """A report on the weights that were loaded, were loaded in part, or were not loaded."""
+    """A report on the weights that were fully loaded, partly loaded or not loaded."""
 
     def __init__(self, path: str, option: str):
         self.path, self.option = path, option
@@ -246,7 +246,7 @@ class _Report:
 
 
 def _grouped(names: Iterable[str]) -> Iterable[str]:
-    """Replace layer numbers in the names with *, and count the names that become equal."""
+    """Replace layer indices in the names with *, and append a count to names that occur more than once."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())
     return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

@@ -1,8 +1,8 @@
-"""Find the dictionary of a pretrained checkpoint that does not contain its dictionary, such as fairseq's BART.
+"""Find the dictionary of a pretrained checkpoint that does not contain one, such as fairseq's BART.
 
 fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
-folder. These files allow word vectors to be matched by word, even if the words have another order in the data's
-dictionary.
+folder. With these files, word embeddings can be matched by word, even if the data's dictionary lists the words in a
+different order.
 """
 
 import os
@@ -19,11 +19,11 @@ MASK = "<mask>"
 
 
 class CheckpointWords:
-    """The words to which the rows of a checkpoint's word vectors belong.
+    """The words that belong to the rows of a checkpoint's word embedding tables.
 
     Attributes:
-        files: dictionary file of each side ("source" and "target"). If the checkpoint's folder contains only one file,
-            it is used for both sides. If the folder contains none, the mapping is empty.
+        files: a dictionary from "source" and "target" to the paths of the dictionary files. If the checkpoint's folder
+            contains only one file, both have the same path. If the folder contains none, the mapping is empty.
     """
 
     def __init__(self, checkpoint: str, task: Any):
@@ -46,7 +46,7 @@ class CheckpointWords:
         self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
 
     def fit(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
-        """Reorder the rows of a table of word vectors to match the data's dictionary.
+        """Reorder the rows of a word embedding table to match the data's dictionary.
 
         Args:
             name: name of the parameter.
@@ -60,8 +60,7 @@ class CheckpointWords:
         side = "source" if name.startswith("encoder.") else "target"
         words = self._in_table(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
-        # A table that both sides share contains one row per word of the documents' dictionary, which includes the
-        # words of summaries.
+        # A shared embedding table has one row per word in the source dictionary, which includes the target words.
         wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
         missing = [word for word in wanted if word not in places and not is_padding_word(word)]
         if missing:
@@ -77,7 +76,10 @@ class CheckpointWords:
         return fitted
 
     def _in_table(self, side: str, name: str, rows: int) -> List[str]:
-        """Return the word of each row of a table with ``rows`` rows. In pretrained models, the last row is the mask."""
+        """Return the words of an embedding table with ``rows`` rows.
+
+        In pretrained models, the last row is the mask symbol.
+        """
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:
             return [*words, MASK]

@@ -1,4 +1,4 @@
-"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model and the initialisation of its weights.
+"""The recurrent family (Nallapati et al. 2016; See et al. 2017): the model and its weight initialisation.
 
 A bidirectional GRU or LSTM reads the document. A second recurrent network with attention generates the summary.
 """
@@ -30,19 +30,22 @@ from .selector import SentenceExtractor
 from .source_factors import check_trained_factors, parse_factors
 
 INITIAL_STD = 0.25
-"""Standard deviation of new word vectors and output weights. fairseq's recurrent models draw them uniformly from
-[-0.1, 0.1] instead. With those values, a model of width 100 learns only word frequencies in the first few hundred steps
-(docs/experiments.md).
+"""Standard deviation of the initial word embeddings and output weights.
+
+fairseq's recurrent models draw these weights uniformly from [-0.1, 0.1] instead. With those values, a model of width
+100 learns only word frequencies in the first few hundred steps (docs/experiments.md).
 """
 SEES_STD, SEES_RANGE = 1e-4, 0.02
-"""Scales of the initial weights in See et al.'s code. Word vectors and output weights are drawn from a normal
-distribution with the first value as its standard deviation, truncated at two standard deviations. The weights of
-recurrent networks are drawn uniformly, with the second value as the bound.
+"""Scales of the initial weights in See et al.'s code.
+
+Word embeddings and output weights are drawn from a truncated normal distribution. The first value is its standard
+deviation, and it is truncated at two standard deviations. The weights of recurrent networks are drawn from a uniform
+distribution between plus and minus the second value.
 """
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return each known source word's id in the summaries' dictionary, or 0 if that dictionary lacks the word.
+    """Return the target-dictionary id of each known source word, or 0 if the target dictionary lacks the word.
 
     Returns None if documents and summaries share a dictionary.
     """
@@ -52,7 +55,7 @@ def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
 
 
 class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
-    """A recurrent encoder-decoder model. The mechanisms from the papers are options.
+    """A recurrent encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`RecurrentConfig` for the options.
     """
@@ -75,7 +78,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         words = table(source, config.encoder_embed_dim)
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
-        if not task.is_loading:  # a checkpoint already contains the word vectors
+        if not task.is_loading:  # a checkpoint already contains the word embeddings
             load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
                 load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
@@ -114,7 +117,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         return model
 
     def mark_tables(self) -> None:
-        """Mark the weights that are only looked up by row, for the lazy optimisers.
+        """Mark the weights that are only accessed by row, so that lazy optimisers update only the rows in use.
 
         An output layer over all words uses every row and is therefore not marked.
         """
@@ -129,7 +132,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
     @property
     def extractor(self) -> Optional[SentenceExtractor]:
-        """Return the sentence extractor with --sentence-attention extractor, or None without it."""
+        """Return the sentence extractor, or None unless --sentence-attention extractor is set."""
         found: Optional[SentenceExtractor] = self.encoder.extractor
         return found
 
@@ -153,13 +156,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
 
 
 def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
-    """Create a table of word vectors. The padding vector is 0.
+    """Create a word embedding table. The padding vector is 0.
 
     Args:
         dictionary: dictionary of the words.
         width: width of the vectors.
         tiny: whether to use the small standard deviation of See et al.'s code.
-        bound: if not 0, draw the vectors uniformly from [-bound, bound].
+        bound: if nonzero, draw the vectors uniformly from [-bound, bound].
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -181,10 +184,10 @@ OUTPUT_LAYER = "decoder.output_projection"
 
 
 def initialise(model: nn.Module, config: Any) -> None:
-    """Initialise all modules of a new model except word vectors, which :func:`new_table` initialises.
+    """Initialise all modules of a new model except word embeddings, which :func:`new_table` initialises.
 
-    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep the values with which they were created.
-    The pointer's :class:`~fairseq_etads.layers.continuation.Continuation` always keeps these values.
+    If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
+    pointer's :class:`~fairseq_etads.layers.continuation.Continuation` always keeps these values.
     """
     if config.paper_init:
         _begin_as_see_et_al(model)
@@ -221,7 +224,7 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
 
 
 def _begin_uniform(model: nn.Module, bound: float) -> None:
-    """Draw all weights except word vectors uniformly from [-bound, bound]."""
+    """Draw all weights except the word embeddings uniformly from [-bound, bound]."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
         if name.endswith("encoder.positions.weight") or (

@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family, a recurrent cell with attention. Options add mechanisms from the papers."""
+"""The decoder of the recurrent family: a recurrent cell with attention. Options add mechanisms from the papers."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -22,7 +22,7 @@ from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
-"""Prefix of the names of the closed-book decoder's weights. They exist only during training."""
+"""Prefix of the closed-book decoder's weight names. These weights exist only during training."""
 
 
 class DecoderState(NamedTuple):
@@ -61,14 +61,14 @@ class StepOutputs(NamedTuple):
     Attributes:
         hidden: states h (N, T, H).
         cells: memory cells c (N, T, H) of an LSTM, or None.
-        inputs: vectors of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
+        inputs: embeddings of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
         contexts: context vectors (N, T, M).
         log_weights: logarithms of the attention weights (N, T, S).
-        log_word: logarithms of the attention weights of words (N, T, S) before they are combined with the extractor's
+        log_word: logarithms of the word-level attention weights (N, T, S) before they are combined with the extractor's
             probabilities, or None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None without a sentence selector.
-        readouts: inputs of the output layer (N, T, R), or None. They are None if the steps do not depend on them, so
-            that they can be computed for all steps at once.
+        readouts: inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this case,
+            they can be computed for all steps at once.
     """
 
     hidden: Tensor
@@ -82,7 +82,7 @@ class StepOutputs(NamedTuple):
 
     @classmethod
     def stack(cls, steps: Sequence["StepOutputs"]) -> "StepOutputs":
-        """Stack the outputs of T steps. The outputs of each step lack the dimension T."""
+        """Stack the outputs of T steps along a new dimension T."""
         columns: Any = zip(*steps)
         return cls(*(None if column[0] is None else torch.stack(column, 1) for column in columns))  # type: ignore[arg-type]
 
@@ -96,10 +96,10 @@ def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Opti
 
     Args:
         attention: the attention module, or None.
-        words: vectors of the previous words (N, T, E).
+        words: embeddings of the previous words (N, T, E).
 
     Returns:
-        A sequence of T tensors (N, A), or of T times None if the queries do not depend on the previous word.
+        A sequence of T tensors (N, A), or of T None values if the queries do not depend on the previous word.
     """
     if attention is None or attention.from_word is None:
         return [None] * words.shape[1]
@@ -117,7 +117,7 @@ class EncodedDocuments(NamedTuple):
         padding: padding mask (N, S), bool, True at padding.
         sentence_keys: attention keys (B, L, A) of L sentences.
         sentence_ids: index of the sentence that contains each token (N, S).
-        sentence_padding: mask (N, L), bool, True where there is no sentence.
+        sentence_padding: mask (N, L), bool, True at missing sentences.
         sentence_states: states of the sentences (B, L, M).
         log_selected: log-probability of the sentence that contains each token (N, S), or None without
             --sentence-attention.
@@ -160,24 +160,27 @@ def count_documents(encoder_out: Dict[str, Any]) -> int:
 
 
 def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> Optional[Tensor]:
-    """Take rows of ``new`` where ``rows`` (N,) is True, and of ``old`` elsewhere. If either is None, return None."""
+    """Return the rows of ``new`` where ``rows`` (N,) is True, and the rows of ``old`` elsewhere.
+
+    If either is None, return None.
+    """
     return None if new is None or old is None else torch.where(rows[:, None], new, old)
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder without attention or a pointer, which is used only in training.
+    """A decoder without attention and pointer. It is used only in training.
 
     The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
-    Bansal 2018, section 3). It shares the initial state s_0, which is the output of the bridge, and the table of word
-    vectors E with the main decoder.
+    Bansal 2018, section 3). It shares the initial state s_0 (the output of the bridge) and the word embedding table E
+    with the main decoder.
 
     Args:
         is_lstm: whether the cell is an LSTM instead of a GRU.
-        word: E, the width of the word vectors.
+        word: E, the width of the word embeddings.
         hidden: H, the width of the state.
         words: V, the number of known words.
         dropout: dropout probability of the states.
-        cut: whether to stop the gradient before the encoder. This is a control experiment in the paper.
+        cut: whether to stop the gradient before the encoder, as in a control experiment of the paper.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -195,7 +198,7 @@ class ClosedBookDecoder(nn.Module):
         """Compute the logits (N, T, V) of the next words.
 
         Args:
-            words: vectors of the previous words (N, T, E).
+            words: embeddings of the previous words (N, T, E).
             real: mask (N, T), bool, False at padding.
             encoder_out: output of the encoder.
         """
@@ -221,9 +224,9 @@ class ClosedBookDecoder(nn.Module):
 class RecurrentDecoder(FairseqIncrementalDecoder):
     """A GRU or LSTM that attends to the document in each step.
 
-    Let E be the vector of the previous word. By default, the attention query consists of h_{t-1} and E, and attention
-    returns the context c_t. The new state is h_t = GRU([E; c_t], h_{t-1}), and the output layer reads the readout
-    tanh(W [h_t; E; c_t]) (Nallapati et al. 2016).
+    Let E be the embedding of the previous word. By default, the attention query consists of h_{t-1} and E, and
+    attention returns the context c_t. The new state is h_t = GRU([E; c_t], h_{t-1}), and the output layer reads the
+    readout tanh(W [h_t; E; c_t]) (Nallapati et al. 2016).
 
     The following options select the decoder of See et al. 2017:
 
@@ -244,15 +247,15 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     Args:
         cfg: options of the model.
         dictionary: dictionary of known words.
-        embed_tokens: vectors of the known words.
-        output: the weight of the output layer (V, R), or a shared table that begins with its V rows.
-        source_words: for each known word of the documents, its id in ``dictionary``, or 0 if it is missing there. None
-            if documents and summaries share a dictionary.
+        embed_tokens: embeddings of the known words.
+        output: the weight of the output layer (V, R), or a shared embedding table with this weight in its first V rows.
+        source_words: the id in ``dictionary`` of each known source word, or 0 if the word is missing there. None if
+            documents and summaries share a dictionary.
         context: M, the width of the context vectors.
     """
 
     shares_documents = True
-    """The decoder accepts encoder output with one row per document although prev_output_tokens has one row per beam."""
+    """Whether the encoder output can have one row per document while prev_output_tokens has one row per hypothesis."""
     takes_requests = True
 
     def __init__(
@@ -319,7 +322,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
-        """Choose the candidate words, over which the softmax is computed, for the documents (B, S).
+        """Choose the candidate words for the documents (B, S). The softmax is computed over these words only.
 
         In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
         list, so that its summary does not depend on the other documents.
@@ -344,17 +347,17 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
-                B, and the rows of a document are adjacent.
+                B, and the rows that belong to the same document are adjacent.
             encoder_out: output of the encoder.
             incremental_state: cache of the previous state. If it is not None, only the last step is computed.
             features_only: whether to return the readouts (N, T, R) instead of logits.
-            request: the words that a loss needs. The decoder only checks whether the loss needs a distribution over all
-                words, and returns logits for all words in any case.
+            request: a loss function's request. The decoder only checks whether the loss needs a distribution over all
+                words. In any case, it returns logits for all words.
 
         Returns:
             Logits (N, T, C) and a dictionary; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick,
             the number of candidates. The dictionary contains ``sentence_attention`` if there is an extractor and no
-            cached state, and ``closed_book_logits`` if there is a closed-book decoder in training.
+            cached state. In training with a closed-book decoder, it also contains ``closed_book_logits``.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -383,12 +386,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
 
     def _read_out(self, *parts: Tensor) -> Tensor:
-        """Compute readouts (…, R) from states h (…, H), vectors of the previous words (…, E) and contexts (…, M)."""
+        """Compute readouts (…, R) from states h (…, H), embeddings of the previous words (…, E) and contexts (…, M)."""
         result: Tensor = self.dropout(read_out(self.readout_kind, self.readout, *parts))
         return result
 
     def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
-        """Return a mask (N, T), which is True for steps that start a sentence, or None without a selector.
+        """Return a mask (N, T) that is True at steps that start a sentence, or None without a sentence selector.
 
         A sentence starts in the first step and after each sentence mark.
 
@@ -415,7 +418,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Run all decoding steps: attention and the recurrent cell.
 
         Args:
-            words: vectors of the previous words (N, T, E).
+            words: embeddings of the previous words (N, T, E).
             real: mask (N, T), bool, False at padding.
             starts: mask (N, T), bool, True at the start of a sentence, or None without a selector.
             encoder_out: output of the encoder.
@@ -423,8 +426,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # In a search on a GPU, compute everything that may be needed. Checking what is needed would require a
-        # synchronisation with the GPU in every step, which takes longer.
+        # In a search on a GPU, compute everything that may be needed. Checking what is needed would require a GPU
+        # synchronisation in every step, which would take longer.
         unasked = words.is_cuda and incremental_state is not None
         # Padding on the right needs no special treatment, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
@@ -470,12 +473,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Args:
             state: state before the step.
-            word: vectors of the previous words (N, E).
-            fed: second input of the cell, which is a context (N, M) or a readout (N, R).
+            word: embeddings of the previous words (N, E).
+            fed: second input of the cell, either a context (N, M) or a readout (N, R).
 
         Returns:
-            The new state, and the representation of the word in the rest of the step (N, E). The representation is the
-            word's vector or, with --merge-input, the merged vector x.
+            The new state, and the vector that represents the previous word in the rest of the step (N, E). This vector
+            is the word embedding or, with --merge-input, the merged vector x.
         """
         read = torch.cat([word, fed], dim=1)
         if self.merge is not None:
@@ -541,9 +544,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             documents: the encoder's output.
 
         Returns:
-            Three values. The first is the logarithm of the attention weights (N, S). The second is the same before the
-            weights are combined with the extractor's probabilities (N, S), or None without an extractor. The third is
-            the state, with the attention of this step added to ``spent`` and ``covered``.
+            Three values. The first contains the log attention weights (N, S). The second contains the log attention
+            weights before they are combined with the extractor's probabilities (N, S), or is None without an extractor.
+            The third is the state, with the attention of this step added to ``spent`` and ``covered``.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)
@@ -575,9 +578,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         incremental_state: Optional[Any],
         bounded: bool,
     ) -> DecoderOutput:
-        """Replace the readouts (N, T, R) in ``output`` with logits (N, T, C). Also set its vocabulary and pointer."""
-        # In a search, the vocabulary and its rows of the output layer are cached between steps. In training, the rows
-        # are computed in every call, because gradients flow through them.
+        """Replace the readouts (N, T, R) in ``output`` with logits (N, T, C), and set its vocabulary and pointer."""
+        # In a search, the vocabulary and the corresponding rows of the output layer are cached between steps. In
+        # training, the rows are computed in every call, because gradients flow through them.
         cache = encoder_out if incremental_state is not None or "vocabulary" in encoder_out else {}
         if "vocabulary" not in cache:
             cache["vocabulary"] = self.output_vocabulary(encoder_out["src_tokens"][0], bounded)
@@ -592,7 +595,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         output.logits = logits
         if self.pointer is not None:
             assert vocabulary.slots is not None
-            # [h; c (LSTM only); the word's vector, or x with --merge-input; the context]
+            # [h; c (LSTM only); the word embedding, or x with --merge-input; the context]
             parts = (outputs.hidden, outputs.cells, outputs.inputs, outputs.contexts)
             features = torch.cat([part for part in parts if part is not None], dim=2)
             output.pointer = self.pointer(features, outputs.log_weights, vocabulary.slots, history)

@@ -23,11 +23,11 @@ from .source_factors import check_given
 MAX_POSITIONS = 100_000
 """Maximum length reported to fairseq. Recurrent networks have no limit, but fairseq requires a number."""
 SOURCE_POSITIONS = 200
-"""Number of learned position vectors. All words after this position share the last vector."""
+"""Number of learned position embeddings. All words beyond this position share the last embedding."""
 
 
 def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
-    """Return the width of the encoder's input, which concatenates the vectors of a word and its factors."""
+    """Return the width of the encoder's input. The input concatenates the embeddings of a word and its factors."""
     return words + sum(table.embedding_dim for table in factors.values())
 
 
@@ -37,9 +37,9 @@ def key_width(cfg: Any) -> int:
 
 
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
-    """Return two dropout probabilities: for word vectors and encoder states, and for the decoder's state.
+    """Return two dropout probabilities: one for word embeddings and encoder states, and one for the decoder's state.
 
-    --dropout-at selects where --dropout applies. The other probability is 0.
+    --dropout-at selects the probability that is set to --dropout. The other probability is 0.
     """
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
@@ -50,13 +50,13 @@ def memory_width(cfg: Any) -> int:
 
 
 class WordEncoder(FairseqEncoder):
-    """Base class of the recurrent family's encoders. It embeds words with their source factors.
+    """Base class of the recurrent family's encoders. It embeds words and their source factors.
 
     Args:
         cfg: options of the model.
         dictionary: dictionary of known words.
-        embed_tokens: vectors of the known words.
-        factors: embeddings of the source factors, by name. The encoder reads the factors in alphabetical order.
+        embed_tokens: embeddings of the known words.
+        factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
 
     Attributes:
         extractor: the model that predicts sentence probabilities with ``--sentence-attention extractor``, or None.
@@ -75,7 +75,7 @@ class WordEncoder(FairseqEncoder):
         return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Look up and concatenate the vectors of the words and of their factors. Returns (B, S, D)."""
+        """Look up the embeddings of words and their factors, and concatenate them. Returns (B, S, D)."""
         parts = [self.embed_tokens(src_tokens)]
         check_given(self.factors, factors)
         if factors is not None:
@@ -104,8 +104,8 @@ class RecurrentEncoder(WordEncoder):
     Args:
         cfg: options of the model.
         dictionary: dictionary of known words.
-        embed_tokens: vectors of the known words.
-        factors: embeddings of the source factors, by name. The encoder reads the factors in alphabetical order.
+        embed_tokens: embeddings of the known words.
+        factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None if the model does not use sentences.
     """
 
@@ -122,14 +122,14 @@ class RecurrentEncoder(WordEncoder):
         states = 2 * cfg.encoder_hidden_size
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
-        # The attribute is called "gru" or "lstm", because the names of the weights in checkpoints contain this word.
+        # The attribute is called "gru" or "lstm", because the weight names in checkpoints contain this word.
         sizes = (width, cfg.encoder_hidden_size, cfg.encoder_layers, cfg.dropout)
         self.add_module(self.rnn_cell, network(*sizes, learnt_start=cfg.learnt_start))
         self.gate = EncoderGate(states) if str(cfg.encoder_gate) == "selective" else None
         self.projection: Optional[nn.Linear] = None
         if cfg.encoder_projection:
             self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
-        # The keys are computed only once, and all decoding steps use them.
+        # The keys are computed once and used in all decoding steps.
         self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
         # With a sentence selector, the selected sentences determine the decoder's initial state instead.
@@ -194,7 +194,7 @@ class RecurrentEncoder(WordEncoder):
         return self._with_extraction(out)
 
     def document_vectors(self, src_tokens: Tensor) -> Tensor:
-        """Compute a vector s for each document. The documents (B, S) have no source factors, and the result is (B, 2H).
+        """Compute the vectors s (B, 2H) of documents (B, S) without source factors.
 
         Each vector concatenates the last forward state and the first backward state.
         """
@@ -219,11 +219,11 @@ class RecurrentEncoder(WordEncoder):
 
 
 class ConvolutionalEncoder(WordEncoder):
-    """An encoder that computes attention keys with a convolution and uses the word vectors as attention values.
+    """An encoder that computes attention keys with a convolution, and uses the word embeddings as attention values.
 
-    The keys are z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b, where x are word vectors and l are position vectors. The sum
-    runs over a window around word i, and positions outside the document are zero (Chopra et al. 2016). Attention
-    compares its query with the keys z and returns a weighted sum of the word vectors x.
+    The keys are z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b, where x are word embeddings and l are position embeddings. The
+    sum runs over a window around word i, and positions outside the document are zero (Chopra et al. 2016). Attention
+    compares its query with the keys z and returns a weighted sum of the word embeddings x.
 
     Args:
         cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
@@ -241,7 +241,7 @@ class ConvolutionalEncoder(WordEncoder):
     ) -> Dict[str, Any]:
         """Encode source documents.
 
-        The arguments and results are the same as for a :class:`RecurrentEncoder` without sentences and a bridge.
+        The arguments and results are the same as for a :class:`RecurrentEncoder` without a bridge or sentences.
         """
         padding = src_tokens.eq(self.padding_idx)
         words = self.dropout(self._embed(src_tokens, factors)).masked_fill(padding[:, :, None], 0.0)  # (B, S, D)
@@ -258,7 +258,7 @@ class ConvolutionalEncoder(WordEncoder):
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
-    """Create the sentence extractor of a summariser from the summariser's options.
+    """Create a summariser's sentence extractor from the summariser's options.
 
     Raises:
         ValueError: an option has an invalid value, or the documents contain no sentence marks.
@@ -275,13 +275,13 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
 
 
 def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
-    """Run the extractor on documents (B, S), and return its results in the same format as an encoder's output.
+    """Run the extractor on documents (B, S), and return its results in the format of an encoder's output.
 
     Returns:
         A dictionary of lists of tensors with one row per document. "extraction" contains the extractor's logits (B, U)
-        and a mask of the sentences that the extractor reads. "log_selected" contains log β (B, S), where β is the
-        probability of the sentence that contains the token, with at least float32 precision. β is 0 in sentences that
-        the extractor does not read, but 1 everywhere if it reads no sentence of the document.
+        and a mask that is True at sentences that the extractor reads. "log_selected" contains log β (B, S), where β is
+        the probability of the sentence that contains the token, with at least float32 precision. β is 0 in sentences
+        that the extractor does not read, but 1 everywhere if it reads no sentence of the document.
     """
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)

@@ -1,6 +1,6 @@
 """Options of the recurrent family, checks of these options, and presets.
 
-Each mechanism is an option in :class:`RecurrentConfig`. A named architecture is a preset, which changes some defaults.
+Each mechanism is an option in :class:`RecurrentConfig`. A named architecture is a preset that changes some defaults.
 """
 
 from dataclasses import dataclass, field, fields
@@ -27,7 +27,7 @@ GATES = ("none", "selective")
 DROPOUT_PLACES = ("words", "state")
 SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
-"""Default sizes of the extractor for --sentence-attention, by the name of the option (Hsu et al. 2018)."""
+"""The extractor's default sizes with --sentence-attention, keyed by option name (Hsu et al. 2018)."""
 
 _NOT_RECURRENT = "that encoder is not recurrent; choose one"
 _NO_READOUT = "the output layer must be as wide as word vectors; choose --readout tanh, linear, luong or mlp"
@@ -324,10 +324,10 @@ class RecurrentConfig(PointerOptions):
 
 _LVT2K: Dict[str, Any] = {"large_vocabulary_trick": 2000}
 _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **_LVT2K}  # section 4.3
-# the factors have a total width of 55, as in the paper
+# the total width of the factors is 55, as in the paper
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
-# See et al. 2017, section 5: the width of states is 256, and the width of word vectors is 128. All other values come
+# See et al. 2017, section 5: the width of states is 256, and the width of word embeddings is 128. All other values come
 # from their code.
 _SEE: Dict[str, Any] = {
     "encoder_embed_dim": 128,
@@ -416,8 +416,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # The sizes of See et al. and the decoder of Nallapati et al. One table of word vectors is shared by documents,
-    # summaries and the output layer.
+    # The sizes of See et al. and the decoder of Nallapati et al. The encoder, the decoder and the output layer share
+    # one word embedding table.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -427,14 +427,14 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "coverage": True,
     },
 }
-"""Changes that each named architecture makes to the defaults.
+"""A dictionary from the name of each architecture to the defaults that it changes.
 
 The architectures are from Nallapati et al. 2016 (tables 1 to 3), See et al. 2017 and the papers named above.
 """
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with a preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
@@ -453,7 +453,7 @@ def check_options(cfg: Any, task: Any) -> None:
 
 
 def _check_summary_marks(task: Any) -> None:
-    """Raise ValueError if the summaries' known words lack the sentence mark, which --sentence-selector requires."""
+    """Raise ValueError if the target vocabulary lacks the sentence mark that --sentence-selector requires."""
     words = task.target_dictionary
     if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
         raise ValueError(
@@ -464,7 +464,7 @@ def _check_summary_marks(task: Any) -> None:
 
 
 def _check_conv(cfg: Any) -> None:
-    """Raise ValueError if options are incompatible with the kind of encoder or with --attention-query."""
+    """Raise ValueError if options are incompatible with --encoder or --attention-query."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
             raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number, 1 or more")
@@ -483,7 +483,7 @@ def _check_conv(cfg: Any) -> None:
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
-    """Raise ValueError if tables of word vectors cannot be shared, or if a shared table has two files of vectors."""
+    """Raise ValueError if embedding tables cannot be shared, or if two vector files are given for a shared table."""
     for option in ("share_all_embeddings", "share_input_embeddings"):
         if not getattr(cfg, option):
             continue

@@ -1,4 +1,4 @@
-"""Content selectors, which predict the words or sentences of a document that its summary uses.
+"""Content selectors, which predict which words or sentences of a document appear in its summary.
 
 Train a selector with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then
 run etads-select to write the predicted probabilities.
@@ -30,7 +30,7 @@ from .common import SummarizationModel, check_marks, plain_options, preset_datac
 SENTENCE_ENCODERS = ("gru", "pool")
 """Values of ``--sentence-encoder``."""
 FOLD_WORDS = 50
-"""Number of words at the beginning of a document that determine its half of the training data; see ``folds``."""
+"""Number of words at the beginning of a document that determine its fold; see ``folds``."""
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
@@ -38,10 +38,10 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     Attributes:
         unit: the unit that the model selects, "words" or "sentences".
-        special: ids of the tokens in documents that are not words, such as padding.
+        special: ids of tokens that are not words, such as padding.
         trained_by: the criterion that trains the model.
         labels_in_order: if True, the labels list sentences in the order of the summary (see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`). If False, they contain a number for each token.
+            :class:`~fairseq_etads.data.selection.SentenceOrder`). If False, they contain a value for each token.
     """
 
     unit: str
@@ -51,11 +51,11 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     @property
     def label_unit(self) -> str:
-        """Return the kind of labels that the task loads to train the model."""
+        """Return the type of labels that the task must load to train the model."""
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Return a mask (B, S), which is True for the tokens of the documents (B, S) that are words."""
+        """Return a mask (B, S) that is True at the words of the documents (B, S), and False at other tokens."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -72,17 +72,17 @@ class Selector(SelectingModel):
         raise NotImplementedError
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
+        """Convert token values (B, S) to unit values (B, U). Values may be MISSING."""
         raise NotImplementedError
 
 
 def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
-    """Create the table of word vectors for documents. In training, vectors from the file ``path`` are loaded."""
+    """Create the word embedding table of the encoder. In training, load the vectors from the file ``path``."""
     words = without_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
-    if not task.is_loading:  # a checkpoint already contains the word vectors
+    if not task.is_loading:  # a checkpoint already contains the word embeddings
         load_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
@@ -118,7 +118,7 @@ class TaggerConfig(FairseqDataclass):
 
 
 class WordTagger(Selector):
-    """A bidirectional LSTM that predicts a logit for each word from words and their spelling (Gehrmann et al. 2018)."""
+    """A bidirectional LSTM over words and their spelling that predicts a logit for each word (Gehrmann et al. 2018)."""
 
     unit = "words"
 
@@ -262,10 +262,10 @@ class SentenceExtractor(Selector):
         Args:
             src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            held_out: whether the documents are training documents that must be scored without having been seen. With
-                ``cross_fit``, each document is then scored by the extractor that was not trained on it. If
-                ``held_out`` is False, the logits are the mean over both extractors. In training mode, they come from
-                the extractor that is trained on the document.
+            held_out: whether to score training documents as if they were unseen. With ``cross_fit``, each document is
+                then scored by the extractor that was not trained on it. If ``held_out`` is False, the logits are
+                averaged over both extractors. In training mode, they come from the extractor that is trained on the
+                document.
         """
         real = self.real_words(src_tokens)
         tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
@@ -282,7 +282,7 @@ class SentenceExtractor(Selector):
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
         else:
             logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
-        # number of later sentences that are not read
+        # number of sentences beyond the limit, which are not read
         more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
@@ -313,24 +313,24 @@ class SentenceExtractor(Selector):
         return found
 
     def folds(self, src_tokens: Tensor) -> Tensor:
-        """Assign each document (B, S) to one half of the training data. Returns 0 or 1 for each document (B,).
+        """Assign each document (B, S) to one of two folds. Returns 0 or 1 for each document (B,).
 
-        The half is the parity of the sum of the ids of the document's first words. It therefore stays the same after
-        training and does not depend on the position of the document in the data.
+        The fold is the parity of the sum of the ids of the document's first words. It is therefore the same in training
+        and in inference, and does not depend on the document's position in the data.
         """
         real = self.real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return the value of each sentence. All its tokens have this value. Sentences without words are MISSING."""
+        """Return one value per sentence: the value that its tokens share. Sentences without words are MISSING."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
 
     def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return the value of each token (B, S), which is the value of its sentence in ``values`` (B, U).
+        """Return a value for each token (B, S): the value of its sentence in ``values`` (B, U).
 
         Sentence marks and the end symbol receive the value of the preceding word.
         """
@@ -353,7 +353,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "cross_fit": True,
     },
 }
-"""Changes that each named architecture makes to the defaults of its class."""
+"""A dictionary from the name of each architecture to the defaults of its class that it changes."""
 _CLASSES = {
     "word_tagger": (WordTagger, TaggerConfig),
     "sentence_extractor": (SentenceExtractor, ExtractorConfig),
@@ -362,7 +362,7 @@ _CLASSES = {
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with a preset's defaults."""
     options = fields(_CLASSES[name][1])
     return preset_dataclass(
         name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__

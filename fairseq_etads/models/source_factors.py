@@ -1,4 +1,4 @@
-"""Source factors of models: their selection by an option, their embeddings, and checks when a checkpoint is loaded."""
+"""Source factors in models: parsing of the option, embeddings, and checks when a checkpoint is loaded."""
 
 from typing import Any, Dict, Optional
 
@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from torch import Tensor, nn
 
 FACTOR_DIM = 16
-"""Width of a factor's vectors in recurrent models, unless --source-factors specifies another width."""
+"""Default width of factor embeddings in recurrent models. --source-factors can specify other widths."""
 HELP = (
     "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with optional "
     'widths, such as "pos:20,tf" (default width: {})'
@@ -19,8 +19,8 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
     Args:
         value: "none", "all", or a list such as "pos:20,tf".
-        available: the factors in the data, as a mapping from names to dictionaries.
-        default: width of the factors for which the list does not specify a width.
+        available: a dictionary from the names of the factors in the data to their dictionaries.
+        default: width of factors for which the list does not specify a width.
 
     Raises:
         ValueError: the list is malformed, or the data does not contain a factor.
@@ -67,11 +67,11 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
 
 
 def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if the weights come from a model with different factors or different numbers of values.
+    """Raise ValueError if the weights come from a model with different factors or different numbers of factor values.
 
     Args:
         state_dict: the weights to load.
-        tables: embeddings of the factors in the model that will load the weights, by name.
+        tables: a dictionary from factor names to the embeddings in the model that will load the weights.
     """
     end = ".weight"
     trained = {
@@ -90,11 +90,11 @@ def _sizes(factors: Dict[str, int]) -> str:
 
 
 def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
-    """Create an embedding for each factor, in alphabetical order of their names. The padding vector is 0.
+    """Create an embedding table for each factor, in alphabetical order of names. The padding vector is 0.
 
     Args:
-        widths: width of each factor's vectors, by the name of the factor.
-        dictionaries: dictionary of each factor's values, by the name of the factor.
+        widths: a dictionary from factor names to embedding widths.
+        dictionaries: a mapping from factor names to the dictionaries of their values.
     """
     tables = nn.ModuleDict()
     for name in sorted(widths):

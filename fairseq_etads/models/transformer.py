@@ -62,16 +62,16 @@ from .transformer_options import (
 
 
 class BridgeAttention(Observed, MultiheadAttention):
-    """Cross-attention from the decoder to the encoder, which ETADS calls "bridge", with an optional saliency gate.
+    """Cross-attention from the decoder to the encoder (called "bridge" in ETADS) with an optional saliency gate.
 
     Section 3.3 of the paper describes the gate.
 
     Args:
         saliency: whether to gate the attention. The gate has the weights W_h (``gate_q_proj``) and W_s
             (``gate_k_proj``), both without a bias.
-        gate: form of the gate, one of ``GATES``. In the paper's form, the gate's logits are plain products of
-            projections. In training, these products grow to several hundreds, where a sigmoid has no gradient. In all
-            other forms, the logits are
+        gate: variant of the gate, one of ``GATES``. In the paper's variant, the gate's logits are plain products of
+            projections. In training, these products grow to several hundred, where a sigmoid has no gradient. In all
+            other variants, the logits are
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
 
@@ -151,7 +151,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             need_weights: whether to return the weights.
 
         Returns:
-            The results of the heads (B, H, T, D), and the weights (B, H, T, S) or None if they are not needed.
+            The outputs of the heads (B, H, T, D), and the weights (B, H, T, S) or None if they are not needed.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
@@ -183,7 +183,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _gated(
         self, q: Tensor, gate_q: Tensor, memory: Dict[str, Any], need_weights: bool, own_format: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Call :func:`saliency_attention`. Return its result and, if they are needed, the attention weights."""
+        """Call :func:`saliency_attention`. Return its output and, if requested, the attention weights."""
         k, v, gate_k = memory["prev_key"], memory["prev_value"], memory["prev_gate_key"]
         mask, level = memory.get("prev_key_padding_mask"), None
         if self.gate_level is not None:
@@ -264,10 +264,10 @@ class BridgeAttention(Observed, MultiheadAttention):
 
 
 class SummaryAttention(MultiheadAttention):
-    """fairseq's decoder self-attention, which can also read the steps cached in a :class:`BeamState` without a copy."""
+    """fairseq's decoder self-attention. It can also read the steps in a :class:`BeamState` without copying them."""
 
     takes_joint_projection = True
-    """The inference copy of a model may merge the projections, because a search calls ``self_attention_inputs``."""
+    """An inference copy of the model can merge the projections, because a search calls ``self_attention_inputs``."""
 
     def forward(
         self,
@@ -326,7 +326,7 @@ class SummaryAttention(MultiheadAttention):
 
 
 def _relu_in_place(layer: Any, cfg: Any) -> None:
-    """Apply ReLU in place to the output of the previous linear layer, which the backward pass does not need."""
+    """Apply ReLU in place. The backward pass does not need the output of the preceding linear layer."""
     if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
         layer.activation_fn = torch.relu_
 
@@ -411,15 +411,15 @@ def decoder_offsets(count: int) -> Sequence[int]:
 
 
 class NeighbourInputs(nn.Module):
-    """A sum of linear maps of the neighbouring words' vectors. For word t, it is Σ_k W_k e_(t+k) over the offsets k.
+    """A layer that sums linear maps of neighbouring words' embeddings: Σ_k W_k e_(t+k) for word t, over the offsets k.
 
-    The encoder or decoder adds this sum to the vector of word t in its input. All W_k are initialised to zero, so the
-    initial model computes the same results as a model without these maps. Without them, self-attention must first learn
-    where the neighbours of a word are, which takes a large part of the training time of a small model. With these maps,
-    the neighbours are available from the first step.
+    The encoder or decoder adds this sum to the embedding of word t in its input. All W_k are initialised to zero, so
+    the initial model is equivalent to a model without these maps. Without the maps, self-attention must first learn
+    where the neighbours of a word are. This takes a large part of a small model's training time. With the maps, the
+    neighbours are available from the first step.
 
     Args:
-        width: D, the width of the word vectors.
+        width: D, the width of the word embeddings.
         offsets: the offsets k of the neighbours, which are negative for preceding words.
     """
 
@@ -432,11 +432,11 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Return the maximum distance to a preceding word that the maps read."""
+        """Return the maximum distance between a word and a preceding word that the maps read."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
-        """Compute the sums (N, T, D) from word vectors (N, T, D) and a padding mask (N, T), which is True at padding.
+        """Compute the sums (N, T, D) from word embeddings (N, T, D) and a padding mask (N, T), True at padding.
 
         Padding and positions before or after the text are treated as zero vectors.
         """
@@ -459,16 +459,17 @@ def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
 
 
 class SummarizationTransformerEncoder(TransformerEncoderBase):
-    """fairseq's encoder with focus-attention in the layers that ``--focus-layers`` selects.
+    """fairseq's encoder with focus-attention in the layers selected by ``--focus-layers``.
 
     Attributes:
-        factors: embeddings of the source factors, by name.
-        factor_maps: linear maps to the width of the word vectors, by name, for factors of a different width.
+        factors: a dictionary from the names of the source factors to their embeddings.
+        factor_maps: a dictionary from factor names to linear maps. The maps project factor embeddings to the width of
+            the word embeddings, if their widths differ.
     """
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
-        self._layer_numbers = itertools.count()  # fairseq does not pass the layer's number to build_encoder_layer
+        self._layer_numbers = itertools.count()  # fairseq does not pass the layer index to build_encoder_layer
         super().__init__(cfg, without_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
         self.aggregation: Optional[Aggregation] = None
@@ -489,7 +490,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
 
     def read_factors(self, tables: nn.ModuleDict) -> None:
-        """Add source factors to the encoder's input. ``tables`` contains an embedding for each factor, by name."""
+        """Add source factors to the encoder's input. ``tables`` maps factor names to embeddings."""
         width = self.embed_tokens.embedding_dim
         self.factors = tables
         for name, table in tables.items():
@@ -498,7 +499,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
                 self.factor_maps[name] = nn.Linear(factor_width, width, bias=False)
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Look up the vectors of each word and its factors, and return their sums (B, S, D)."""
+        """Look up the embeddings of words and their factors, and return the sums (B, S, D)."""
         x: Tensor = self.embed_tokens(src_tokens)
         if factors is None and not self.factors:
             return x
@@ -514,7 +515,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Compute fairseq's input vectors (B, S, D), and add the neighbour inputs of ``--encoder-neighbours``."""
+        """Compute fairseq's input embeddings (B, S, D), and add the neighbour inputs of ``--encoder-neighbours``."""
         if self.neighbours is not None:
             vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
             token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
@@ -529,7 +530,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode source documents with fairseq's encoder, source factors and additional outputs for the pointer.
+        """Encode source documents with fairseq's encoder, plus source factors and additional outputs for the pointer.
 
         Args:
             src_tokens: the source documents (B, S).
@@ -538,10 +539,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
             return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
 
         Returns:
-            The dictionary of fairseq's encoder with a few additions. "encoder_out" contains the states to which the
-            decoder attends, after the optional aggregation and gate. With aggregation, each of these states describes
-            many words, so "last_states" contains the states of the last layer for the pointer. The gate is also applied
-            to them.
+            The dictionary that fairseq's encoder returns, with a few additions. "encoder_out" contains the states to
+            which the decoder attends, after the optional aggregation and gate. With aggregation, each of these states
+            describes many words, so "last_states" contains the states of the last layer for the pointer. The gate is
+            also applied to them.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
@@ -575,7 +576,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
 
 class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
-    """fairseq's decoder with saliency-selection in the layers that ``--saliency-layers`` selects and with a pointer."""
+    """fairseq's decoder with a pointer, and with saliency-selection in the layers selected by ``--saliency-layers``."""
 
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
@@ -584,7 +585,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
-            # fairseq's decoder passes the whole summary only to embed_positions, and adds the result to word vectors.
+            # fairseq's decoder passes the whole summary only to embed_positions, and adds the result to the word
+            # embeddings.
             self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
@@ -597,11 +599,11 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
     def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
-        """Add the neighbour inputs of ``--decoder-neighbours`` to position vectors.
+        """Add the neighbour inputs of ``--decoder-neighbours`` to position embeddings.
 
         Args:
             inputs: a tuple that starts with the ids of the previous words (N, T).
-            positions: position vectors (N, T, D), or (N, 1, D) for the last word only.
+            positions: position embeddings (N, T, D), or (N, 1, D) for the last word only.
         """
         assert self.neighbours is not None
         steps = positions.size(1)
@@ -610,12 +612,12 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return positions + self.embed_scale * added[:, -steps:]
 
     def begin_output_bias(self, probabilities: Tensor) -> None:
-        """Initialise the bias of the output layer with the logarithms of the word probabilities (V,)."""
+        """Initialise the bias of the output layer with the logarithms of ``probabilities`` (V,)."""
         with torch.no_grad():
             self.output_projection.bias.copy_(probabilities.log())
 
     def build_output_projection(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed: nn.Module) -> None:
-        """Build the output layer, which computes logits for the known words of summaries.
+        """Build the output layer, which computes logits for the target vocabulary.
 
         The logits are W_o s as in fairseq or, with ``--output-bias``, W_o s + b_o (ETADS, equation 4).
         """
@@ -624,8 +626,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         if self.share_input_output_embed and not cfg.adaptive_softmax_cutoff and len(dictionary) < len(table):
             self.output_projection = SharedTableOutput(table, len(dictionary))
         if cfg.output_bias:
-            # The bias is initially zero, so that the initial model is the same as without a bias. The weight W_o may be
-            # the table of word vectors.
+            # The bias is initially zero, so that the initial model is equivalent to a model without a bias. The weight
+            # W_o may be the word embedding table.
             self.output_projection.bias = nn.Parameter(torch.zeros(len(dictionary)))
 
     def forward(
@@ -643,7 +645,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             prev_output_tokens: dictionary ids of the previous words (N, T).
             encoder_out: output of the encoder.
             features_only: whether to return the input of the output layer instead of logits.
-            request: the words that a loss needs, if it does not need logits for all words.
+            request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
             args, kwargs: other arguments of fairseq's decoder.
         """
         # If this attribute is True, fairseq always uses the padding mask. If it is False, fairseq first checks whether
@@ -666,7 +668,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
 
 class SummarizationTransformer(PositionedModel, TransformerModelBase):
-    """A Transformer encoder-decoder model. The mechanisms from the papers are options.
+    """A Transformer encoder-decoder model. The papers' mechanisms are available as options.
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`SummarizationTransformerConfig` for the options.
     """
@@ -674,7 +676,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     def __init__(self, cfg: SummarizationTransformerConfig, encoder: Any, decoder: Any):
         super().__init__(cfg, encoder, decoder)
         if cfg.share_encoder_decoder_layers:
-            # Use indices, because iterating over fairseq's list can drop layers.
+            # Use indices, because iterating over fairseq's LayerDropModuleList can drop layers.
             for number in range(cfg.encoder.layers):
                 share_sublayers(encoder.layers[number], decoder.layers[number])
         output = decoder.output_projection
@@ -717,7 +719,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
             ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
         """
         config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
-        if task.is_loading:  # a checkpoint already contains the word vectors
+        if task.is_loading:  # a checkpoint already contains the word embeddings
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):
@@ -732,7 +734,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         return model
 
     def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
-        """Initialise word vectors and the bias of the output layer from the training text, if options request it."""
+        """Initialise word embeddings and the bias of the output layer from the training text, if options request it."""
         if config.embed_from_text:
             begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
@@ -767,7 +769,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
         words = known_words(tgt_dict)
-        if words < embed_tokens.num_embeddings:  # the table is shared with documents, which have more words
+        if words < embed_tokens.num_embeddings:  # the table is shared with the encoder, which has a larger vocabulary
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 

@@ -1,7 +1,7 @@
 """Options of the Transformer family, checks for invalid values and combinations, and presets.
 
 One flat dataclass contains the options of fairseq's ``TransformerConfig`` and the options of this project's mechanisms.
-A named architecture is a preset, which changes some of the defaults.
+A named architecture is a preset that changes some of the defaults.
 """
 
 from dataclasses import Field, dataclass, field, fields
@@ -28,7 +28,7 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Encoder options, which fairseq stores in a nested config. Their flat names start with ``encoder_``."""
+    """Encoder options. fairseq stores them in a nested config, and their flat names start with ``encoder_``."""
 
     gate: bool = field(
         default=False, metadata={"help": "gate each encoder state, based on this state and the document's last state"}
@@ -46,7 +46,7 @@ class EncoderConfig(EncDecBaseConfig):
 
 @dataclass
 class DecoderConfig(FairseqDecoderConfig):
-    """Decoder options, which fairseq stores in a nested config. Their flat names start with ``decoder_``."""
+    """Decoder options. fairseq stores them in a nested config, and their flat names start with ``decoder_``."""
 
     neighbours: int = field(
         default=0,
@@ -197,7 +197,7 @@ _ONLY_NEW = (
 )
 """Options that are not checked when a checkpoint is loaded, because earlier versions did not check them in training."""
 
-# Options for the form of focus-attention and of the saliency gate. The defaults are the forms in the paper.
+# Options that select variants of focus-attention and of the saliency gate. The defaults match the paper.
 _FORMS = {
     "focus_center": "absolute",
     "focus_initial_scope": "half",
@@ -205,8 +205,8 @@ _FORMS = {
     "saliency_gate": "sigmoid",
 }
 
-# ETADS, section 4.1. The paper's "dropout rate 0.8" is the probability of keeping a value. The source side, the target
-# side and the output layer share one dictionary.
+# ETADS, section 4.1. The paper's "dropout rate 0.8" is the probability of keeping a value. The source, the target and
+# the output layer share one dictionary.
 _PAPER: Dict[str, Any] = {
     "encoder_layers": 4,
     "decoder_layers": 4,
@@ -218,7 +218,8 @@ _PAPER: Dict[str, Any] = {
     "decoder_learned_pos": True,
     "share_all_embeddings": True,
     "dropout": 0.2,
-    # By default, the decoder is as wide as the encoder, and there is one position for each token of a truncated text.
+    # By default, the decoder is as wide as the encoder, and the number of positions equals the maximum text length
+    # after truncation.
     "decoder_embed_dim": II("model.encoder_embed_dim"),
     "decoder_ffn_embed_dim": II("model.encoder_ffn_embed_dim"),
     "decoder_input_dim": II("model.decoder_embed_dim"),
@@ -248,7 +249,7 @@ _ES_TRANS: Dict[str, Any] = {
     "share_encoder_decoder_layers": True,
 }
 # The options of fairseq's bart_large and bart_base (models/bart/model.py), so that --init-from can load their weights.
-# The mechanisms of ETADS use forms that are initially equal to plain attention, so that training starts from an
+# The ETADS mechanisms use variants that are initially equivalent to plain attention, so that training starts from an
 # unchanged BART (docs/bart.md).
 _BART_LARGE: Dict[str, Any] = {
     "focus_strength": "learned",
@@ -297,11 +298,11 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_bart_base": _BART_BASE,
     "etads_bart_large": _BART_LARGE,
 }
-"""Changes that each named architecture makes to the defaults, which describe ETADS."""
+"""A dictionary from the name of each architecture to the defaults that it changes. The defaults describe ETADS."""
 
 
 def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
-    """Parse a list of layer numbers, which start at 1, and return layer indices, which start at 0.
+    """Parse a list of 1-based layer numbers, and return 0-based layer indices.
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
@@ -377,7 +378,7 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
 
 
 class _Flat:
-    """A view of a nested config. Its attributes are the flat option names of the command line."""
+    """A view of a nested config that has the flat option names of the command line as attributes."""
 
     def __init__(self, config: Any):
         for name, _, _ in _flat_fields():
@@ -385,10 +386,10 @@ class _Flat:
 
 
 def _check_attention(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if a form of focus-attention or of the gate has no effect, or if a scope is invalid.
+    """Raise ValueError if a variant of focus-attention or of the gate has no effect, or if a scope is invalid.
 
-    A form has no effect in a model without the corresponding layers. The form that the preset selects is accepted even
-    then, so that users can remove the layers without changing the form.
+    A variant has no effect in a model without the corresponding layers. The preset's own variant is accepted even then,
+    so that users can remove the layers without changing the variant.
     """
     parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})

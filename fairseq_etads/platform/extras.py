@@ -20,6 +20,7 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
     "parquet": ("pyarrow",),
     "tune": ("optuna", "matplotlib"),
     "spacy": ("spacy",),
+    "huggingface": ("tokenizers",),
     "demo": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }

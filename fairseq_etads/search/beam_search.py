@@ -36,7 +36,7 @@ class SearchRequest:
     """The input of a search: the options and models of a generator, and the batch to process.
 
     Attributes:
-        settings: settings, resolved for these models (:meth:`SearchSettings.resolved`).
+        settings: search settings, resolved for these models (:meth:`SearchSettings.resolved`).
         special: ids of the special tokens.
         strategy: fairseq's search object, which selects extensions and is not modified.
         models: models of the ensemble, in evaluation mode.

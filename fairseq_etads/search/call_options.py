@@ -1,4 +1,6 @@
-"""Decoding options for model folders, calls of ``Summarizer`` and commands. Imports neither torch nor fairseq.
+"""Decoding options for model folders, calls of ``Summarizer`` and commands.
+
+This module imports neither torch nor fairseq.
 
 The options are declared in ``options.py``. Model folders store them as defaults, :meth:`Summarizer.summarize` accepts
 them as keyword arguments, and ``etads-summarize`` and ``etads-export`` accept them as ``--name``.
@@ -52,8 +54,8 @@ class CallOption(NamedTuple):
         setting: name of the option in :class:`SearchSettings`.
         kind: type of the value: int, float, bool or str.
         help: text for ``--help``.
-        choices: allowed values, or an empty tuple if the values are not limited to a list. If the option is None, the
-            model and the other options determine its value.
+        choices: allowed values, or an empty tuple if the values are not limited to a list; if the value is None, the
+            model and the other options determine the choice.
         least: smallest allowed number, or None if there is no lower bound.
     """
 

@@ -225,7 +225,7 @@ def _normalises_as_usual(part: Any) -> bool:
 
 
 class Ensemble:
-    """The models of a search, which averages their probabilities.
+    """An ensemble of models for a search, with averaged probabilities.
 
     Args:
         models: the models, in evaluation mode.
@@ -235,12 +235,12 @@ class Ensemble:
         temperature: divisor of the logits; see :meth:`Member.step`.
         encoded: cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
         selection: words that pointers may copy, or None for all.
-        candidates: words over which all models compute the softmax, or None for all V words. The search ids are the
-            columns of these words.
+        candidates: words over which all models compute the softmax, with their columns as search ids, or None for all V
+            words.
 
     Attributes:
         decided_against: (B, beam, V), bool, True for words that have probability 0 under all models in the last step
-            because the models' switches decided between generating and copying. None if no model has a switch.
+            because the models' switches decided between generating and copying; None if no model has a switch.
     """
 
     decided_against: Optional[Tensor] = None
@@ -278,8 +278,8 @@ class Ensemble:
 
         Returns:
             The log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return
-            attention, or None. V is the largest number of words in a member's distribution. If a member lacks a word,
-            its probability for this word is 0.
+            attention, or None. V is the largest number of words in a member's distribution. For words that a member
+            lacks, the member's probability is 0.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []
@@ -353,8 +353,8 @@ def output_vocabulary(
     The vocabulary includes the words of the documents if a model has a pointer.
 
     Args:
-        candidates: words over which all models compute the softmax, or None for the models' own words. With candidates,
-            the search ids are the columns of these words.
+        candidates: words over which all models compute the softmax, with their columns as search ids, or None for the
+            models' own words.
     """
     able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: decoder_capabilities(model).pointer is None)

@@ -44,10 +44,10 @@ class SummaryGenerator:
     keyword arguments.
 
     Args:
-        source_dictionary: dictionary of the source documents, which ``replace_unk`` uses. If None, unknown words are
-            aligned but not replaced.
-        inference_models: one :class:`InferenceModel` in the requested dtype for each model. Several generators may
-            share them. If None, the generator creates them.
+        source_dictionary: dictionary of the source documents, which ``replace_unk`` uses, or None to align unknown
+            words without replacing them.
+        inference_models: one :class:`InferenceModel` in the requested dtype for each model, which several generators
+            may share, or None to let the generator create them.
         shortlist: shortlist that limits the words available for each document, loaded from a file created by
             ``etads-shortlist``, or None to allow all words.
         terms: additional terms of the score, which are applied after the terms of the language model and the options;
@@ -159,13 +159,13 @@ class SummaryGenerator:
             bos_token: start symbol, if it differs from the end symbol.
             encoded: cache for the models' outputs, which further calls with the same batch can reuse.
             on_step: function that is called after each step of the search with the best hypothesis of each document so
-                far (:class:`~fairseq_etads.search.progress.BestSoFar`). An exception in this function ends the search.
+                far (:class:`~fairseq_etads.search.progress.BestSoFar`), and that can end the search with an exception.
 
         Returns:
             The hypotheses of each document, best first. Each hypothesis contains "tokens" (T,) including the end
             symbol, "score", "positional_scores" (T,), "attention" (S, T) or empty, and "alignment". With
-            ``copied_positions``, also "copied_from". With ``extractive_weights``, also "features" (5,), the sums of log
-            p and the other features over the words.
+            ``copied_positions``, a hypothesis also contains "copied_from". With ``extractive_weights``, a hypothesis
+            also contains "features" (5,), the sums of log p and the other features over the words.
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):

@@ -205,10 +205,10 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """Self-attention over a document, like fairseq's, that calls its linear layers instead of reading their weights.
+    """Self-attention over a document that, unlike fairseq's, calls its linear layers instead of reading their weights.
 
     Args:
-        attention: attention module of an encoder layer. The new module uses its linear layers.
+        attention: attention module of an encoder layer, from which the linear layers are taken.
     """
 
     takes_joint_projection = True
@@ -527,8 +527,8 @@ class InferenceModel:
     """A model and its copy for inference. The copy is created on demand and replaced when the model has changed.
 
     Several threads can share the copy, because a forward pass changes only buffers that are separate for each thread
-    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. The new
-    object creates a copy on demand.
+    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. The
+    unpickled or copied object creates its own copy on demand.
 
     Args:
         model: one of this project's models, which is not modified.

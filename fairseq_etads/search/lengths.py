@@ -1,4 +1,7 @@
-"""Length statistics of training texts, and length limits for a search. Imports neither torch nor fairseq."""
+"""Length statistics of training texts, and length limits for a search.
+
+This module imports neither torch nor fairseq.
+"""
 
 from typing import Any, Dict, Iterable, Optional, Sequence
 
@@ -12,7 +15,7 @@ class Lengths:
     """The lengths of a collection of texts in tokens, without end symbols.
 
     Args:
-        counts: length of each text. At least one length is required.
+        counts: length of each text, of at least one text.
 
     Raises:
         ValueError: there are no texts.

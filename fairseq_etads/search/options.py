@@ -1,4 +1,6 @@
-"""Declarations of all decoding options. Imports neither torch nor fairseq, so that ``--help`` is fast.
+"""Declarations of all decoding options.
+
+This module imports neither torch nor fairseq, so that ``--help`` is fast.
 
 The name of a field is the name of the option on fairseq's command line. The metadata of a field contain:
 
@@ -293,8 +295,9 @@ def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_poi
 
     Args:
         given: options that differ from their defaults.
-        present: values of all options, including fairseq's options. Missing options are considered off.
-        has_pointer: whether one of the models can copy words. If None, this is not known yet and is not checked.
+        present: values of all options, including fairseq's options, where missing options are considered off.
+        has_pointer: whether one of the models can copy words, or None if this is not known yet and therefore not
+            checked.
     """
     kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
     declared = {name: option.metadata for name, option in DECLARED.items()}

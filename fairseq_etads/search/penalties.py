@@ -178,8 +178,8 @@ class Scoring:
 
         Args:
             log_probs: log P (B, beam) of the words so far.
-            shortest, longest: lower and upper bound for the final length |Y|. ``longest`` may be a tensor (B,) with one
-                number per document.
+            shortest, longest: lower and upper bound for the final length |Y|, where ``longest`` may be a tensor (B,)
+                with one number per document.
             cost: cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: number of tokens (B,) without padding, required for a coverage penalty of kind "wu".
             gain: upper bound for the increase of log P in each remaining step, which is 0 unless a negative --unkpen

@@ -32,8 +32,8 @@ class BestSoFar(NamedTuple):
 
     Attributes:
         row: the document's row in the batch.
-        tokens: token ids (t,) of the dictionary. The last one is the end symbol if the hypothesis has ended.
-        score: score of the hypothesis. An active hypothesis is scored as if it ended after this step.
+        tokens: ids (t,) of the dictionary, ending with the end symbol if the hypothesis has ended.
+        score: score of the hypothesis, where an active hypothesis is scored as if it ended after this step.
         read: attention when the last word was generated, with fields that are None if the hypothesis has ended.
     """
 

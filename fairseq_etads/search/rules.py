@@ -254,7 +254,7 @@ class NGramBlocker:
 
     Args:
         size: n, at least 1.
-        ignored: ids of tokens that may repeat. An n-gram that contains one of them is never blocked.
+        ignored: ids of tokens that may repeat, so that n-grams that contain one of them are never blocked.
     """
 
     def __init__(self, size: int, ignored: Iterable[int] = ()):

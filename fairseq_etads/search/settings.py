@@ -38,16 +38,16 @@ class SearchSettings:
         no_repeat_ngram_size: length of the n-grams that a summary must not repeat, or 0 to allow all repetitions.
         lm_weight: weight of the language model's log-probabilities, if there is a language model.
         extractive_weights: weights for log p and the features of ABS, or () if the score is log p alone.
-        recombine: number of last words to compare. Only the best of the hypotheses that share these words is kept. 0
-            disables this comparison.
+        recombine: number of last words. Only the best of the hypotheses that share these words is kept, unless the
+            number is 0.
         tokens_to_suppress: words that are never produced.
-        ngram_ignore_tokens: words that may repeat. An n-gram that contains one of them is never blocked.
+        ngram_ignore_tokens: words that may repeat, so that n-grams that contain one of them are never blocked.
         exact_length: exact number of tokens before the end symbol, which then does not change the score, or 0 if the
             length is not fixed.
         min_sentences: minimum number of sentences in a summary, which are separated by the sentence mark, or 0 for no
             minimum.
-        selection_threshold, selection_factor: settings for batches that contain probabilities of words ("selection"). A
-            pointer then copies only words with a probability above the threshold, and their copy probabilities are
+        selection_threshold, selection_factor: if a batch contains probabilities of words ("selection"), a pointer
+            copies only words with a probability above the threshold, and the copy probabilities of these words are
             multiplied by the factor.
         early_stopping: condition for ending the search for a document. "fairseq": ``beam_size`` hypotheses have ended.
             "admissible": no unfinished hypothesis can still become one of the ``nbest`` best. "heuristic": no
@@ -61,8 +61,8 @@ class SearchSettings:
         print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention.
         allow_unk: whether models with a pointer may produce the unknown word instead of copying a word, as they do by
             default.
-        replace_unk: whether to replace unknown words with the most attended word of the source. The position of this
-            word is returned for each token in "alignment".
+        replace_unk: whether to replace unknown words with the most attended word of the source, and to return the
+            position of this word for each token in "alignment".
         copied_positions: whether to also return "copied_from": the position in ``src_tokens`` from which each token was
             copied, or -1 if the token was generated. "copied_from" requires a model with a pointer and an additional
             pass over the summaries.
@@ -207,7 +207,7 @@ class SpecialTokens:
         pad, unk: padding and the unknown word.
         eos: symbol at the end of a summary, which is also the start symbol unless another start symbol is given.
         suppressed: words that are never produced unless a prefix contains them.
-        may_repeat: words that may repeat. An n-gram that contains one of them is never blocked.
+        may_repeat: words that may repeat, so that n-grams that contain one of them are never blocked.
         sentence_mark: symbol between sentences, or -1 if no number of sentences is required.
     """
 

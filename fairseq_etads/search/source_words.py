@@ -55,10 +55,7 @@ def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialToken
 
 
 def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
-    """Translate ids (n,) of the source dictionary to ids of the target dictionary.
-
-    Missing words are added to the latter.
-    """
+    """Translate ids (n,) of the source dictionary to ids of the target dictionary, to which missing words are added."""
     if source_dictionary is target_dictionary:
         return words
     spelt = [source_dictionary[word] for word in words.tolist()]

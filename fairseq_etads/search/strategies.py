@@ -28,7 +28,7 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
     Here, i starts from 0. With this penalty, extensions of more parents survive (Li et al. 2016). The penalty remains
     part of the score of a hypothesis. fairseq's class counts from 1 and applies no penalty in the first step.
-    Therefore, it prefers short hypotheses, which are less diverse.
+    Therefore, fairseq's class prefers short hypotheses, which are less diverse.
     """
 
     def step(
@@ -88,7 +88,7 @@ def draw_indices(probs: Tensor) -> Tensor:
     """Draw one index for each row of unnormalised probabilities (…, n).
 
     Unlike ``torch.multinomial``, this function does not check the probabilities. On a GPU, such a check would have to
-    wait until they have been computed.
+    wait until the probabilities have been computed.
     """
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
@@ -261,9 +261,8 @@ class _AllowedWords:
     """A wrapper for ``prefix_allowed_tokens_fn`` that uses extended ids and identifies documents by their rows.
 
     Args:
-        function: function that returns the allowed next ids, given the number of the document and the ids (t,) so far.
-            The arguments and results of the function are ids of the dictionary. Allowed ids that cannot occur in the
-            document's summary are ignored.
+        function: function that returns the allowed next ids, given the number of the document and the ids (t,) so far,
+            all as ids of the dictionary. Allowed ids that cannot occur in the document's summary are ignored.
         vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
         ids: number of the document in each row.
     """

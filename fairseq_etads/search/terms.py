@@ -1,8 +1,8 @@
 """Terms of the search: objects that change the scores of words at every step, or the scores of finished hypotheses.
 
-A :class:`SearchTerm` belongs to a generator. For each batch, it creates an :class:`ActiveTerm`, which the search calls
-at every step. The language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``) are another
-term, which the ABS system registers with :func:`register_option_term`. Additional terms can be passed as
+A :class:`SearchTerm` belongs to a generator. For each batch, the term creates an :class:`ActiveTerm`, which the search
+calls at every step. The language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``) are
+another term, which the ABS system registers with :func:`register_option_term`. Additional terms can be passed as
 ``SummaryGenerator(..., terms=[...])``.
 """
 
@@ -22,7 +22,7 @@ class TermBatch(NamedTuple):
     """The batch of B documents in a search.
 
     Attributes:
-        net_input: input of the models. "src_tokens" (B, S) contains ids of the documents' dictionary.
+        net_input: input of the models, where "src_tokens" (B, S) contains ids of the documents' dictionary.
         vocabulary: object that translates between ids of the dictionary and search ids; None if they are the same.
         dictionary: the summaries' dictionary.
     """
@@ -139,8 +139,8 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
 
     Args:
         option: name of a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: function that converts the given value to the value in the settings, which is falsy if the option is off.
-            The function raises ValueError for invalid values.
+        parse: function that converts the given value to the value in the settings, which is falsy if the option is off,
+            and that raises ValueError for invalid values.
         make: function that creates the term from the parsed value.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)

@@ -1,7 +1,7 @@
-"""Summarise raw text with a model folder. This is the main Python interface of the project.
+"""Summarise raw text with the model in a model folder. This is the main Python interface of the project.
 
 Start with :class:`Summarizer`. Importing this package does not import torch or fairseq. :class:`Summarizer` and its
-results import them on first use. :class:`Explanation` never imports them.
+result classes import them on first use. :class:`Explanation` never imports them.
 """
 
 import logging
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import :class:`Summarizer` and the classes of its results on first use."""
+    """Import :class:`Summarizer` and its result classes on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])

@@ -1,4 +1,4 @@
-"""Create a summary from sentences that a content model chooses from the document and from hypotheses."""
+"""Create a summary from sentences that a content model chooses from the document and the hypotheses."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -18,7 +18,7 @@ class Spelled(NamedTuple):
     Attributes:
         text: text of the hypothesis.
         tokens: tokens of the hypothesis, without start and end symbols.
-        origins: for each token, the index of the document token from which it was copied, or -1 for a generated token.
+        origins: index of the document token from which each token was copied, or -1 for a generated token.
     """
 
     text: str
@@ -32,9 +32,9 @@ class Sentence(NamedTuple):
     Attributes:
         chosen: the sentence.
         tokens: tokens of the sentence.
-        origins: for each token, the index in ``spans`` of the token from which it was copied, or -1 for a generated
-            token.
-        spans: positions of tokens in the raw document. None means the tokens that the model read.
+        origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
+        spans: positions of tokens in the raw document. If None, they are the positions of the tokens that the model
+            read.
     """
 
     chosen: ChosenSentence
@@ -54,10 +54,10 @@ def choose(
     """Choose the sentences of a summary.
 
     Args:
-        texts: text processing of the model folder.
+        texts: the text processing of the model folder.
         document: the document.
         hypotheses: the hypotheses from the search, best first.
-        most_words: maximum number of words in the summary. By default, it depends on the training summaries.
+        most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
 
     Returns:
         The sentences and their expected ROUGE score. There are no sentences if neither the document nor the hypotheses
@@ -77,7 +77,7 @@ def choose(
 
 
 def _of_document(texts: TextProcessing, document: Document, number: int) -> Sentence:
-    """Return a sentence of the document in the form in which the model would generate it."""
+    """Return a document sentence, tokenised as the model would generate it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)
@@ -90,10 +90,10 @@ def _of_document(texts: TextProcessing, document: Document, number: int) -> Sent
 
 
 def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
-    """Return a sentence of a hypothesis.
+    """Return a sentence from a hypothesis.
 
     Args:
-        texts: text processing of the model folder.
+        texts: the text processing of the model folder.
         hypothesis: the hypothesis.
         text: text of the sentence.
         earlier: the preceding sentences of the hypothesis.

@@ -1,8 +1,8 @@
-"""Convert raw documents to batches of ids, and convert the ids of summaries to text.
+"""Convert raw documents to batches of ids, and convert summary ids to text.
 
-Words that are not in the dictionary receive temporary ids in each batch, in the order in which they occur. These ids
-are larger than the last id of the dictionary. The model only needs to distinguish these words from each other, so the
-ids are discarded after the batch. Memory use therefore does not grow with the number of documents.
+In each batch, words that are not in the dictionary receive temporary ids in order of occurrence. These ids are larger
+than the last id of the dictionary. The model only needs to distinguish these words from each other, so the ids are
+discarded after the batch. Memory use therefore does not grow with the number of documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -14,6 +14,7 @@ from torch import Tensor
 from ..text.alignment import Span, align, spelling
 from ..text.cleaning import one_line
 from ..text.picking import FACTOR
+from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import counts_of_known_words
 from .extraction import DocumentSentence, Pick, SentencePicker
@@ -29,13 +30,12 @@ class Document(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        number: position of the document in the input.
+        number: index of the document in the input.
         text: raw text of the document.
         tokens: the tokens that the model reads.
         left_out: number of tokens that the model does not read.
         picked: the sentences that an extractor selected, or None without an extractor.
-        places: for each token, the index of its sentence in ``picked``, or -1 for a sentence mark. Empty without an
-            extractor.
+        places: index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
         levels: salience level of each selected sentence.
         every: all sentences of the document. Empty without a content model.
     """
@@ -73,9 +73,9 @@ class TextProcessing:
         loaded: the loaded model folder.
 
     Attributes:
-        picker: the object that selects the sentences to read with the folder's extractor. If it is None, the model
+        picker: an object that uses the folder's extractor to select the sentences to read. If it is None, the model
             reads the first tokens of each document.
-        mark: a list with the sentence mark if the model can generate it. Otherwise, an empty list.
+        mark: a list that contains the sentence mark if the model can generate it, and is empty otherwise.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -98,7 +98,7 @@ class TextProcessing:
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
-        """Tokenise a raw text and truncate it to the tokens that the model reads."""
+        """Tokenise a raw text, and truncate it to the tokens that the model reads."""
         if self.picker is not None:
             return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
@@ -130,8 +130,8 @@ class TextProcessing:
         """Tokenise one sentence of a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # A GPT-2 token includes the space before its word.
-            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind == "gpt2" else line)
+            # A token of these kinds may include the space before its word.
+            line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind in OPAQUE else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
 
@@ -181,7 +181,7 @@ class TextProcessing:
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
         """Return the salience level of each token (B, S, 1), as an id in the factor's dictionary.
 
-        The level of a token is the level of its sentence.
+        A token has the same level as its sentence.
         """
         words = self._levels
         assert words is not None, "the summariser has rejected other factors"
@@ -217,7 +217,7 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Return the start and end of each token in the raw document, or None if they cannot be determined."""
+        """Return the start and end positions of each token in the raw document, or None for unknown positions."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
             return align(document.text, spelled)
@@ -232,11 +232,13 @@ class TextProcessing:
         return found
 
     def spelling(self, token: str) -> str:
-        """Return how a token is approximately spelled in raw text."""
+        """Return an approximate spelling of a token in raw text."""
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
             return str(self.subwords.decode(token)) if token.isdigit() else ""
+        if self.subword_kind == "huggingface":
+            return str(self.subwords.spelling(token))
         return spelling(token, self.words, self.subword_kind)
 
     def goes_on(self, token: str, following: str) -> bool:
@@ -245,6 +247,8 @@ class TextProcessing:
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":
             return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
+        if self.subword_kind == "huggingface":
+            return not self.subwords.spelling(following, token).startswith(" ")
         return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:
@@ -252,14 +256,14 @@ class TextProcessing:
         return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
     def shown(self, token: str) -> str:
-        """Return a token without subword marks, or an empty text for the end symbol."""
+        """Return a token without subword marks, or an empty string for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
     """Yield lists of at most ``read_ahead`` numbered texts. Lists are shorter if the texts are long.
 
-    If an error occurs while a text is read, the preceding texts are yielded before the error is raised.
+    If reading a text fails, the preceding texts are yielded before the error is raised.
     """
     part: List[Tuple[int, Any]] = []
     characters = 0

@@ -19,7 +19,7 @@ class _EncodedDocuments(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """A hypothesis from a search with a scoring term that counts features.
+    """A hypothesis from a search in which a scoring term counts features.
 
     Attributes:
         text: text of the summary.
@@ -33,11 +33,11 @@ class Hypothesis(NamedTuple):
 
 
 class EncodedDocuments:
-    """Documents that are summarised repeatedly. Batches are the same as in :meth:`Summarizer.summarize`.
+    """Documents for repeated summarisation. Batches are the same as in :meth:`Summarizer.summarize`.
 
-    The encoder's output, and the keys and values that the decoder computes from it, are cached on the CPU up to the
-    memory limit. All other documents are encoded again in each call. The summaries do not depend on the cache. Only one
-    thread at a time may use an instance.
+    The encoder's output, and the keys and values that the decoder computes from it, are cached on the CPU up to a
+    memory limit. Documents that do not fit are encoded again in each call. The summaries do not depend on the cache.
+    Only one thread at a time may use an instance.
 
     Args:
         summarizer: the summariser.
@@ -47,7 +47,7 @@ class EncodedDocuments:
 
     Attributes:
         documents: number of documents that contain words.
-        encoded_once: number of cached documents. It is known after the first call.
+        encoded_once: number of cached documents, which is known after the first call.
         state_bytes: memory that the cache uses, in bytes.
         max_tokens: maximum number of source tokens per batch, including padding.
     """
@@ -81,7 +81,7 @@ class EncodedDocuments:
         """Summarise the documents. Copied words are not determined.
 
         Args:
-            on_batch: function that is called after each batch with the number of its documents.
+            on_batch: a function that is called after each batch with the number of documents in the batch.
             decoding: decoding options. The default values are stored in the folder.
 
         Returns:
@@ -96,10 +96,9 @@ class EncodedDocuments:
         return [results[number] for number in range(len(results))]
 
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
-        """Return all hypotheses that the search finds for each document.
+        """Return all hypotheses that the search finds for each document, in the order of the documents.
 
-        The order is the same as for the documents. There are no hypotheses for a document without words. Content models
-        are not used.
+        There are no hypotheses for a document without words. Content models are not used.
 
         Args:
             on_batch: the same as in :meth:`summarize`.
@@ -126,7 +125,10 @@ class EncodedDocuments:
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
     def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
-        """Call ``decode`` for each batch. Returns the result for each document with words, by the document's number."""
+        """Call ``decode`` for each batch.
+
+        Returns a dictionary from the index of each non-empty document to its result.
+        """
         results: Dict[int, Any] = {}
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
@@ -138,7 +140,7 @@ class EncodedDocuments:
         return results
 
     def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
-        """Keep the cache of a batch if it fits into the memory limit. Otherwise, remove it."""
+        """Keep the cache of a batch if it fits within the memory limit. Otherwise, remove it."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:
             return part._replace(encoded=None)

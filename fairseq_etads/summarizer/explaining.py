@@ -1,4 +1,4 @@
-"""Explain summaries with an additional forward pass that records the results of the attention modules."""
+"""Explain summaries with an additional forward pass that records the outputs of attention modules."""
 
 import re
 import threading
@@ -25,7 +25,8 @@ class Written(NamedTuple):
 
     Attributes:
         tokens: the tokens as text, including special symbols. The last token is the end symbol.
-        replaced: for the index of each replaced token, the word that replaces it and the index of the document token.
+        replaced: a dictionary from the index of each replaced token to the replacement word and the index of the
+            document token.
     """
 
     tokens: Tuple[str, ...]
@@ -42,7 +43,7 @@ class _Pass(NamedTuple):
         pointer: output of the pointer, or None without a pointer.
         shares: share of each token's probability that comes from copying (T,), or None without a pointer.
         copied_from: index of the copied document token (T,), or -1 for a generated token. None without a pointer.
-        records: the record of each attention module, by the name of the module.
+        records: a dictionary from the names of the attention modules to their records.
     """
 
     log_probs: Tensor
@@ -55,11 +56,11 @@ class _Pass(NamedTuple):
 
 
 class Explainer:
-    """A class that explains the summaries of a model. Threads can share an instance, but calls do not run in parallel.
+    """A class that explains a model's summaries. Threads can share an instance, but calls do not run in parallel.
 
     Args:
         model: a model in evaluation mode. It is not changed.
-        texts: text processing of the model folder.
+        texts: the text processing of the model folder.
         architecture: name of the model's architecture.
     """
 
@@ -71,7 +72,7 @@ class Explainer:
         self._lock = threading.Lock()
 
     def given(self, summary: str) -> Written:
-        """Tokenise a given summary in the same form in which the model would generate it.
+        """Tokenise a given summary as the model would generate it.
 
         Raises:
             InputError: the summary contains no words, or more tokens than the model can generate.
@@ -129,7 +130,10 @@ class Explainer:
         )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Convert tokens to ids (1, T). Words outside the dictionary and the document become unknown."""
+        """Convert tokens to ids (1, T).
+
+        Words that are not in the dictionary or the document become the unknown word.
+        """
         target, first_new = self._texts.target, len(self._texts.source)
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
@@ -208,7 +212,7 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
 
 
 def _layer(name: str) -> int:
-    """Return the number of the layer that contains a module, starting at 1."""
+    """Return the 1-based index of the layer that contains a module."""
     match = _LAYER.match(name)
     assert match is not None, f"{name} does not belong to a layer"
     return int(match.group(1)) + 1

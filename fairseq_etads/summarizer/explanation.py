@@ -1,7 +1,7 @@
 """The explanation of a summary as plain data.
 
-In shapes, T is the number of tokens in the summary, S is the number of tokens in the document, and H is the number of
-heads. Both texts include the end symbol as a token. Matrices are tuples of rows.
+In shapes, T is the number of summary tokens, S is the number of document tokens, and H is the number of heads. T and S
+include the end symbols. Matrices are tuples of rows.
 """
 
 import json
@@ -28,8 +28,8 @@ class SourceToken:
 
     Attributes:
         text: the token, including subword marks.
-        start, end: position text[start:end] of the token in the raw document. None for the end symbol, or if
-            tokenisation changed the text too much to determine the position.
+        start, end: position text[start:end] of the token in the raw document. None for the end symbol, or if the
+            position cannot be determined because tokenisation changed the text too much.
         known: whether the model can generate the token without copying it.
     """
 
@@ -75,7 +75,7 @@ class SaliencyLayer:
     """The saliency gate of a decoder layer.
 
     Attributes:
-        layer: number of the layer, starting at 1.
+        layer: index of the layer, starting at 1.
         gate: the gate g_ij of each document token (S,), averaged over heads and summary tokens.
     """
 
@@ -88,10 +88,11 @@ class FocusLayer:
     """The centres and scopes of focus-attention in an encoder layer.
 
     Attributes:
-        layer: number of the layer, starting at 1.
-        centers: the centres mu (H, S), as positions of tokens that start at 0.
+        layer: index of the layer, starting at 1.
+        centers: the centres mu (H, S), as 0-based token positions.
         scopes: the scopes sigma (H, S), in tokens.
-        strengths: the factor of the bias in each head (H,), or None if the model does not learn these factors.
+        strengths: the factor by which each head multiplies the bias (H,), or None if the model does not learn these
+            factors.
     """
 
     layer: int
@@ -104,8 +105,8 @@ class FocusLayer:
 class Explanation:
     """The probabilities and attention weights with which a model generates a summary.
 
-    They are computed in one forward pass over the document and the summary. The pass uses float32, and no decoding
-    options such as temperature or penalties.
+    They are computed in one forward pass over the document and the summary, in float32 and without decoding options
+    such as temperature or penalties.
 
     Attributes:
         document: raw text of the document.
@@ -116,22 +117,22 @@ class Explanation:
         tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
         score: score of the summary in the search, or None if the summary was given or chosen.
         architecture: name of the model's architecture.
-        pointer: kind of pointer, which is "none", "soft" or "switch".
-        saliency_gate: form of the saliency gate, or None without saliency-selection.
-        attention: attention weights (T, S), where each row sums to 1. For Transformers, these are the weights in the
-            last decoder layer before any gate is applied, averaged over heads.
-        copying: copy distributions (T, S), where each row sums to 1. None without a pointer.
+        pointer: type of pointer: "none", "soft" or "switch".
+        saliency_gate: variant of the saliency gate, or None without saliency-selection.
+        attention: attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
+            decoder layer before any gate is applied, averaged over heads.
+        copying: copy distributions (T, S). Each row sums to 1. None without a pointer.
         saliency: the gate g_ij (T, S), averaged over layers and heads. Values are between 0 and 1 if ``saliency_gate``
             is "sigmoid". Otherwise, they are between 0 and 2, and 1 leaves attention unchanged. None without
             saliency-selection.
         selected: the gated attention weights g_ij a_ij (T, S), averaged over layers and heads. The decoder reads the
             document with these weights. None without saliency-selection.
-        saliency_layers, focus_layers: layers that have the mechanism.
+        saliency_layers, focus_layers: the layers with the respective mechanism.
         picked: the sentences that an extractor selected from the whole document, or None without an extractor. The
             model read only these sentences.
         surprisal: surprisal of the document compared with the training documents, or None if it is unknown.
-        chosen: the sentences of the summary if a content model chose them from the document and all hypotheses.
-            Otherwise None. All other values then describe this text, which may not be a hypothesis of the model.
+        chosen: the sentences of the summary if a content model chose them from the document and all hypotheses, or
+            None. If they were chosen, all other values describe this text, which may not be a hypothesis of the model.
     """
 
     document: str
@@ -160,14 +161,14 @@ class Explanation:
 
     @property
     def coverage(self) -> Optional[Row]:
-        """Return the attention weight of each document token (S,), summed over the summary tokens."""
+        """Return the total attention weight of each document token (S,), summed over summary tokens."""
         return None if self.attention is None else _sum_of_rows(self.attention)
 
     @property
     def copy_coverage(self) -> Optional[Row]:
         """Return the sum of (1 - p_gen) a_j over the summary tokens, for each document token (S,).
 
-        This is the amount that was copied from each document token.
+        This is the amount of copying from each document token.
         """
         if self.copying is None:
             return None
@@ -226,11 +227,11 @@ class Explanation:
         }
 
     def to_json(self, least: float = LEAST) -> str:
-        """Convert the explanation to one line of JSON that contains only ASCII characters."""
+        """Convert the explanation to one line of ASCII-only JSON."""
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
-        """Convert the explanation to a self-contained HTML page, which works offline; see docs/explain.md.
+        """Convert the explanation to a self-contained HTML page that works offline; see docs/explain.md.
 
         Args:
             title: title of the page, such as the name of the document.

@@ -1,9 +1,8 @@
-"""Create a self-contained HTML page for an explanation, which needs no other files and no network.
+"""Create a self-contained HTML page for an explanation. The page needs no other files and no network access.
 
 :func:`page` receives the result of :meth:`Explanation.to_dict`. The page contains the numbers as JSON, and all text
 from documents is escaped. ``page/explanation.js`` shades words and draws plots. The words and the table of numbers are
-also readable without JavaScript. The page's Content-Security-Policy only allows the style and the script of the page
-itself.
+readable even without JavaScript. The page's Content-Security-Policy only allows the page's own style and script.
 """
 
 import base64
@@ -207,7 +206,7 @@ def _chosen(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
-    """Return the kind of shading that the document shows at first, and its values."""
+    """Return the type of the document's initial shading, and the shading values."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
@@ -264,7 +263,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """Draw a bar for the probability of a token. The share that comes from copying has another colour."""
+    """Draw a bar for the probability of a token. The share that comes from copying has a different colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
@@ -307,7 +306,7 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _between(text: str, data: Dict[str, Any]) -> str:
-    """Format the text between two tokens. It is marked as unread if an extractor left out the words in it."""
+    """Format the text between two tokens. It is marked as unread if the extractor did not select its words."""
     if data.get("picked") and any(character.isalnum() for character in text):
         return f'<span class="unread">{escaped(text)}</span>'
     return escaped(text)
@@ -361,7 +360,7 @@ _TEACHES = {
     "probability": "The bar under a word shows its probability given the previous words; the coloured part is due to "
     "copying.",
 }
-"""Explanations of terms in HTML, by the name of the term."""
+"""A dictionary from terms to their explanations in HTML."""
 
 
 def _legend(data: Dict[str, Any]) -> Iterator[str]:
@@ -431,7 +430,8 @@ def _source_word(data: Dict[str, Any], number: int) -> str:
 def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
     """Return the numbers for the script.
 
-    Weights have the form [position, ten-thousandths, position, …]. Centres and scopes are in tenths of a token.
+    Weights are encoded as [position, weight, position, …], in units of one ten-thousandth. Centres and scopes are in
+    tenths of a token.
     """
     tokens = data["tokens"]
     rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None

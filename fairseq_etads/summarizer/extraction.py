@@ -18,8 +18,8 @@ class DocumentSentence(NamedTuple):
 
     Attributes:
         text: text of the sentence, with normalised white space and without invisible characters.
-        words: words of the sentence, tokenised like the extractor's training text.
-        probability: the probability, according to the extractor, that a summary uses the sentence.
+        words: words of the sentence, tokenised in the same way as the extractor's training text.
+        probability: the probability, predicted by the extractor, that a summary uses the sentence.
         start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
     """
 
@@ -35,7 +35,7 @@ class Pick(NamedTuple):
 
     Attributes:
         selection: the selected sentences.
-        levels: salience level of each selected sentence, which is a value of the source factor.
+        levels: salience level of each selected sentence, as a value of the source factor.
         every: all sentences of the document, for a content model. Empty without a content model.
     """
 
@@ -64,7 +64,7 @@ class SentencePicker:
 
         Args:
             text: raw text of the document.
-            line: the cleaned text in one line. It can contain sentence marks.
+            line: the cleaned text as a single line. It can contain sentence marks.
         """
         sentences, tokens = self._sentences(line)
         probabilities = self._probabilities(tokens)
@@ -87,7 +87,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _words(self, sentence: str, tokens: List[str]) -> List[str]:
-        """Return the words of a sentence, without splitting them into subwords."""
+        """Return the words of a sentence, not split into subwords."""
         if self._subwords is None:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
@@ -100,10 +100,11 @@ class SentencePicker:
         Args:
             every: all sentences of the document.
             written: texts of the hypotheses.
-            most_words: maximum number of words in the summary. By default, it depends on the training summaries.
+            most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
 
         Returns:
-            The choice, and all sentences of the hypotheses, each with the index of its hypothesis.
+            The choice, and a list of all sentences in the hypotheses. Each sentence is paired with the index of its
+            hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
         parts: List[Tuple[int, str]] = []

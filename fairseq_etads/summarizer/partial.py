@@ -1,4 +1,4 @@
-"""Partial summaries, which are reported while the search is running."""
+"""Partial summaries that are reported while a search is running."""
 
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
@@ -13,13 +13,13 @@ class PartialSummary:
     """The best summary that the search has found so far for a document. Later summaries may start with other words.
 
     Attributes:
-        number: position of the document in the input.
+        number: index of the document in the input.
         text, tokens: text and tokens of the summary, as in :class:`Summary`.
         score: score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score it would have
             if it ended here.
         has_ended: whether the model has ended the summary. The search continues as long as a better summary is
             possible.
-        spans: positions text[start:end] of each token that the model read, or None if they cannot be determined.
+        spans: position text[start:end] of each token that the model read, or None if it cannot be determined.
         attention: attention weights of the tokens that the model read, in the step that generated the last token of the
             summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
             ended, or if the model returns no attention weights.
@@ -41,7 +41,10 @@ OnPartialSummary = Callable[[PartialSummary], None]
 
 
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
-    """Create the ``on_step`` function for a search. It converts ids to text and passes it to the given ``on_step``."""
+    """Create the ``on_step`` function for a search.
+
+    It converts ids to text, and passes the text to the given ``on_step``.
+    """
 
     spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are rows of the batch
 

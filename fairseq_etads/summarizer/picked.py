@@ -12,7 +12,7 @@ class PickedSentence:
         text: text of the sentence, with normalised white space and without invisible characters.
         start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
         number: index of the sentence in the document, starting at 0.
-        probability: the probability, according to the extractor, that a summary uses the sentence.
+        probability: the probability, predicted by the extractor, that a summary uses the sentence.
     """
 
     text: str

@@ -8,10 +8,10 @@ from .summarizer import Summarizer
 
 
 class RecordSummarizer:
-    """A callable class that summarises batches of records, for ``ray.data.Dataset.map_batches`` (docs/scale.md).
+    """A callable class for ``ray.data.Dataset.map_batches`` that summarises batches of records (docs/scale.md).
 
     The engine creates one instance in each worker, so that each worker loads the model only once. The engine also
-    distributes the records, restarts workers that have stopped, and gives their batches to other workers.
+    distributes the records. If a worker stops, the engine restarts it and reassigns its batches.
 
     Args:
         folder: a model folder that all workers can read, or the name of a model that comes with the package.
@@ -32,14 +32,14 @@ class RecordSummarizer:
         """Add three columns to a batch.
 
         Args:
-            batch: columns of the same length, as a dictionary of arrays or as a pandas data frame.
+            batch: columns of equal length, as a dictionary of arrays or a pandas DataFrame.
 
         Returns:
             ``batch`` with the additional columns "summary", "score" and "problem". If a text cannot be summarised,
             "problem" contains the reason. Otherwise, it is empty. A problem with one text does not affect other texts.
 
         Raises:
-            KeyError: the batch has no column with the texts.
+            KeyError: the batch lacks the column that contains the texts.
         """
         if self.column not in batch:
             raise KeyError(f"no column {self.column!r} with texts; choose from: {', '.join(map(repr, batch))}")

@@ -1,4 +1,4 @@
-"""The class :class:`Summarizer`, which summarises raw text with a model folder."""
+"""The class :class:`Summarizer`, which summarises raw text with the model in a model folder."""
 
 import os
 import threading
@@ -19,7 +19,6 @@ from ..search.hypotheses import Results
 from ..search.inference import InferenceModel
 from ..text.alignment import Span
 from ..text.picking import FACTOR
-from ..vocabulary.kinds import detect_subwords
 from . import Explanation
 from .choosing import STRENGTH, Spelled, choose, groups_of
 from .documents import Batch, Document, TextProcessing, batches, parts
@@ -34,20 +33,20 @@ MAX_TOKENS = 8000
 READ_AHEAD = 256
 """Default number of documents to read ahead, so that batches can contain documents of similar length."""
 _MOST_SEARCHES = 16
-"""Maximum number of generators that are cached. There is one generator per set of options."""
+"""Maximum number of cached generators. There is one generator per set of options."""
 
 
 _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator, and settings for processing its hypotheses.
+    """A generator and the settings for processing its hypotheses.
 
     Attributes:
         generator: the generator.
         replaces_unknown: whether to replace unknown words.
         chooses: whether a content model chooses the sentences of the summary.
-        most_words: maximum number of words in the chosen sentences. If it is None, it depends on the training
+        most_words: maximum number of words in the chosen sentences. If None, the limit depends on the training
             summaries.
         reranker: the object that chooses a hypothesis. If it is None, the hypothesis with the best score is used.
         on_step: function that is called with partial summaries, or None.
@@ -65,7 +64,7 @@ class Summarizer:
     """A summariser for raw text. Use :meth:`load` to create an instance.
 
     Several threads can share an instance, and instances can be pickled. The first call packs the weights into a layout
-    that is fast on the processor. Later calls reuse the packed weights.
+    that is efficient on the processor. Later calls reuse the packed weights.
 
     Attributes:
         folder: the folder from which the model was loaded.
@@ -112,7 +111,7 @@ class Summarizer:
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state to pickle, without generators and packed weights. They are created again when needed."""
+        """Return the state for pickling, without generators and packed weights. They are recreated when needed."""
         return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -175,7 +174,7 @@ class Summarizer:
         """Summarise a stream of texts in constant memory. Summaries are yielded in the order of the texts.
 
         Args:
-            texts: an iterable of raw texts, which may be endless. At most ``read_ahead`` texts are read before their
+            texts: an iterable of raw texts, which can be infinite. At most ``read_ahead`` texts are read before their
                 summaries are yielded.
             read_ahead: number of texts to read ahead. With 1, each text is summarised immediately. Larger numbers are
                 faster, because batches then contain documents of similar length.
@@ -183,7 +182,7 @@ class Summarizer:
             max_tokens, decoding: the same as in :meth:`summarize`.
 
         Raises:
-            InputError: see :meth:`summarize`. The error is raised immediately, and not only when the first summary is
+            InputError: see :meth:`summarize`. The error is raised immediately rather than when the first summary is
                 requested.
         """
         _check_texts(texts, max_tokens, read_ahead)
@@ -192,7 +191,7 @@ class Summarizer:
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
-        """Explain the summary that the model generates for a text, or a given summary.
+        """Explain a given summary of a text or, by default, the summary that the model generates.
 
         The explanation is computed in an additional forward pass over the text and the summary, in float32 and without
         decoding options. It takes about as long as a training step.
@@ -203,8 +202,8 @@ class Summarizer:
             decoding: decoding options for generating the summary, as in :meth:`summarize`.
 
         Returns:
-            An object with the probabilities, attention weights, saliency, focus and copying. Notebooks display it as an
-            HTML page, which ``to_html()`` also returns.
+            An explanation that contains probabilities, attention weights, saliency, focus and copying. Notebooks
+            display it as an HTML page. ``to_html()`` returns the same page.
 
         Raises:
             InputError: see :meth:`summarize`. Also raised if the given summary contains no words or too many words, or
@@ -231,7 +230,7 @@ class Summarizer:
 
     @property
     def picks_sentences(self) -> bool:
-        """Return whether the folder contains an extractor, which selects the sentences that the model reads."""
+        """Return whether the folder contains an extractor that selects the sentences for the model to read."""
         return self._texts.picker is not None
 
     @property
@@ -247,9 +246,9 @@ class Summarizer:
         return [*(choose for choose, model in found.items() if model is not None), "none"]
 
     def token_count(self, text: str) -> int:
-        """Count the tokens in a text with the tokeniser of this model.
+        """Count the tokens in a text with the model's tokeniser.
 
-        Tokens beyond the maximum length that the model reads are also counted.
+        Tokens beyond the model's maximum document length are also counted.
         """
         document = self._texts.read(0, text)
         return len(document.tokens) + document.left_out
@@ -302,7 +301,7 @@ class Summarizer:
                         "--beam 1: there is only one hypothesis, so there is nothing to choose from; add --choose none"
                     )
                 settings["nbest"] = settings["beam_size"]
-                reranker = Reranker(self._content, weight, detect_subwords(self._texts.source))
+                reranker = Reranker(self._content, weight, self._texts.subword_kind or "none")
             generator = SummaryGenerator(
                 [self._model],
                 self._texts.target,
@@ -332,7 +331,7 @@ class Summarizer:
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
         """Tokenise a text.
 
-        If no search is needed, because the text has no words or an error occurred, the summary is stored in
+        If the text has no words or an error occurs, no search is needed. In this case, the summary is stored in
         ``results``, and None is returned.
         """
         try:
@@ -380,7 +379,7 @@ class Summarizer:
         return self._summary(row, best, batch, search)
 
     def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
-        """Convert a hypothesis to text for the summary and to tokens for an explanation."""
+        """Convert a hypothesis to text (for the summary) and to tokens (for an explanation)."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
@@ -450,7 +449,7 @@ class Summarizer:
         return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """Store the function that explains a summary on the summary, and return the summary."""
+        """Attach a function that explains the summary to the summary object, and return this object."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)
@@ -470,8 +469,9 @@ class Summarizer:
         Args:
             document: the document.
             tokens: tokens of the summary.
-            origins: for each token, the index in ``spans`` of the token from which it was copied, or -1.
-            spans: positions of tokens in the raw document. By default, these are the tokens that the model read.
+            origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
+            spans: positions of tokens in the raw document. By default, they are the positions of the tokens that the
+                model read.
         """
         if not any(origin >= 0 for origin in origins):
             return ()

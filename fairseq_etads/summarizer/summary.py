@@ -12,17 +12,17 @@ from .surprisal import Surprisal
 
 @dataclass(frozen=True)
 class CopiedWord:
-    """A word in a summary that the model copied from the document.
+    """A summary word that the model copied from the document.
 
     A word counts as copied if it is not in the model's vocabulary, or if copying contributed more to its probability
-    than generating. If the word occurs several times in the document, the position is the occurrence with the highest
+    than generation. If the word occurs several times in the document, the position is the occurrence with the highest
     copy attention.
 
     Attributes:
         word: the word, with its subwords joined.
         first, last: indices of its first and last tokens in :attr:`Summary.tokens`.
-        start, end: position text[start:end] of the word in the raw document. None if tokenisation changed the text too
-            much to determine the position.
+        start, end: position text[start:end] of the word in the raw document. None if the position cannot be determined
+            because tokenisation changed the text too much.
     """
 
     word: str
@@ -34,7 +34,7 @@ class CopiedWord:
 
 @dataclass(frozen=True)
 class Truncation:
-    """The numbers of tokens in a document that the model read and did not read.
+    """The numbers of document tokens that the model read and did not read.
 
     Attributes:
         read: number of tokens that the model read.
@@ -50,20 +50,20 @@ class Summary:
     """A summary of a document.
 
     Attributes:
-        text: text of the summary. If the model was trained to mark sentences, there is "<q>" between sentences; see
+        text: text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
             :attr:`sentences`.
-        score: normalised log-probability of the summary minus penalties. If a content model chose the sentences, the
-            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Compare only scores of the
-            same kind for the same document.
+        score: normalised log-probability of the summary, minus penalties. If a content model chose the sentences, the
+            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Only scores of the same type
+            for the same document are comparable.
         tokens: the tokens of the summary as the model generated them.
-        copied: the copied words, in the order of the summary. All words in sentences that were chosen from the document
-            are included. Other words are included only if the model has a pointer.
-        truncation: numbers of tokens that the model read and did not read.
-        problem: the reason why the document could not be summarised, or an empty text.
-        picked: the sentences, with their probabilities, that the folder's extractor selected from the document. None
+        copied: the copied words, in summary order. All words in sentences that were chosen from the document are
+            included. Other words are included only if the model has a pointer.
+        truncation: numbers of document tokens that the model read and did not read.
+        problem: the reason why the document could not be summarised, or an empty string.
+        picked: the sentences that the folder's extractor selected from the document, with their probabilities. None
             without an extractor.
-        surprisal: surprisal of the document compared with the training documents. None if the document is short, or if
-            the folder does not contain the surprisals of the training documents.
+        surprisal: surprisal of the document compared with the training documents. None if the document is too short, or
+            if the folder does not contain the surprisals of the training documents.
         chosen: the sentences of the summary if a content model chose them from the document and all hypotheses
             (``choose="content"``). None if the summary is a hypothesis of the model.
     """
@@ -89,7 +89,7 @@ class Summary:
         contain these references, and cannot be explained.
 
         Raises:
-            ValueError: this summary is a copy or a pickle, or the document could not be summarised (:attr:`problem`).
+            ValueError: this summary was copied or unpickled, or the document could not be summarised (:attr:`problem`).
         """
         if self.problem:
             raise ValueError(f"there is no summary to explain: {self.problem}")

@@ -1,6 +1,6 @@
-"""Measure how surprising a document is for a model, compared with the training documents.
+"""Measure how surprising a document is to a model, compared with the training documents.
 
-The dictionary in a model folder contains the frequencies of words in the training text. config.json contains
+The dictionary in a model folder contains the word frequencies of the training text, and config.json contains
 percentiles of the training documents' surprisals. This module does not import torch or fairseq.
 """
 
@@ -23,13 +23,13 @@ SAMPLE = 2000
 
 @dataclass(frozen=True)
 class Surprisal:
-    """The surprisal of the part of a document that the model reads.
+    """The surprisal of a document. Only the part that the model reads is considered.
 
     Attributes:
         bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
             training text.
         unknown: share of tokens that are not in the model's vocabulary.
-        percentile: percentage of training documents with a smaller surprisal.
+        percentile: percentage of training documents that have a lower surprisal.
     """
 
     bits: float
@@ -47,10 +47,11 @@ class Surprisal:
 
 
 class WordFrequencies:
-    """Relative frequencies of words in the training text, with add-one smoothing.
+    """Relative word frequencies in the training text, with add-one smoothing.
 
     Args:
-        counts: count of each known word. All unknown words together are treated as one word with a count of 0.
+        counts: a dictionary from each known word to its count. All unknown words are treated as one word with a count
+            of 0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -78,7 +79,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
     Args:
         path: a file that contains the tokens of one document per line.
-        frequencies: frequencies of words in the training text.
+        frequencies: word frequencies in the training text.
         longest: maximum number of tokens that the model reads from a document.
 
     Returns:
@@ -99,7 +100,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the same format as the result of :func:`percentiles_of`."""
+    """Return whether a value has the format of the result of :func:`percentiles_of`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
         return False
     bits: Sequence[Any] = list(value.values())
@@ -107,10 +108,10 @@ def are_percentiles(value: Any) -> bool:
 
 
 class TrainingSurprisals:
-    """The surprisals of the training documents, with which new documents are compared.
+    """The surprisals of the training documents, to which new documents are compared.
 
     Args:
-        frequencies: frequencies of words in the training documents.
+        frequencies: word frequencies in the training documents.
         percentiles: the entry "document_surprisal" in a folder's config.json.
     """
 
@@ -124,7 +125,7 @@ class TrainingSurprisals:
         return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
 
     def _percentile(self, bits: float) -> float:
-        """Return the percentile of a surprisal. Interpolates between the stored percentiles."""
+        """Return the percentile of a surprisal, interpolated between the stored percentiles."""
         if bits <= self._bits[0]:
             return 0.0
         for number, upper in enumerate(self._bits[1:], 1):

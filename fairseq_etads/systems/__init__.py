@@ -1,4 +1,4 @@
-"""Systems to which the papers compare their models. Each system has its own folder.
+"""Systems with which the papers compare their models. Each system has its own folder.
 
 The rest of the package never imports these folders. The ``__init__`` module of each folder imports the classes that the
 system registers with fairseq, and its docstring lists the other parts of the system.
@@ -13,7 +13,7 @@ from ..platform.systems import BROUGHT, belongs_to, is_there
 
 
 def present() -> List[ModuleType]:
-    """Import all installed systems in alphabetical order. Errors while importing a system are raised."""
+    """Import all installed systems in alphabetical order. Errors during an import are propagated."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 

@@ -1,8 +1,18 @@
 """Group subword tokens into words."""
 
-from typing import List, Sequence, Tuple
+from typing import Dict, List, Sequence, Tuple
 
 from .words import SENTENCE_MARK
+
+SUBWORDS: Dict[str, Dict[str, str]] = {
+    "subword_nmt": {"bpe_codes": "codes.bpe"},
+    "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
+    "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
+    "huggingface": {"huggingface_tokenizer": "tokenizer.json"},
+}
+"""Value of fairseq's --bpe -> its options that name a file, and this file's name in prepared data and model folders."""
+OPAQUE = {"gpt2": "GPT-2's pieces", "huggingface": "pieces of a Hugging Face tokeniser"}
+"""Kinds of given pieces of raw text that only their tokeniser can join into words, and what messages call them."""
 
 
 def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:

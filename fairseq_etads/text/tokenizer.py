@@ -10,9 +10,10 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, List
 
-from fairseq.data.encoders import register_tokenizer
+from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
+from .hugging_face import HuggingFacePieces
 from .words import SENTENCE_MARK, WORD_KINDS, make_words, split_sentences
 
 MARKS = ("drop", "keep", "insert")
@@ -99,3 +100,22 @@ class TextTokenizer:
         """Join tokens into text, without spaces around punctuation. Sentence marks and letter case are kept."""
         sentences = [self.words.decode(part.split()) for part in _MARK.split(line)]
         return f" {SENTENCE_MARK} ".join(sentences).strip()
+
+
+@dataclass
+class HuggingFaceConfig(FairseqDataclass):
+    """Options of ``--bpe huggingface``."""
+
+    huggingface_tokenizer: str = field(default="???", metadata={"help": "Hugging Face's tokenizer.json"})
+
+
+@register_bpe("huggingface", dataclass=HuggingFaceConfig)
+class HuggingFaceTokenizer(HuggingFacePieces):
+    """``--bpe huggingface`` of fairseq: see :class:`HuggingFacePieces`.
+
+    Args:
+        cfg: a :class:`HuggingFaceConfig`.
+    """
+
+    def __init__(self, cfg: Any):
+        super().__init__(cfg.huggingface_tokenizer)

@@ -1,1 +1,1 @@
-"""The fairseq task with its options and checks, the losses, the optimisers and the validation."""
+"""The fairseq task, with options, checks, losses, optimisers and validation."""

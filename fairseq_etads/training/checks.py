@@ -1,4 +1,4 @@
-"""Checks that reject options without an effect and incompatible options."""
+"""Checks that reject incompatible options and options without an effect."""
 
 import logging
 from dataclasses import fields
@@ -31,7 +31,7 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
         cfg: options of the criterion.
         task_cfg: options of the task.
         capabilities: capabilities of the model.
-        trained_by: the criterion that a model for selecting words or sentences needs, or None for other models.
+        trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -81,7 +81,7 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
 
     Args:
         cfg: options of the criterion.
-        trained_by: the criterion that a model for selecting words or sentences needs, or None for other models.
+        trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
         trains: whether the model will be trained.
         task_cfg: options of the task.
     """

@@ -22,11 +22,11 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. The first would also change weights that have no gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. FP16Optimizer would also change weights that have no gradient."""
 
 
 class AuxiliaryTask:
-    """Base class of auxiliary tasks, on which a model is trained in addition to summarisation.
+    """Base class of auxiliary tasks. A model is trained on an auxiliary task in addition to summarisation.
 
     Register subclasses with :func:`register_extra_updates`, and select one with ``--auxiliary-task``.
 
@@ -41,7 +41,7 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Return modules, by name, to add to a recurrent model before its weights are initialised.
+        """Return a dictionary from names to modules. They are added to a recurrent model before its initialisation.
 
         Args:
             cfg: options of the model.
@@ -53,12 +53,12 @@ class AuxiliaryTask:
 
         Args:
             model: the model.
-            number: number of the auxiliary update, counted from 0. If the batch depends only on this number, a resumed
+            number: index of the auxiliary update, counted from 0. If the batch depends only on this index, a resumed
                 run uses the same batches as an uninterrupted run.
 
         Returns:
-            The mean loss over the examples, the number of examples, and other values to log, by name. The values must
-            be summed over the examples.
+            The mean loss over the examples, the number of examples, and a dictionary from names to other values to log.
+            These values must be summed over the examples.
         """
         raise NotImplementedError
 
@@ -90,7 +90,7 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """A schedule that runs ``times`` auxiliary updates after each ``every`` summarisation updates."""
+    """A schedule that runs ``times`` auxiliary updates after every ``every`` summarisation updates."""
 
     every: int
     times: int
@@ -107,7 +107,7 @@ class Schedule(NamedTuple):
         return cls(*map(int, parts))
 
     def turns(self, updates: int) -> range:
-        """Return the numbers (from 0) of the auxiliary updates to run after ``updates`` summarisation updates."""
+        """Return the indices (from 0) of the auxiliary updates to run after ``updates`` summarisation updates."""
         if updates % self.every:
             return range(0)
         done = (updates // self.every - 1) * self.times
@@ -115,7 +115,7 @@ class Schedule(NamedTuple):
 
 
 class ExtraUpdates:
-    """A class that runs the updates of an auxiliary task after summarisation updates.
+    """A class that runs auxiliary updates after summarisation updates.
 
     Auxiliary updates use the same optimiser and the same learning rate as summarisation updates, but their own batches.
     fairseq does not count them, so --max-update, learning rates and validation depend only on summarisation updates.
@@ -160,7 +160,7 @@ class ExtraUpdates:
         """Run one update.
 
         Returns:
-            The number of examples, and the loss and other values, summed over the examples.
+            The number of examples, and the sums of the loss and other values over the examples.
         """
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
@@ -174,11 +174,11 @@ class ExtraUpdates:
 
 
 def data_folder(cfg: Any, needed: str) -> Path:
-    """Return the folder that --auxiliary-data names.
+    """Return the folder given by --auxiliary-data.
 
     Args:
         cfg: options of the summarisation task.
-        needed: description of the data, for the error message.
+        needed: a description of the data for the error message.
 
     Raises:
         ValueError: --auxiliary-data is missing.

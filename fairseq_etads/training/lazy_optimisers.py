@@ -1,10 +1,10 @@
-"""Lazy optimisers, which only update the word vectors of the words in a batch.
+"""Lazy optimisers, which only update the embeddings of the words in a batch.
 
-In a table of word vectors, only the rows for the words in the batch have a nonzero gradient. However, fairseq's Adam,
+In a word embedding table, only the rows for the words in the batch have a nonzero gradient. However, fairseq's Adam,
 Adadelta and Adagrad process the whole table in every step, including its gradient, the norm of the gradient, and the
 moments. ``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same optimisers only to rows with a nonzero
-gradient. The time for a step therefore depends on the words in the batch, and not on the size of the dictionary. The
-weights and moments of all other rows do not change, and weight decay is not applied to them.
+gradient. The time for a step therefore depends on the number of words in the batch rather than on the size of the
+dictionary. The weights and moments of all other rows do not change, and weight decay is not applied to them.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Temporarily replace tables in the optimiser with smaller tables of the rows that have a nonzero gradient.
+    """Temporarily replace embedding tables in the optimiser with smaller tables of rows with a nonzero gradient.
 
     All tables with a sparse gradient are replaced. The tables in ``tables`` are replaced even if their gradient is
     dense. At the end of the block, the rows and their optimiser states are written back. A tensor in the state is
@@ -64,8 +64,8 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     """Return the indices and the gradients of the rows with a nonzero gradient.
 
-    Rows that were looked up but have a zero gradient are left out, because they cannot be recognised in the dense
-    gradients that several processes use.
+    Rows that were looked up but have a zero gradient are omitted, because they cannot be recognised in the dense
+    gradients of multi-process training.
     """
     if not gradient.is_sparse:
         rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
@@ -77,7 +77,7 @@ def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """Apply ``function`` to all tensors in an optimiser state that have ``length`` rows."""
+    """Apply ``function`` to the tensors with ``length`` rows in an optimiser state."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -85,7 +85,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the optimiser states of some rows to the table's state, which all these optimisers initialise to zero."""
+    """Write the optimiser state of some rows to the state of the whole table, where missing tensors start at zero."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -99,7 +99,7 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 class LazyRows(FairseqOptimizer):
     """A mixin that makes a fairseq optimiser lazy. It must precede fairseq's class in the list of base classes.
 
-    With several processes, gradients are dense, because fairseq can only sum dense gradients over processes. The same
+    With several processes, gradients are dense, because fairseq can only sum dense gradients across processes. The same
     rows are updated, but no time is saved. In half precision, the optimiser behaves like fairseq's, because torch
     cannot add sparse half-precision gradients on every device.
     """
@@ -126,7 +126,7 @@ class LazyRows(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False if there are lazily updated tables, which must not be merged with other parameters."""
+        """Return False if there are lazily updated embedding tables. They must not be merged with other parameters."""
         return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
@@ -144,7 +144,7 @@ class LazyRows(FairseqOptimizer):
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip gradients, but read only the rows that have a gradient. Returns the norm of the gradients."""
+        """Clip the gradients, reading only rows that have a gradient. Returns the norm of the gradients."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -160,7 +160,7 @@ class LazyRows(FairseqOptimizer):
         return norm
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
-        """Update the rows of tables that have a nonzero gradient, and all other parameters."""
+        """Update table rows with a nonzero gradient, and all other parameters."""
         with touched_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
@@ -180,7 +180,7 @@ class _LazyConfig(FairseqDataclass):
 
 @dataclass
 class LazyAdadeltaConfig(_LazyConfig):
-    """Options of ``--optimizer lazy_adadelta``, which are the same as the options of fairseq's Adadelta."""
+    """Options of ``--optimizer lazy_adadelta``. They are the same as for fairseq's Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
     adadelta_eps: float = field(

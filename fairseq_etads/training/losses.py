@@ -1,9 +1,9 @@
-"""Loss functions, and the criterion ``summarization_nll``, which computes a weighted sum of losses.
+"""Loss functions, and the criterion ``summarization_nll``, which computes a weighted sum of them.
 
-The functions compute losses from the outputs of a model: for coverage, for labels of words and sentences, for the
-selection of sentences, and for a closed-book decoder. The criterion combines them with the negative log-likelihood,
-label smoothing and the loss of a supervised switch. :class:`LossChecks` rejects losses that are not finite, and
-:func:`as_numbers` converts logged tensors to numbers.
+The functions compute losses from model outputs: for coverage, for word and sentence labels, for sentence selection, and
+for a closed-book decoder. The criterion combines them with the negative log-likelihood, label smoothing and the loss of
+a supervised switch. :class:`LossChecks` rejects losses that are not finite, and :func:`as_numbers` converts logged
+tensors to numbers.
 """
 
 import logging
@@ -33,13 +33,13 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
-"""Loss above which a target word is assumed to be missing in the model's output, and to have a probability of 0."""
+"""A larger loss means that the model cannot produce the target word, because its probability is 0."""
 
 logger = logging.getLogger(__name__)
 
 
 class NonFiniteLossError(RuntimeError):
-    """An error that is raised if the loss of a pair is infinite or not a number."""
+    """An error that is raised if the loss of a training pair is infinite or not a number."""
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
@@ -49,7 +49,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
     Args:
         attention: attention weights (B, T, S). Each row sums to 1.
-        real: mask (B, T), bool, False at padding, which can be on either side.
+        real: mask (B, T), bool, False at padding. Summaries can be padded on either side.
 
     Returns:
         The losses (B, T), at least float32. They are 0 at padding and at the first word of each summary.
@@ -60,7 +60,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Compute the negative log-likelihood of labels, which are 0 or 1. Returns (B, U), at least float32.
+    """Compute the negative log-likelihood of binary labels. Returns (B, U), at least float32.
 
     Args:
         logits: logits of label 1 (B, U).
@@ -85,15 +85,15 @@ def selection_loss(
     Args:
         selection: the selections from a forward pass, or None if the model does not select sentences.
         sample: the batch, which contains "sentence_targets" (N, n, m).
-        no_words: ids in summaries that are not words: the sentence mark, the end symbol and padding.
+        no_words: ids of summary tokens that are not words: the sentence mark, the end symbol and padding.
         training: whether the model is being trained.
 
     Returns:
-        The divergences (N,); see :meth:`SentenceSelection.divergence`. None if the model does not select sentences, or
-        if the batch contains no targets outside training.
+        The divergences (N,); see :meth:`SentenceSelection.divergence`. The result is None if the model does not select
+        sentences, or if an evaluation batch contains no targets.
 
     Raises:
-        ValueError: the batch contains no targets in training.
+        ValueError: a training batch contains no targets.
     """
     if selection is None:
         return None
@@ -112,7 +112,7 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
 
     Args:
         logits: logits (N, T, V) of the V known words.
-        target: ids of the target words (N, T). Ids that are not known words are replaced with ``unk``.
+        target: ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
         pad, unk: ids of the padding symbol and of the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
@@ -171,7 +171,7 @@ class LossChecks:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """Return a factor for the total loss of a batch, which is 1 or, if a loss is not finite, NaN.
+        """Return a factor for the total loss of a batch: NaN if a loss is not finite, and 1 otherwise.
 
         Args:
             loss: the losses (N, T).
@@ -191,7 +191,7 @@ class LossChecks:
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
         """Record that the optimiser will apply the update. Call this method before the optimiser's step.
 
-        If the gradient is finite, all losses are also finite and are not checked.
+        If the gradient is finite, all losses are finite too, and are not checked.
         """
         if gradient_is_finite:
             self._unchecked.clear()
@@ -205,7 +205,7 @@ class LossChecks:
 
 
 def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Convert logged tensors on a GPU to numbers. This waits for the GPU only once.
+    """Convert logged tensors on a GPU to numbers, waiting for the GPU only once.
 
     fairseq would wait for each tensor separately.
     """
@@ -341,7 +341,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     Args:
         name: name of the criterion.
         pointer: value of --pointer for the model.
-        large_vocabulary_trick: whether the softmax of the model covers only candidates.
+        large_vocabulary_trick: whether the model's softmax is computed over candidates only.
         adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
     """
     # Criterions that inherit these options can compute the likelihood of copied words and of candidates.
@@ -370,10 +370,10 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the arguments for a criterion's constructor: the values in ``cfg`` of all options in ``config``.
+    """Return the arguments for a criterion's constructor: the values of all ``config`` options in ``cfg``.
 
-    fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It leaves
-    out the arguments of inherited constructors.
+    fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It omits
+    the arguments of inherited constructors.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
@@ -472,7 +472,7 @@ class SummarizationNLL(FairseqCriterion):
 
         Args:
             model: the model.
-            sample: the batch. It can contain "weights" (N,), the weight of each row in the loss and in the logged
+            sample: the batch. It can contain "weights" (N,), which weight the rows in the loss and in the logged
                 values. The N rows then represent "nsentences" pairs and "ntokens" words.
             reduce: ignored.
 
@@ -516,7 +516,7 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """Run the model. If it supports requests, ask only for the log-probabilities that the loss needs.
+        """Run the model. If it supports word requests, request only the log-probabilities that the loss needs.
 
         Args:
             model: the model.
@@ -529,13 +529,13 @@ class SummarizationNLL(FairseqCriterion):
         return DecoderOutput.of(model(**net_input, **request))
 
     def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
-        """Compute the losses of the target words, which are dictionary ids (N, T).
+        """Compute the losses of the target words, given as dictionary ids (N, T).
 
         Returns:
             The negative log-likelihood (N, T), the smoothed loss (N, T), a mask (N, T) that is False at padding, and
             other values to log, each (N, T).
         """
-        # Models from outside this project return logits for all known words.
+        # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
         nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
@@ -556,10 +556,11 @@ class SummarizationNLL(FairseqCriterion):
             real: mask (N, T), bool, False at padding.
 
         Returns:
-            The weight and the values (N, T) of each loss, by its name in the log. Values at padding are 0.
+            A dictionary that maps the logged name of each loss to its weight and values (N, T). Values at padding are
+            0.
 
         Raises:
-            ValueError: the batch contains no labels in training, or the model returns no attention weights.
+            ValueError: a training batch contains no labels, or the model returns no attention weights.
         """
         found: Dict[str, Tuple[float, Tensor]] = {}
         if self.coverage_weight:
@@ -582,7 +583,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Compute the sum of values (N, T), which must be 0 at padding. Rows are multiplied by ``weights`` (N,).
+        """Compute the sum of values (N, T) with row weights ``weights`` (N,). Values at padding must be 0.
 
         With --length-normalised, the values are averaged over the words of each summary before they are summed.
         """
@@ -599,7 +600,7 @@ class SummarizationNLL(FairseqCriterion):
             log_vocab: log P_vocab, for all words or for the requested words.
             pointer: output of the pointer, or None for a model without a pointer.
             target: columns of the target words (N, T).
-            candidates: the words that the softmax covers, or None if it covers all V words.
+            candidates: the words over which the softmax is computed, or None for all V words.
 
         Returns:
             The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and other values to log, each
@@ -626,11 +627,11 @@ class SummarizationNLL(FairseqCriterion):
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
-        """Sum the log-probabilities over which label smoothing averages.
+        """Sum the log-probabilities that label smoothing averages.
 
         Returns:
-            The sum (N, T) over all words that the softmax can produce, or 0 without label smoothing, and the number of
-            these words, which is an int or a tensor (N, 1).
+            The sum (N, T) over all words in the softmax, or 0 without label smoothing. Also the number of these words,
+            which is an int or a tensor (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)

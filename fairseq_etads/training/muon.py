@@ -1,19 +1,19 @@
 """``--optimizer muon``: orthogonalised steps for linear layers, and Adam for all other parameters.
 
 Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) updates a weight matrix in the direction of the
-orthogonal matrix that is closest to its momentum. As a result, all directions are learned at the same rate, even if
-they rarely occur in gradients. Let W (m, n) be the weight, G its gradient, M its momentum, and U S V^T the singular
-value decomposition of G + mu M:
+orthogonal matrix that is closest to its momentum. As a result, all directions are learned at the same rate, even those
+that are rare in gradients. Let W (m, n) be the weight, G its gradient, M its momentum, and U S V^T the singular value
+decomposition of G + mu M:
 
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
-U V^T is approximated with five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) gives the steps the usual size
-of Adam's steps, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu et al. 2025,
-"Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices of linear
-layers, such as word vectors, output layers and biases.
+U V^T is approximated with five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) scales the steps to the typical
+size of Adam's steps, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu et al.
+2025, "Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices of
+linear layers, such as word embeddings, output layers and biases.
 
-torch includes Muon since version 2.9, but its optimiser accepts only matrices and processes them one at a time. In this
-module, matrices of the same shape are processed together with batched matrix products.
+torch has included Muon since version 2.9, but its optimiser accepts only matrices and processes them one at a time.
+This module processes matrices of the same shape together, with batched matrix products.
 """
 
 import math
@@ -34,7 +34,7 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 """Coefficients of Jordan et al.'s polynomial. A few iterations bring singular values between 0 and 1 close to 1."""
 ITERATIONS = 5
 ADAM_LIKE = 0.2
-"""Usual absolute value of an element in Adam's steps, divided by the learning rate."""
+"""Typical absolute value of an element in Adam's updates, divided by the learning rate."""
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
@@ -57,8 +57,8 @@ class MuonWithAdam(torch.optim.AdamW):
     """torch's AdamW, except that Muon updates one group of parameters.
 
     Args:
-        matrices: two-dimensional parameters, which Muon updates.
-        others: all other parameters, which AdamW updates.
+        matrices: the two-dimensional parameters that Muon updates.
+        others: all other parameters. AdamW updates them.
         momentum: μ, the momentum of Muon.
         options: options of AdamW. Muon also uses its ``lr`` and ``weight_decay``.
     """
@@ -118,7 +118,7 @@ class MuonConfig(FairseqDataclass):
 class Muon(FairseqAdam):
     """Muon for the weight matrices of linear layers, and Adam for all other parameters.
 
-    See the docstring of the module for the equations.
+    For the equations, see the module docstring.
 
     Raises:
         ValueError: no parameter is the weight matrix of a linear layer, or the momentum is not in [0, 1).

@@ -25,7 +25,7 @@ _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 def _with_choices(config: Type[Any]) -> Type[Any]:
-    """Give inherited options with choices an enumeration type, so that fairseq's parser lists the choices."""
+    """Convert inherited options with choices to enumeration types, so that fairseq's parser lists the choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
         if choices:
@@ -244,7 +244,7 @@ _PASSED_BY_FAIRSEQ = (
     "lm_weight",
     "no_repeat_ngram_size",
 )
-"""Decoding options that fairseq's tasks already pass to the generator."""
+"""Decoding options that fairseq's tasks already pass to generators."""
 _PASSED_SETTINGS = {*map(setting_of, _PASSED_BY_FAIRSEQ), "normalize_scores"}
 _OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
@@ -285,9 +285,9 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
 
 
 def _refuse_unknown(args: Any) -> None:
-    """Raise ValueError if a configuration object contains a generation option that does not exist.
+    """Raise ValueError if a configuration object contains a nonexistent generation option.
 
-    Namespaces are not checked, because they also contain options that are not for generation.
+    Namespaces are not checked, because they also contain other kinds of options.
     """
     if not isinstance(args, DictConfig):
         return

@@ -21,7 +21,7 @@ class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
 
 @register_lr_scheduler("reduce_lr_on_validation", dataclass=ReduceLROnValidationConfig)
 class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
-    """fairseq's ``reduce_lr_on_plateau``, but counting validations instead of epochs (Chen and Bansal 2018)."""
+    """fairseq's ``reduce_lr_on_plateau``, counting validations instead of epochs (Chen and Bansal 2018)."""
 
     def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
         """Keep the learning rate. The validation at the end of the epoch has already been counted."""

@@ -1,7 +1,7 @@
 """The criterions ``selection_nll`` and ``extractor_nll``, which train content selectors by maximum likelihood.
 
-``selection_nll`` is for labels that mark words or sentences. ``extractor_nll`` is for labels that list sentences in the
-order of the summary.
+``selection_nll`` expects labels that mark words or sentences. ``extractor_nll`` expects labels that list sentences in
+the order of the summary.
 
 A criterion for models that select words or sentences must set ``trains_selectors = True``. It must set ``reads_labels =
 True`` if it learns from the labels that etads-labels creates, and ``reads_labels = False`` if it does not use labels.
@@ -84,7 +84,7 @@ class SelectionNLL(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Return False, because one of the logged values is a histogram."""
+        """Return False, because one logged value is a histogram."""
         return False
 
 
@@ -101,8 +101,8 @@ def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
         real: mask (B, U), bool, False for elements to ignore.
 
     Returns:
-        The counts (2, bins), float64, on the CPU, so that they can be stored in a checkpoint. ``EDGES`` are the limits
-        of the bins.
+        The counts (2, bins), float64. They are on the CPU, so that they can be stored in a checkpoint. ``EDGES``
+        contains the bin edges.
     """
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
@@ -116,7 +116,7 @@ class ExtractorNLLConfig(FairseqDataclass):
 
 @register_criterion("extractor_nll", dataclass=ExtractorNLLConfig)
 class ExtractorNLL(FairseqCriterion):
-    """Mean negative log-likelihood of the document sentences that match the summary's sentences, in this order.
+    """Mean negative log-likelihood of the document sentences that match the summary sentences, in summary order.
 
     The criterion does not train the model to stop or to select each sentence only once. It logs the loss in bits, and
     the share of steps at which the correct sentence is the most probable one ("accuracy").
@@ -167,7 +167,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Remove sentence numbers (B, T) that are ``most`` or larger. Rows are padded on the right with -1."""
+    """Remove sentence indices (B, T) that are not below ``most``. Rows are padded on the right with -1."""
     kept = (labels >= 0) & (labels < most)
     order = (~kept).int().argsort(dim=1, stable=True)  # the remaining sentences come first, in the same order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -1,4 +1,4 @@
-"""The task ``summarization``, which loads the data and builds models, criterions and generators."""
+"""The task ``summarization``, which loads data and builds models, criterions and generators."""
 
 import contextlib
 import filecmp
@@ -64,10 +64,10 @@ class SummarizationTask(FairseqTask):
         factors: the source factors in the data, and the factors that the models read.
         labels: an object that loads labels and selection probabilities for batches.
         data_checks: an object that compares the data files with their checksums.
-        capabilities: the mechanisms of all models that were built.
-        trained_by: the criterion that a model for selecting words or sentences needs, or None for other models.
+        capabilities: the mechanisms of all models that the task has built.
+        trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
         summary_lengths: percentiles of the lengths of truncated training summaries, or None if they are unknown.
-        extra_updates: an object that runs the updates of --auxiliary-task, or None without this option.
+        extra_updates: an object that runs the auxiliary updates of --auxiliary-task, or None without this option.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -93,7 +93,7 @@ class SummarizationTask(FairseqTask):
         self.capabilities: Capabilities = frozenset()
         self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
-        self._hides_rare_words = False  # whether a model comes from outside this project
+        self._hides_rare_words = False  # whether one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to be loaded
         self._training_batches: Any = None
         self._criterion: Any = None  # the training generator
@@ -124,11 +124,11 @@ class SummarizationTask(FairseqTask):
         checks = DataChecks()
         checks.check_dictionaries(directory)
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
-        src_dict.grows = True  # words that are in no file are added later, so that they can also be copied
+        src_dict.grows = True  # words that are not in the file are added later, so that they can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            # If the words are the same, both sides share one dictionary, but they may have different numbers of known
-            # words.
+            # If both vocabularies contain the same words, source and target share one dictionary, but their vocabulary
+            # sizes may differ.
             if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
@@ -148,7 +148,7 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
-        """Load a dictionary from ``dict.*.txt``. Words with a count of 0 at the end of the file form the copy tail."""
+        """Load a dictionary from ``dict.*.txt``. Words with a count of 0 at the end form the copy tail."""
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
@@ -177,7 +177,7 @@ class SummarizationTask(FairseqTask):
         return model
 
     def _load_initial_weights(self, model: Any) -> None:
-        """Load the weights that --init-from and --extractor name, unless training resumes from a checkpoint."""
+        """Load the weights given by --init-from and --extractor, unless training resumes from a checkpoint."""
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
@@ -187,11 +187,11 @@ class SummarizationTask(FairseqTask):
 
     @property
     def trains_auxiliary_task(self) -> bool:
-        """Return whether the model will also be trained on the task that --auxiliary-task names."""
+        """Return whether the model will also be trained on an auxiliary task."""
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
-        """Return the modules, by name, that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
+        """Return the named modules that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
         return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
@@ -211,7 +211,7 @@ class SummarizationTask(FairseqTask):
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
-        """Compare the subword model with SHA256SUMS in its folder, and then build fairseq's subword encoder."""
+        """Check the subword model against SHA256SUMS in its folder, and build fairseq's subword encoder."""
         check_subword_model(args)
         return super().build_bpe(args)
 
@@ -221,7 +221,10 @@ class SummarizationTask(FairseqTask):
         check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state to pickle, without data iterators. They cannot be pickled and are recreated when needed."""
+        """Return the state for pickling, without data iterators.
+
+        They cannot be pickled, and are recreated when needed.
+        """
         return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
     @property
@@ -232,8 +235,8 @@ class SummarizationTask(FairseqTask):
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
         """Return fairseq's batch iterator. A resumed run uses the same batches as an uninterrupted run.
 
-        fairseq 0.12.3 creates the batches of all epochs at once. As the random seed, it uses the sum of --seed and the
-        number of the epoch in which the process starts. Therefore, the batches are always created as for epoch 1.
+        fairseq 0.12.3 creates the batches of all epochs at once. Its random seed is the sum of --seed and the epoch in
+        which the process starts. This method therefore always creates the batches as if training started in epoch 1.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -248,10 +251,10 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Let models with ``scale_long_rows`` scale down long word vectors at the start of a training epoch.
+        """Scale down long word embeddings at the start of a training epoch, if the model has ``scale_long_rows``.
 
-        fairseq also calls this method when training resumes in the middle of an epoch. In this case, the vectors do not
-        change.
+        fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings do
+        not change.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -261,7 +264,7 @@ class SummarizationTask(FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """Run the forward and backward passes of a batch. Before that, pass the update number to the criterion."""
+        """Pass the update number to the criterion, and run the forward and backward passes of a batch."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
@@ -271,7 +274,7 @@ class SummarizationTask(FairseqTask):
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
-        """Run the optimiser's step, and then the auxiliary updates that are due after this update."""
+        """Run an optimiser step, and then the auxiliary updates that are due."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
         if hasattr(self._criterion, "update_is_taken"):
@@ -292,7 +295,7 @@ class SummarizationTask(FairseqTask):
 
     @contextlib.contextmanager
     def without_summaries(self) -> Iterator[Sequence[str]]:
-        """Disable summaries in validation inside the ``with`` block. Yields the names of the omitted metrics."""
+        """Disable summaries during validation inside a ``with`` block. Yields the names of the omitted metrics."""
         summaries, self._summaries = self._summaries, None
         try:
             yield METRICS if self.cfg.eval_rouge else ()
@@ -300,7 +303,7 @@ class SummarizationTask(FairseqTask):
             self._summaries = summaries
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """If a model comes from outside this project, replace the target words that it cannot generate."""
+        """Replace target words that the model cannot generate, if it is an external model."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
@@ -313,7 +316,7 @@ class SummarizationTask(FairseqTask):
             self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load a split of the data and truncate its texts."""
+        """Load a data split, and truncate its texts."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
             paths = paths[:1]  # only the first folder contains validation and test data
@@ -432,7 +435,7 @@ class SummarizationTask(FairseqTask):
                         f"--content-model {content}: this model needs an extractor's probabilities; name the file of "
                         "a summariser's run"
                     )
-                reranker = Reranker(model, weight, detect_subwords(self.src_dict))
+                reranker = Reranker(model, weight, detect_subwords(self.src_dict, self.cfg.data))
                 options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
@@ -542,7 +545,7 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # In an ensemble, use the shortest length, because a model cannot read longer texts than in its training.
+            # In an ensemble, use the minimum length, because a model cannot read longer texts than in training.
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
         self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
@@ -553,7 +556,7 @@ class SummarizationTask(FairseqTask):
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
-        """Return ``max_positions`` from the checkpoint to be loaded, or a pair of None if there is no checkpoint."""
+        """Return ``max_positions`` from the checkpoint to be loaded, or (None, None) if there is no checkpoint."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None
         return self._trained["truncate_source"] + 1, self._trained["truncate_target"] + 1
@@ -568,7 +571,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def factor_dictionaries(self) -> Dict[str, Dictionary]:
-        """Return the dictionaries of the source factors in the data, by the name of the factor."""
+        """Return a mapping from the names of the source factors in the data to their dictionaries."""
         return self.factors.dictionaries
 
     @factor_dictionaries.setter

@@ -19,20 +19,23 @@ from torch import Tensor
 from ..evaluation.rouge import METRICS, Settings, score_pair
 from ..layers.decoder_output import unwrapped
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
-from ..vocabulary.kinds import GPT2_FILES, detect_subwords, detect_words, gpt2_pieces
+from ..text.subwords import OPAQUE, SUBWORDS
+from ..vocabulary.kinds import detect_subwords, detect_words, opaque_pieces
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logger for samples. fairseq silences the root logger of all workers except the first, but any worker may have to log
-a sample. If a worker has no last batch, it repeats its first batch, so a sample can be logged twice.
+"""Logger for samples.
+
+fairseq silences the root logger of all workers except the first, but any worker may have to log a sample. If a worker
+has no last batch, it repeats its first batch, so a sample can be logged twice.
 """
 sample_logger.setLevel(logging.INFO)
 
-POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", "gpt2")
-"""Valid values of ``--eval-rouge-post-process``: "auto", "gpt2", and all values of fairseq's ``--post-process``."""
+POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
+"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and those of fairseq's ``--post-process``."""
 
 SHOWN_DOCUMENT = 200
-"""Maximum number of characters that are logged from the document of a sample."""
+"""Maximum number of characters to log from a sample's document."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -41,7 +44,7 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Check that ``--best-checkpoint-metric`` is computed, and that higher ROUGE scores are treated as better.
+    """Check that the metric for selecting checkpoints is computed, and that higher ROUGE scores are treated as better.
 
     Otherwise, training would fail at the first validation, or the worst checkpoint would be selected.
 
@@ -95,15 +98,15 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
 
 class ValidationSummaries:
-    """A class that summarises the first documents of a validation set, to compute ROUGE and to log samples.
+    """A class that summarises the first documents of a validation set to compute ROUGE scores and log samples.
 
     Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected
     from the dictionary (see :func:`detect_words`), and ROUGE is computed on the words in the data.
 
-    Each worker logs sums over its documents and the number of these documents. The mean scores therefore do not depend
-    on the batches or on the number of workers. The generator is created for the first batch of a validation, and
-    deleted before the next training step. Otherwise, its copies of the model would become outdated, and would use
-    memory during training.
+    Each worker logs sums over its documents, and the number of documents. The mean scores therefore do not depend on
+    the batches or on the number of workers. The generator is created for the first batch of a validation, and deleted
+    before the next training step. Otherwise, its copies of the model would become outdated, and would use memory during
+    training.
 
     Args:
         task: the summarisation task, which provides the generator and the dictionary.
@@ -121,14 +124,15 @@ class ValidationSummaries:
         self.options = generation_options(cfg.eval_rouge_args, task.truncate_target)
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
-            self.post_process = detect_subwords(task.target_dictionary)
-        self.pieces = gpt2_pieces(cfg.data) if self.post_process == "gpt2" else None
-        if self.post_process == "gpt2" and self.pieces is None:
+            self.post_process = detect_subwords(task.target_dictionary, cfg.data)
+        self.pieces = opaque_pieces(self.post_process, cfg.data) if self.post_process in OPAQUE else None
+        if self.post_process in OPAQUE and self.pieces is None:
             missing = (
-                f"{' and '.join(GPT2_FILES)} are not in DATA's folder, where etads-prepare --tokens gpt2 puts them"
+                f"{' and '.join(SUBWORDS[self.post_process].values())} are not in DATA's folder, where etads-prepare "
+                f"--tokens {self.post_process} puts them"
             )
-            if str(cfg.eval_rouge_post_process) == "gpt2":
-                raise ValueError(f"--eval-rouge-post-process gpt2: {missing}")
+            if str(cfg.eval_rouge_post_process) in OPAQUE:
+                raise ValueError(f"--eval-rouge-post-process {self.post_process}: {missing}")
             logger.warning(f"--eval-rouge: ROUGE is computed on the ids of pieces, because {missing}")
         self.detokenizer = None
         if cfg.eval_rouge_detok:
@@ -162,18 +166,18 @@ class ValidationSummaries:
         self._generator = None
 
     def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
-        """Join the subwords of a text into words, and replace the bracket names of the Penn Treebank with brackets.
+        """Join the subwords of a text into words, and replace Penn Treebank tokens for brackets with brackets.
 
         Args:
             tokens: dictionary ids of the text (T,).
             dictionary: dictionary of the text.
-            unknown: text that replaces the unknown word.
+            unknown: the text that replaces the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
         if self.pieces is None:
             text = dictionary.string(words, symbol, unk_string=unknown)
-        else:  # the decoder recognises the unknown word only by this name
+        else:  # the decoder recognises the unknown word only in this form
             text = self.pieces.decode(dictionary.string(words, unk_string=UNKNOWN_WORD)).replace(UNKNOWN_WORD, unknown)
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
@@ -220,10 +224,10 @@ class ValidationSummaries:
         return sums
 
     def _log_sample(self, number: int, document: Tensor, summary: Tensor, reference: Tensor) -> None:
-        """Log the text of a document, its summary and its reference.
+        """Log the texts of a document, its summary and its reference.
 
         Args:
-            number: number of the document in the validation set.
+            number: index of the document in the validation set.
             document, summary, reference: dictionary ids (S,), (T,) and (T',).
         """
         source, target = self.task.source_dictionary, self.task.target_dictionary

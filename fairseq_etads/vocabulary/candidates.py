@@ -18,8 +18,8 @@ class Candidates:
     """The candidates of a batch of B texts.
 
     Args:
-        texts: texts (B, L), int64, as ids of the summaries' dictionary. Ids from V on are ignored.
-        limit: N, the number of candidates. If a text contains more words, all of them are candidates.
+        texts: texts (B, L), int64, as ids of the summaries' dictionary, where ids from V on are ignored.
+        limit: N, the number of candidates, which is exceeded if a text contains more than N words.
         known_words: V, the number of known words.
         specials: number of special symbols, which have the smallest ids and are always candidates.
         unk: id of the unknown word.

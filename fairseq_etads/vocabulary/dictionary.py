@@ -65,7 +65,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
     """Raise ValueError if a checkpoint was trained with dictionaries that differ from the given ones.
 
     Args:
-        state: state of the task that the checkpoint contains. If it has no fingerprint, any dictionary is accepted.
+        state: state of the task in the checkpoint. If the state contains no fingerprint, any dictionary is accepted.
         source, target: the dictionaries of documents and summaries in DATA.
     """
     for side, dictionary in (("source", source), ("target", target)):

@@ -2,16 +2,15 @@
 
 import os
 from argparse import Namespace
-from typing import Any, Optional
+from typing import Any, Dict, Optional
 
 from fairseq import utils
 from fairseq.data import Dictionary, encoders
 
+from ..text.subwords import OPAQUE, SUBWORDS
 from ..text.words import Characters
 from .dictionary import known_words
 
-GPT2_FILES = ("encoder.json", "vocab.bpe")
-"""Files with GPT-2's subwords, which etads-prepare stores next to the data folder."""
 SUBWORD_SHARE = 0.02
 """Share of known words with subword marks above which a dictionary is assumed to contain subwords."""
 WIDE_SHARE = 0.2
@@ -21,12 +20,18 @@ GPT2_SHARE = 0.9
 """Share of numbers among the known words above which a dictionary is assumed to contain GPT-2's subwords."""
 
 
-def detect_subwords(dictionary: Dictionary) -> str:
+def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
     """Detect the kind of subwords in a dictionary.
 
-    Returns "subword_nmt" or "sentencepiece" if there are subword marks, "gpt2" if the words are numbers, and otherwise
-    "none".
+    Args:
+        data: DATA as in fairseq: the data folder, or several folders separated by colons.
+
+    Returns:
+        "huggingface" if there is a tokenizer.json next to the data folder, "subword_nmt" or "sentencepiece" if there
+        are subword marks, "gpt2" if the words are numbers, and otherwise "none".
     """
+    if _files_beside(data, "huggingface"):
+        return "huggingface"
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     if sum(word.isdigit() for word in words) > GPT2_SHARE * len(words):
         return "gpt2"
@@ -47,7 +52,7 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
     Args:
         subwords: the result of :func:`detect_subwords`.
     """
-    if subwords in ("sentencepiece", "gpt2"):
+    if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
     words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
     if sum(bool(Characters.wide.search(word)) for word in words) > WIDE_SHARE * len(words):
@@ -55,13 +60,20 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
     return "ptb" if {"n't", "-lrb-", "-LRB-", "``"}.intersection(words) else "moses"
 
 
-def gpt2_pieces(data: Optional[str]) -> Optional[Any]:
-    """Create fairseq's encoder for ``--bpe gpt2`` from the files next to the data folder.
+def opaque_pieces(kind: str, data: Optional[str]) -> Optional[Any]:
+    """Create fairseq's encoder for ``--bpe`` of a kind in OPAQUE from the files next to the data folder.
 
     Returns None if the files are missing.
     """
+    files = _files_beside(data, kind)
+    return encoders.build_bpe(Namespace(bpe=kind, **files)) if files else None
+
+
+def _files_beside(data: Optional[str], kind: str) -> Dict[str, str]:
+    """Return the files of a kind of subwords next to the data folder, with the names of fairseq's options as keys.
+
+    The result is empty if a file is missing.
+    """
     folder = os.path.dirname(os.path.abspath(utils.split_paths(data)[0])) if data else ""
-    encoder, merges = (os.path.join(folder, name) for name in GPT2_FILES)
-    if not (os.path.isfile(encoder) and os.path.isfile(merges)):
-        return None
-    return encoders.build_bpe(Namespace(bpe="gpt2", gpt2_encoder_json=encoder, gpt2_vocab_bpe=merges))
+    files = {option: os.path.join(folder, name) for option, name in SUBWORDS[kind].items()}
+    return files if data and all(map(os.path.isfile, files.values())) else {}

@@ -9,8 +9,8 @@ A word has up to three numbers:
 - its *column* in the decoder's logits: the same as the extended id, unless the softmax is computed over candidates only
   (see ``candidates.py``). The criterion and the pointer use columns.
 
-The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses columns instead, so that none of its
-tensors is as wide as the vocabulary. The numbers that the search uses are called *search ids*.
+The search uses extended ids. With a shortlist (see ``shortlist.py``), the search uses columns instead, so that none of
+its tensors is as wide as the vocabulary. The numbers that the search uses are called *search ids*.
 """
 
 import copy
@@ -67,7 +67,7 @@ class BatchVocab:
     Args:
         src_tokens: documents (B, S), int64, ids of the dictionary.
         known_words: V, the number of known words.
-        pad, bos, eos, unk: ids of the special symbols. The first three are never copied.
+        pad, bos, eos, unk: ids of the special symbols. The first three symbols are never copied.
         candidates: words over which the softmax is computed, including all words of the documents, or None for all V
             words.
         bounded: whether to set K and U to S, their maximum, on a GPU, instead of waiting for the actual numbers. The
@@ -194,7 +194,7 @@ class OutputVocabulary(NamedTuple):
         unk: id of the unknown word.
         slots: words of the documents that can be copied, or None for a model without a pointer.
         candidates: words over which the softmax is computed, or None for all V words.
-        by_column: whether ``get_normalized_probs`` returns probabilities by column. Search ids are then columns.
+        by_column: whether ``get_normalized_probs`` returns probabilities by column, so that search ids are columns.
     """
 
     known_words: int

@@ -90,7 +90,7 @@ class Shortlist:
 
         Args:
             frequent: array (F,), int32; see the attribute of the same name.
-            together: array (V_s, k), int32. Rows with fewer than k words are filled with -1.
+            together: array (V_s, k), int32, in which rows with fewer than k words are filled with -1.
             source, target: the dictionaries of documents and summaries.
         """
         unk, known = target.unk(), known_words(target)

@@ -30,7 +30,7 @@ class TextVectors(NamedTuple):
     """Vectors for the words of a text.
 
     Attributes:
-        vectors: vectors (V, D). The rows of words without a vector are zero.
+        vectors: vectors (V, D), which are zero for words without a vector.
         found: bool mask (V,), True for words with a vector.
     """
 
@@ -44,8 +44,8 @@ def cooccurrences(words: Tensor, size: int) -> Tensor:
     Returns the counts (V, C).
 
     Args:
-        words: word ids (n,) in the order of the text. -1 represents a missing word. Two texts are separated by
-            len(WEIGHTS) missing words.
+        words: word ids (n,) in the order of the text, where -1 represents a missing word, and len(WEIGHTS) missing
+            words separate two texts.
         size: V, the number of words in the vocabulary. C is the smaller of V and :data:`MOST_CONTEXTS`.
     """
     contexts = min(size, MOST_CONTEXTS)

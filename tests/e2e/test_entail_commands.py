@@ -1,13 +1,12 @@
 """Entail-s2s by the real commands: the auxiliary task, then edited references; both resume bit for bit."""
 
-import random
 import re
 
 import pytest
 import torch
 from helpers import run_command
 from seeds import shifted
-from toy import PLUGIN, WORDS, summaries
+from toy import PLUGIN, summaries, write_labelled_pairs
 
 SIZES = ["--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--readout-dim", "16", "--num-workers", "0"]
 TRAIN = ["--optimizer", "adam", "--lr", "1e-2", "--clip-norm", "5", "--batch-size", "60", "--sentence-avg"]
@@ -25,13 +24,9 @@ def train(corpus, save, updates, *options):
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory):
-    """Pairs labelled by whether a word is contained; a folder for --auxiliary-data."""
-    folder, generator = tmp_path_factory.mktemp("nli"), random.Random(shifted(4))
-    with open(folder / "train.tsv", "w") as lines:
-        for _ in range(50):
-            words = generator.sample(WORDS, 5)
-            label = generator.choice(["entailment", "neutral"])
-            lines.write(f"{' '.join(words[:4])}\t{words[0] if label == 'entailment' else words[4]}\t{label}\n")
+    """Folder for --auxiliary-data."""
+    folder = tmp_path_factory.mktemp("nli")
+    write_labelled_pairs(folder)
     return folder
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from command_server import CommandServer
 from helpers import PROGRAMS, run_command
-from toy import PLUGIN, SMALL_MODEL, by_two_workers
+from toy import PLUGIN, SMALL_MODEL, by_two_workers, write_labelled_pairs
 
 ROOT = Path(__file__).parents[2]
 PRETENDING = str(ROOT / "tests" / "pretended" / "run_pretending.py")
@@ -123,6 +123,24 @@ def test_a_training_continues_on_another_device(name, without_gpu, machine, corp
     log = train(data, save, *devices[name == "fp16"], *number_format(name), *WHOLE)
     assert "Loaded checkpoint" in log
     assert valid_losses(log)[-1] == pytest.approx(without_gpu[1][-1], rel=0.01)
+
+
+def test_an_auxiliary_task_trains_on_a_gpu_as_on_a_cpu(machine, corpus, tmp_path):
+    """The pairs of texts and the modules that the task adds to the model are moved to the GPU."""
+    write_labelled_pairs(tmp_path)
+    command = ["fairseq-train", str(corpus / "bin"), *PLUGIN, "--arch", "entail_s2s", "--optimizer", "adam"]
+    command += ["--lr", "1e-2", "--encoder-embed-dim", "16", "--encoder-hidden-size", "16", "--readout-dim", "16"]
+    command += ["--batch-size", "60", "--num-workers", "0", "--no-epoch-checkpoints", "--disable-validation"]
+    command += ["--log-format", "simple", "--log-interval", "1", "--no-progress-bar", "--max-update", "6"]
+    command += ["--auxiliary-task", "entailment", "--auxiliary-data", str(tmp_path), "--auxiliary-every", "2:1"]
+    command += ["--auxiliary-words", "spaces", "--auxiliary-batch-size", "16", "--dropout", "0"]
+
+    def losses(name, *options):
+        log = run_command([*command, "--save-dir", str(tmp_path / name), *options], cwd=tmp_path).stdout
+        return [float(loss) for loss in re.findall(r"\b(?:auxiliary_)?loss=([\d.]+)", log)]
+
+    found, expected = losses("gpu", "--distributed-world-size", "1"), losses("cpu", "--cpu")
+    assert len(found) == 6 + 3 and found == pytest.approx(expected, rel=0.01)
 
 
 def test_typed_documents_get_the_summaries_of_a_cpu(without_gpu, machine, corpus, tmp_path):

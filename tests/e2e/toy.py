@@ -26,6 +26,16 @@ def write_pairs(directory, split, count, seed, longest=9, words=WORDS):
             targets.write(" ".join(document[:2]) + "\n")
 
 
+def write_labelled_pairs(folder, count=50):
+    """Write pairs of texts for --auxiliary-data, labelled by whether the first text contains the second, a word."""
+    generator = random.Random(shifted(4))
+    with open(folder / "train.tsv", "w") as lines:
+        for _ in range(count):
+            words = generator.sample(WORDS, 5)
+            label = generator.choice(["entailment", "neutral"])
+            lines.write(f"{' '.join(words[:4])}\t{words[0] if label == 'entailment' else words[4]}\t{label}\n")
+
+
 def by_two_workers(train, *arguments, backend="legacy_ddp"):
     """Results of ``train(*arguments, *options)`` in each of two workers on the CPU, in the order of their ranks."""
     with socket.socket() as taken:

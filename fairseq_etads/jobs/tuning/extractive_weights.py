@@ -214,7 +214,10 @@ def _go_on(
     make: Callable[[int, List[float]], Dict[str, Any]],
     listener: Listener,
 ) -> List[Round]:
-    """Run up to ``rounds`` rounds in total, and return all rounds. Stop when weights would be tried again."""
+    """Run up to ``rounds`` rounds in total, and return all rounds.
+
+    No further rounds are run if the next weights have already been tried.
+    """
     found = [Round(**record) for record in store.trials]
     if found:
         listener.say(f"{store.path}: {len(found)} rounds exist already")

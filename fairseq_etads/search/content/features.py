@@ -40,7 +40,8 @@ def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
 class Priors:
     """Prior probabilities of items.
 
-    Of all training documents that contain an item, the prior is the proportion with a summary that also contains it.
+    Among the training documents that contain an item, its prior is the proportion for which the summary also contains
+    the item.
 
     Attributes:
         counts: mapping from each item to the number of training documents that contain it, and the number of these
@@ -76,8 +77,8 @@ class Priors:
         """Return the logit of an item's prior, and the logarithm of its number of documents plus one.
 
         Args:
-            without: 1 or 0 to leave one training pair out of the counts, with a summary that does (1) or does not (0)
-                contain the item, or -1 to leave out no pair.
+            without: 1 to leave out a training pair with the item in its summary, 0 to leave out a pair without the item
+                in its summary, or -1 to count all pairs.
         """
         documents, summaries = self.counts.get(item, (0, 0))
         if without >= 0 and documents:
@@ -152,10 +153,7 @@ def tables(
 
 
 def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
-    """Map each gram to the sorted indices of the sentences that contain it.
-
-    An index is repeated for each occurrence.
-    """
+    """Map each gram to the sorted indices of the sentences that contain it, with one index for each occurrence."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
         for gram in ngrams(sentence, order):

@@ -1,4 +1,4 @@
-"""Model folders, which contain all files that are needed for summarising. Loading them does not run any code.
+"""Model folders, which contain all files that are needed for summarisation. Loading them does not run any code.
 
 config.json          architecture, options, lengths, text processing and decoding defaults; see ``config.py``
 model.safetensors    the weights; tied weights are stored once

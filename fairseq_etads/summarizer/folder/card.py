@@ -10,6 +10,7 @@ from typing import Any, Dict, List, NamedTuple
 
 from ...platform.errors import InputError
 from ...search.options import flag
+from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK
 from .config import FolderConfig
 
@@ -41,13 +42,13 @@ class CardInfo(NamedTuple):
     """Information for the model card that config.json does not contain.
 
     Attributes:
-        title: heading of the model card.
-        license: SPDX identifier of the licence, or an empty text.
-        language: language code, or an empty text.
-        command: training command, or an empty text.
+        title: title of the model card.
+        license: SPDX identifier of the licence, or an empty string.
+        language: language code, or an empty string.
+        command: training command, or an empty string.
         scores: contents of rouge.json, or None.
-        text_report, prepared_report: contents of report.json for the text and for the prepared data. Empty if the file
-            does not exist.
+        text_report, prepared_report: contents of report.json for the text and for the prepared data, or an empty
+            dictionary if the file does not exist.
         picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
         has_content: whether the folder contains a content model that can choose the sentences of summaries.
     """
@@ -92,7 +93,7 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     Args:
         config: configuration of the folder.
         parameters: number of parameters in the model.
-        words: number of known words in documents ("source") and in summaries ("target").
+        words: vocabulary sizes of the encoder ("source") and the decoder ("target").
         info: further information for the card.
     """
     parts = [
@@ -120,9 +121,7 @@ def _front_matter(info: CardInfo) -> str:
 
 def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
     task, text = config.task, config.text
-    subwords = {None: "whole words", "subword_nmt": "BPE", "gpt2": "GPT-2's BPE"}.get(
-        text["subwords"], text["subwords"]
-    )
+    subwords = {"subword_nmt": "BPE", **OPAQUE}.get(text["subwords"], text["subwords"] or "whole words")
     case = "kept" if text["keep_case"] else "lowered"
     known = f"{words['source']:,} of documents and {words['target']:,} of summaries"
     source, target = task["truncate_source"], task["truncate_target"]

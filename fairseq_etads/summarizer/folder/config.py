@@ -10,34 +10,29 @@ from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
 from ...platform.errors import InputError
 from ...search import call_options
 from ...search.lengths import are_percentiles
+from ...text.subwords import SUBWORDS
 from ...text.words import WORD_KINDS
 from .. import surprisal
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
-"""File with the shortlist that etads-shortlist created. It is optional."""
+"""Optional file with a shortlist that etads-shortlist created."""
 EXTRACTOR = "extractor"
-"""Subfolder with the extractor, in the folder of a model for long documents."""
+"""Subfolder with the extractor in the model folder of a model for long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""For the name of each entry, a function that checks its value, and a description of valid values."""
+"""A mapping from the name of each entry to a function that checks its value and a description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
 SCHEMA_VERSION = 1
-"""Version of the folder format. It is increased whenever older versions of this package could not read new folders."""
+"""Version of the folder format. It is increased whenever older versions of this package cannot read new folders."""
 
 ADVICE = "Download or copy it again, or create it again with etads-export"
 MARKS = ("drop", "keep", "insert")
 DTYPES = ("fp32", "fp16")
-SUBWORDS: Dict[str, Dict[str, str]] = {
-    "subword_nmt": {"bpe_codes": "codes.bpe"},
-    "sentencepiece": {"sentencepiece_model": "sentencepiece.model"},
-    "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
-}
-"""For each value of fairseq's --bpe, the options that name files, and the names of these files in a model folder."""
 
 _LARGEST_FILE = 1 << 22
-"""Maximum size of config.json in bytes. Typical files have a few thousand bytes."""
+"""Maximum size of config.json in bytes. Typical files contain a few thousand bytes."""
 _LONGEST_TEXT = 1_000_000
 """Maximum number of tokens in a document or summary. No model reads or generates more."""
 
@@ -49,15 +44,15 @@ class FolderConfig:
     Attributes:
         architecture: name of a preset (``--arch``).
         model: options of the architecture.
-        task: truncation lengths, side of the padding, and fingerprints of the dictionaries. There can also be
-            percentiles of the lengths of training summaries ("summary_lengths") and of the surprisals of training
-            documents ("document_surprisal").
+        task: truncation lengths, padding side and dictionary fingerprints. It can also contain percentiles of the
+            lengths of training summaries ("summary_lengths") and of the surprisals of training documents
+            ("document_surprisal").
         text: settings for text processing. These are the options of ``--tokenizer etads`` without the prefix "text\\_",
             and "subwords", which is a key of :data:`SUBWORDS` or None.
-        decoding: decoding defaults, by the names in :data:`call_options.OPTIONS`.
-        weights: "dtype" is one of :data:`DTYPES`. "shared" maps the name of each tied weight to the name under which it
-            is stored.
-        made_by: versions of the packages with which the folder was created.
+        decoding: decoding defaults. The keys are the names in :data:`call_options.OPTIONS`.
+        weights: a dictionary in which "dtype" is one of :data:`DTYPES`, and "shared" maps the name of each tied weight
+            to the name under which it is stored.
+        made_by: versions of the packages that were used to create the folder.
     """
 
     architecture: str
@@ -75,7 +70,10 @@ class FolderConfig:
 
     @property
     def subword_files(self) -> Dict[str, str]:
-        """Return the file names of the subword model, by fairseq's option. Empty if the model does not use subwords."""
+        """Return a dictionary from fairseq's options to the subword model's file names.
+
+        It is empty without subwords.
+        """
         return SUBWORDS.get(self.text["subwords"], {})
 
 
@@ -99,10 +97,10 @@ def add_folder(add: Callable[..., Any]) -> None:
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
-    """Return the folder with the given path, or the folder of the model with this name that comes with the package.
+    """Return the folder with the given path, or the folder of the bundled model with the given name.
 
-    A model folder in the current directory takes precedence over a model that comes with the package. Other folders in
-    the current directory do not, because the source of a Debian package contains a folder "debian".
+    A model folder in the current directory takes precedence over a bundled model. Other folders in the current
+    directory do not, because Debian source packages contain a folder "debian".
     """
     path = Path(name)
     is_name = path.name == os.fspath(name) and path.name in bundled_models()

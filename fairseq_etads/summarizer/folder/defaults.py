@@ -1,4 +1,4 @@
-"""Change the decoding defaults of a model folder. This changes config.json, the checksums and the model card."""
+"""Change the decoding defaults of a model folder: update config.json, the checksums and the model card."""
 
 import os
 import re
@@ -31,13 +31,13 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     """Replace the decoding defaults of a model folder.
 
     If this function is interrupted, the folder can still be loaded, with either the old or the new defaults. To achieve
-    this, SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without
-    SHA256SUMS is loaded without comparing checksums. Call this function again after an interruption.
+    this, SHA256SUMS is removed before config.json is replaced, and is written again afterwards. If a folder has no
+    SHA256SUMS, it is loaded without comparing checksums. After an interruption, call this function again.
 
     Args:
         folder: the model folder.
         decoding: all decoding defaults.
-        note: Markdown text for the model card, which explains how the defaults were chosen.
+        note: Markdown text for the model card that explains how the defaults were chosen.
 
     Raises:
         InputError: the folder is not a model folder or is not writable, or an option is invalid.

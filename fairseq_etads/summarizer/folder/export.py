@@ -27,16 +27,18 @@ from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FACTOR
+from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
 from ...vocabulary.dictionary import counts_of_known_words, known_words
 from ..surprisal import WordFrequencies, percentiles_of
 from . import model_options
-from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, SUBWORDS, WEIGHTS, FolderConfig
+from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
 from .loading import load_folder, needed_files
 
-PACKAGES = ("torch", "fairseq_fixed", "fairseq", "safetensors", "sacremoses", "subword-nmt", "sentencepiece")
+PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
+PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
 class Source(NamedTuple):
@@ -45,11 +47,12 @@ class Source(NamedTuple):
     Attributes:
         checkpoint: path of a checkpoint that fairseq-train wrote.
         data: the data folder that was used for training.
-        text_options: fairseq's options for processing raw text, by name without leading dashes: ``tokenizer``, ``bpe``
-            and their own options.
-        extra_files: additional files to copy, by their names in the folder.
-        extractor: the files for the folder of the extractor that selects sentences for the model, or None.
-        documents: a file that contains the tokens of one training document per line, or None if there is none.
+        text_options: a dictionary of fairseq's options for processing raw text: ``tokenizer``, ``bpe`` and their own
+            options. The keys have no leading dashes.
+        extra_files: a dictionary from file names in the folder to additional files to copy.
+        extractor: the files for the folder of the extractor that selects sentences for the model, or None without an
+            extractor.
+        documents: a file that contains the tokens of one training document per line, or None.
     """
 
     checkpoint: Path
@@ -70,7 +73,7 @@ def export(
 ) -> "Exported":
     """Create a model folder.
 
-    The folder receives its final name only after it is complete and has been loaded as a test.
+    The folder receives its final name only after it is complete and has been test-loaded.
 
     Args:
         source: the files from which the folder is created.
@@ -253,7 +256,7 @@ def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
-    """Return the entry of config.json for the surprisals of training documents. Empty if there are no documents."""
+    """Return the config.json entry for the surprisals of training documents. Empty if there are no documents."""
     if source.documents is None:
         return {}
     found = percentiles_of(
@@ -280,7 +283,7 @@ def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
     """Write the dictionaries with the words that the model knows.
 
-    The copy tail is left out, because it contains only words from the training documents.
+    The copy tail is omitted, because it contains only words from the training documents.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
@@ -292,7 +295,7 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
     """Write the first ``words`` entries of a dictionary.
 
-    Entries from number ``known`` onwards are written with a count of 0, because these words can only be copied.
+    Entries from index ``known`` onwards are written with a count of 0, because these words can only be copied.
     """
     entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
     lines = [
@@ -315,7 +318,7 @@ def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
 
 
 def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
-    """Load the new folder as a test, and compare its weights with the original weights.
+    """Test-load the new folder, and compare its weights with the original weights.
 
     Raises:
         InputError: the folder cannot be loaded, or its weights are different.
@@ -336,18 +339,18 @@ def versions() -> Dict[str, Any]:
 
 
 def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """Convert the weights of a model to the form in which they are stored.
+    """Convert the weights of a model for storage.
 
     Args:
         state: state dictionary of the model.
         dtype: data type for floating-point numbers, "fp32" or "fp16".
 
     Returns:
-        Two dictionaries. The first contains the tensors by name, on the CPU, and tied tensors only once. The second
-        maps the name of each other tied tensor to the name under which it is stored.
+        Two dictionaries. The first maps names to tensors on the CPU, and contains tied tensors only once. The second
+        maps the other names of tied tensors to the names under which they are stored.
 
     Raises:
-        InputError: a number is not finite, or would not be finite with this data type.
+        InputError: a value is not finite, or would not be finite in this data type.
     """
     tensors: Dict[str, Tensor] = {}
     shared: Dict[str, str] = {}

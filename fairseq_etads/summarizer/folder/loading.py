@@ -1,4 +1,4 @@
-"""Load a model folder: dictionaries, tokeniser, subwords and model. All files are checked before they are used."""
+"""Load a model folder: dictionaries, tokeniser, subword model and weights. All files are checked before use."""
 
 import contextlib
 import io
@@ -36,7 +36,7 @@ class LoadedFolder(NamedTuple):
         config: configuration of the folder.
         model: the model in evaluation mode, on the CPU, in float32.
         task: the task, which contains the dictionaries and the truncation lengths.
-        tokenizer: tokeniser that converts raw text to words and back.
+        tokenizer: the tokeniser, which converts raw text to words and back.
         subwords: fairseq's --bpe object, which converts words to subwords and back, or None without subwords.
         shortlist: the shortlist in the folder, or None.
         extractor: the extractor in the folder, or None.
@@ -151,7 +151,7 @@ def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
-    """Create the task ``summarization`` with the dictionaries in a folder, in the same way as for a checkpoint.
+    """Create the task ``summarization`` with the dictionaries in a folder, as for a checkpoint.
 
     Raises:
         InputError: a dictionary is damaged or does not belong to the model.
@@ -160,7 +160,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         raise InputError(f"{folder}: fairseq would read this as two paths, because it contains {os.pathsep}; rename it")
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
-    # In fairseq, these values come from other parts of the configuration.
+    # In fairseq, these values come from other sections of the configuration.
     cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
     cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
     try:
@@ -177,7 +177,7 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
     """Build the model with random initial weights. Raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
-    # The type of the error depends on which library reads the invalid option first: fairseq, torch or OmegaConf.
+    # The error type depends on the library that reads the invalid option first: fairseq, torch or OmegaConf.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder / CONFIG}: no model can be built from its options ({reason}). {ADVICE}") from None
@@ -198,6 +198,8 @@ def _build_subwords(folder: Path, config: FolderConfig) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(Namespace(bpe=kind, **options))
+    except InputError:  # a library is missing
+        raise
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits
         raise InputError(f"{folder / next(iter(files.values()))} is damaged ({reason}). {ADVICE}") from None

@@ -1,4 +1,4 @@
-"""Convert model options to JSON and back. Only plain values with the types of the declared options are allowed."""
+"""Convert model options to JSON and back. Only plain values of the declared types are allowed."""
 
 import re
 from dataclasses import fields
@@ -14,10 +14,10 @@ from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""Pattern that text values of options must match.
+"""Pattern that string values of options must match.
 
-fairseq evaluates some options as Python code. A text that matches this pattern cannot call a function. The pattern also
-excludes ``${…}``, which OmegaConf would interpolate.
+fairseq evaluates some options as Python code. A string that matches this pattern cannot call a function. The pattern
+also excludes ``${…}``, which OmegaConf would interpolate.
 """
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
@@ -28,7 +28,7 @@ _OUTSIDE = re.compile(r"_path$")
 
 
 def architectures(extract: bool = False) -> List[str]:
-    """Return the architectures of this project that a model folder can contain.
+    """Return the names of this project's architectures that can be saved in a model folder.
 
     Args:
         extract: whether to return the architectures of sentence extractors instead of summarisers.
@@ -40,7 +40,7 @@ def architectures(extract: bool = False) -> List[str]:
 
 
 def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Return the default of each option of an architecture.
+    """Return the default values of an architecture's options.
 
     Raises:
         InputError: the architecture is not part of this project.
@@ -58,7 +58,7 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """Convert the model options in a checkpoint to plain values. Files that only training reads are left out.
+    """Convert the model options in a checkpoint to plain values. Files that are only read in training are omitted.
 
     Args:
         architecture: name of the architecture.
@@ -124,5 +124,5 @@ def _are_convolutions(text: str, largest: int) -> bool:
 
 
 def to_config(architecture: str, options: Dict[str, Any]) -> Any:
-    """Create a configuration with which ``task.build_model`` can build a model of this architecture."""
+    """Create a configuration that ``task.build_model`` accepts for this architecture."""
     return OmegaConf.create({**options, "_name": architecture})

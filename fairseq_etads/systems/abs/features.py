@@ -1,4 +1,4 @@
-"""Extractive features, which make the search favour words and phrases of the document (Rush et al. 2015, section 5).
+"""Extractive features that make the search favour words and phrases from the document (Rush et al. 2015, section 5).
 
 Let x be the document, and a and b the last two words of the summary. The score of the next word w is a sum of five
 features, weighted by α:
@@ -8,8 +8,8 @@ features, weighted by α:
 Words are compared by their search ids, so words that can only be copied are treated like all other words. The unknown
 word, the end symbol and padding never match.
 
-The code that the authors released (NAMAS) computes different features. Its weights are only suitable for these
-features; see :class:`Weights`.
+The authors' released code (NAMAS) computes different features. Its weights are only suitable for those features; see
+:class:`Weights`.
 """
 
 import copy
@@ -56,7 +56,7 @@ class Weights(tuple):
 
     @property
     def distances(self) -> Tuple[int, int]:
-        """Return the distance between the first and last words of the document's bigrams, and of its trigrams."""
+        """Return two distances: between the words of a document bigram, and between the outer words of a trigram."""
         return (2, 3) if self.of_release else (1, 2)
 
 
@@ -68,8 +68,8 @@ def is_of_release(weights: Sequence[float]) -> bool:
 def parse_weights(given: Any) -> Tuple[float, ...]:
     """Parse the weights α from a text such as "1,4.8,1.2,-13.4,-0.5", or from numbers. Returns () if there are none.
 
-    "release" selects the weights and features of the authors' released code. The prefix "release:" before numbers
-    selects only the features of this code.
+    "release" selects the weights and features of the authors' released code. With the prefix "release:", the text
+    specifies other weights for these features.
 
     Raises:
         ValueError: there are not exactly five numbers, or the weight of log p is not above 0.
@@ -103,7 +103,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
 
     Args:
         models: the models of the search.
-        dictionary: dictionary of the summaries.
+        dictionary: the target dictionary.
     """
     for model in models:
         own = getattr(getattr(model, "encoder", None), "dictionary", None)
@@ -115,7 +115,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
 
 
 class ExtractiveTerm(SearchTerm):
-    """The term that ``--extractive-weights`` adds to the scores of a search.
+    """The scoring term that ``--extractive-weights`` adds to a search.
 
     Args:
         weights: the five weights α.
@@ -138,7 +138,7 @@ register_option_term("extractive_weights", parse_weights, ExtractiveTerm)
 
 
 class ExtractiveFeatures(ActiveTerm):
-    """The weighted features during a search over B documents.
+    """The weighted features in a search over B documents.
 
     U is the maximum number of distinct words in a document.
 
@@ -156,7 +156,7 @@ class ExtractiveFeatures(ActiveTerm):
         is_word = words.ne(NO_WORD)
         numbers, distinct = number_by_first_occurrence(words, is_word)
         self.width = max(1, int(distinct.max()))  # U
-        # (B, S): index of each word among the distinct words of its document, or U for a token that is not a word
+        # (B, S): index of each word among its document's distinct words, or U for a token that is not a word
         self.numbers = numbers.masked_fill(~is_word, self.width)
         columns = words.new_zeros(len(words), self.width + 1)
         # (B, U): search ids of the distinct words
@@ -203,7 +203,7 @@ class ExtractiveFeatures(ActiveTerm):
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
-        follows = self._shifted(near).eq(last)  # (B, beam, S): True at words that follow the last word
+        follows = self._shifted(near).eq(last)  # (B, beam, S): True at positions preceded by the last word
         added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
             added += trigram * self._of_words(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
@@ -225,13 +225,13 @@ class ExtractiveFeatures(ActiveTerm):
         return first.masked_fill(first == len(place), -1)
 
     def _shifted(self, places: int) -> Tensor:
-        """Return, for each position of the documents, the word that is ``places`` positions earlier (B, 1, S)."""
+        """Return the word that is ``places`` positions before each position in the documents (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _of_words(self, flags: Tensor) -> Tensor:
-        """Convert flags of positions (B, beam, S), bool, to flags of distinct words (B, beam, U), which are 0 or 1.
+        """Convert a mask over positions (B, beam, S), bool, to indicators for distinct words (B, beam, U), float.
 
-        A word has the flag 1 if at least one of its positions is True.
+        The indicator of a word is 1 if the mask is True at one of its positions, and 0 otherwise.
         """
         numbers = self.numbers[:, None].expand_as(flags)
         found = torch.zeros(*flags.shape[:2], self.width + 1, device=flags.device)
@@ -276,7 +276,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
 
 
 def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float], dictionary: Any) -> None:
-    """Add "features" (5,) to each hypothesis. These are the sums of log p and of the other features over its words.
+    """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words.
 
     Args:
         results: hypotheses of each document.

@@ -33,7 +33,7 @@ from .options import PRESETS, check_options, preset_config
 
 
 def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
-    """Create random word vectors with an expected norm of about 1. The padding vector is 0."""
+    """Create random word embeddings with an expected norm of about 1. The padding vector is 0."""
     table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
     nn.init.zeros_(table.weight[dictionary.pad()])
@@ -79,7 +79,10 @@ class ABSEncoder(FairseqEncoder):
         }
 
     def with_marks(self, src_tokens: Tensor) -> Tensor:
-        """Add begin symbols before the documents (B, S), and end symbols after their end symbols. Returns (B, M)."""
+        """Add begin symbols before each document (B, S), and further end symbols after its end symbol.
+
+        Returns (B, M).
+        """
         tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
         real = tokens.ne(self.padding_idx)
         place = torch.arange(tokens.shape[1], device=tokens.device)
@@ -95,7 +98,7 @@ class ABSEncoder(FairseqEncoder):
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
-    """The language model with its attention. The output layer reads [h; enc], so its weight is [V, W].
+    """The language model with attention. The output layer reads [h; enc], so its weight is [V, W].
 
     The copy attention of the optional pointer compares the queries [h; enc] with the keys x̄.
 
@@ -131,11 +134,11 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
-                B, and the rows of a document are adjacent.
+                B, and the rows that belong to the same document are adjacent.
             encoder_out: output of the encoder.
-            incremental_state: if it is not None, only the last step is computed. The state is not used otherwise.
+            incremental_state: if not None, only the last step is computed. The state is not used for anything else.
             features_only: whether to return the input of the output layer (N, T, H + D) instead of logits.
-            request: the words that a loss needs, if it does not need logits for all words.
+            request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
 
         Returns:
             Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are the
@@ -190,7 +193,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     Args:
         encoder: the encoder.
         decoder: the decoder.
-        max_row_norm: maximum norm of word vectors at the start of an epoch, or 0 for no limit.
+        max_row_norm: maximum norm of word embeddings at the start of an epoch, or 0 for no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):

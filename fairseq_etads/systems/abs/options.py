@@ -47,7 +47,7 @@ class NeuralLanguageModelConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
-"""Changes that each named architecture makes to the defaults."""
+"""A dictionary from the name of each architecture to the defaults that it changes."""
 
 
 # Rush et al. 2015 and their released code use plain gradient descent. They halve the learning rate after each epoch in
@@ -59,11 +59,11 @@ TRAINING: Dict[str, Any] = {
     "optimization": {"lr": [0.1], "max_epoch": 20},
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
-"""Sections of the configuration for training the architecture."""
+"""Configuration sections for training this architecture."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with a preset's defaults."""
     declared = (option for option in fields(NeuralLanguageModelConfig) if option.name != "_name")
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in declared]
     return preset_dataclass(name, options, changes, __name__)

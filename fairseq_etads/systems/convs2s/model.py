@@ -1,8 +1,8 @@
 """The convolutional family (Gehring et al. 2017): fairseq's ``fconv`` with the pointer and search of this project.
 
 The layers, equations and initial weights are the same as in fairseq. Words outside the vocabulary are replaced with the
-unknown word before their vectors are looked up, but a pointer can copy them. In a search, all beams of a document share
-the encoder's output.
+unknown word before the embedding lookup, but a pointer can copy them. In a search, all beams of a document share the
+encoder's output.
 """
 
 import contextlib
@@ -49,8 +49,8 @@ class ConvolutionalEncoder(FConvEncoder):
 
         Returns:
             A dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
-            √0.5, where e are the sums of word and position vectors. "encoder_padding_mask" is a mask (B, S), bool, True
-            at padding, or None if there is no padding. "src_tokens" contains the documents.
+            √0.5, where e are the sums of word and position embeddings. "encoder_padding_mask" is a mask (B, S), bool,
+            True at padding, or None if there is no padding. "src_tokens" contains the documents.
         """
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
@@ -108,12 +108,12 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T), padded on the right. N is a multiple of the
-                number of documents B, and the rows of a document are adjacent.
+                number of documents B, and the rows that belong to the same document are adjacent.
             encoder_out: output of the encoder.
             incremental_state: cache of the inputs of the convolutions. If it is not None, only the last step is
                 computed.
             features_only: whether to return the input of the output layer (N, T, R) instead of logits.
-            request: the words that a loss needs, if it does not need logits for all words.
+            request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
 
         Returns:
             Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are averaged
@@ -173,7 +173,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _rows(positions: int, dictionary: Any) -> int:
-    """Return the number of rows in a table of position vectors. Its first rows do not represent positions."""
+    """Return the number of rows in a position embedding table. The first rows do not represent positions."""
     return positions + int(dictionary.pad()) + 1
 
 
@@ -186,7 +186,8 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            # The encoder divides its gradient by the number of attention layers. The pointer is one more such layer.
+            # The encoder divides its gradient by the number of attention layers. The pointer counts as another
+            # attention layer.
             encoder.num_attention_layers += 1
 
     @classmethod
@@ -203,7 +204,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         config.max_target_positions = position_limit(config.max_target_positions, task, "target")
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
-        if not task.is_loading:  # a checkpoint already contains the word vectors
+        if not task.is_loading:  # a checkpoint already contains the word embeddings
             load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)

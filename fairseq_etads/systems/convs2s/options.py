@@ -71,7 +71,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "decoder_layers": "[(512, 3)] * 8",
     },
 }
-"""Changes that each named architecture makes to the defaults (Gehring et al. 2017 for Gigaword; Fan et al. 2017)."""
+"""The defaults that each architecture changes (Gehring et al. 2017 for Gigaword; Fan et al. 2017)."""
 
 
 # As in Gehring et al. 2017, section 4.2, the learning rate is divided by 10 after each epoch in which the validation
@@ -82,7 +82,7 @@ TRAINING: Dict[str, Any] = {
     "optimization": {"lr": [0.25], "clip_norm": 0.1, "stop_min_lr": 1e-4, "max_epoch": 100},
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
-"""Sections of the configuration for training these architectures."""
+"""Configuration sections for training these architectures."""
 TRAININGS: Dict[str, Dict[str, Any]] = {
     "convs2s": {  # the settings of Narayan et al. 2018 for XSum, who also use a dropout of 0.2
         "task": {"truncate_source": 400, "truncate_target": 90},
@@ -92,20 +92,23 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
     "convs2s_gigaword": {"task": {"truncate_source": 200, "truncate_target": 30}},
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
 }
-"""Changes that each architecture makes to :data:`TRAINING`. The recipes use the same settings."""
+"""A dictionary from the name of each architecture to its changes to :data:`TRAINING`.
+
+The recipes use the same settings.
+"""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with a preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
     return preset_dataclass(name, options, changes, __name__)
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
-    """Parse ``--decoder-attention``, which determines the decoder layers that attend to the document.
+    """Parse ``--decoder-attention``, which selects the decoder layers that attend to the document.
 
     Args:
-        text: "True", or a list with True or False for each layer.
+        text: "True", or a list that contains True or False for each layer.
         layers: number of decoder layers.
 
     Raises:

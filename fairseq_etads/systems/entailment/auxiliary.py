@@ -22,7 +22,7 @@ from .model import DigitHidingTokenizer
 
 
 class PairClassifier(nn.Module):
-    """A classifier of pairs of vectors u and v, which computes MLP([u; v; |u-v|; u*v]).
+    """A classifier for pairs of vectors u and v that computes MLP([u; v; |u-v|; u*v]).
 
     The MLP has two hidden layers with tanh. Dropout is applied before each of the three layers (Li, Zhu, Zhang and Zong
     2018).
@@ -60,7 +60,7 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"best_checkpoint_metric": "rouge2", "maximize_best_checkpoint_metric": True, "patience": 30},
     },
 }
-"""Training configuration for the paper's model, an architecture of the core; see ``etads-models --configs``."""
+"""Training configuration for the paper's model, which is a core architecture; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"entail_s2s": "With pairs: task.auxiliary_task=entailment task.auxiliary_data=/path/to/pairs"}
 
 
@@ -71,10 +71,10 @@ SAMPLED_TEXTS = 10_000
 
 
 class PairBatches:
-    """Batches of labelled text pairs. A batch depends only on the seed and on its number.
+    """Batches of labelled text pairs. A batch depends only on the seed and on its index.
 
     Args:
-        pairs: the ids of the premise (T,), the ids of the hypothesis (T',) and the label of each pair.
+        pairs: for each pair, the ids of the premise (T,), the ids of the hypothesis (T',) and the label.
         size: number of pairs per batch. The last batch of an epoch may be smaller.
         seed: seed for shuffling the pairs. The order differs between epochs.
         pad: id of the padding symbol.
@@ -86,7 +86,7 @@ class PairBatches:
             for text in (premise, hypothesis):
                 ids.extend(text)
                 ends.append(len(ids))
-        # Store the ids of all texts in one tensor, because one tensor per text would need several times as much memory.
+        # Store the ids of all texts in one tensor. One tensor per text would need several times as much memory.
         self._ids, self._ends = torch.tensor(ids), np.array(ends)
         self._labels = torch.tensor([label for _, _, label in pairs])
         self._size, self._seed, self._pad = size, seed, pad
@@ -97,7 +97,7 @@ class PairBatches:
         return len(self._labels)
 
     def batch(self, number: int) -> Tuple[Tensor, Tensor, Tensor]:
-        """Return the batch with the given number, counted from 0 over all epochs.
+        """Return the batch with index ``number``, counted from 0 across all epochs.
 
         Returns:
             Premises (N, S) and hypotheses (N, S'), padded on the right, and labels (N,), all int64.
@@ -182,7 +182,7 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
 
 
 def read_batches(folder: Path, task: Any) -> PairBatches:
-    """Read the training pairs in a folder, and convert them to ids with the dictionary of the task's documents.
+    """Read the training pairs in a folder, and convert them to ids with the task's source dictionary.
 
     Raises:
         InputError: the folder contains no pairs, or a file is damaged.

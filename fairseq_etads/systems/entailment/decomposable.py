@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class DecomposableAttention(nn.Module):
-    """A classifier of pairs of a premise a and a hypothesis b, based on aligned words (Parikh et al. 2016, section 3).
+    """A classifier for pairs of a premise a and a hypothesis b. It aligns their words (Parikh et al. 2016, section 3).
 
     F, G and H are networks with two linear layers. Each layer is preceded by dropout and followed by ReLU. a_i and b_j
-    are projected word vectors:
+    are projected word embeddings:
 
         e_ij = F(a_i) · F(b_j)
         β_i = Σ_j softmax_j(e_ij) b_j,  α_j = Σ_i softmax_i(e_ij) a_i
@@ -19,8 +19,8 @@ class DecomposableAttention(nn.Module):
         logits = W H([v_1; v_2]) + b
 
     Args:
-        table: table of word vectors, which must have a padding index.
-        width: width of the projected word vectors and of the layers of F, G and H.
+        table: the word embedding table, which must have a padding index.
+        width: width of the projected word embeddings and of the layers of F, G and H.
         classes: number of classes.
         dropout: dropout probability before each layer of F, G and H.
     """

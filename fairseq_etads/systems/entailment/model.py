@@ -25,10 +25,10 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Version of the folder format. It is increased whenever older versions of this package could not read new folders."""
+"""Version of the folder format. It is increased whenever older versions of this package cannot read new folders."""
 ADVICE = "Create it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
-"""Maximum value of the widths in config.json."""
+"""Maximum width that is accepted in config.json."""
 AT_ONCE = 256
 """Number of pairs in a batch."""
 
@@ -48,7 +48,7 @@ class NliConfig:
     """The model options that are stored in config.json.
 
     Attributes:
-        embed_dim: width of word vectors.
+        embed_dim: width of the word embeddings.
         width: width of the network.
         words: how raw text is split into words; see ``WORD_KINDS``.
         keep_case: whether to keep upper-case letters.
@@ -62,7 +62,7 @@ class NliConfig:
     hide_digits: bool = False
 
     def tokenizer(self) -> TextTokenizer:
-        """Create the tokeniser that was used on raw text when the model was trained."""
+        """Create the tokeniser that was applied to raw text during training."""
         kind = DigitHidingTokenizer if self.hide_digits else TextTokenizer
         return kind(TextConfig(text_words=self.words, text_keep_case=self.keep_case))
 
@@ -90,8 +90,8 @@ def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
 class EntailmentScorer:
     """An entailment model for inference, without dropout or gradients.
 
-    This class is not an ``nn.Module``, so a module that has a scorer as an attribute neither trains nor stores the
-    scorer's weights.
+    This class is not an ``nn.Module``. If a module has a scorer as an attribute, it therefore neither trains nor stores
+    the scorer's weights.
 
     Attributes:
         config: configuration of the model.
@@ -132,8 +132,8 @@ class EntailmentScorer:
         """Predict the probability that each premise entails its hypothesis.
 
         Args:
-            premises, hypotheses: the words of N texts each, without sentence marks. The texts must have been split into
-                words as ``config.words`` specifies. Words are lower-cased if the model requires it.
+            premises, hypotheses: the words of N texts each, without sentence marks. The texts must be split into words
+                as ``config.words`` specifies. Words are lower-cased if the model requires it.
 
         Returns:
             The probabilities (N,), float32, on the CPU.
@@ -169,11 +169,11 @@ class EntailmentScorer:
 
 
 def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about: Dict[str, Any]) -> None:
-    """Write the dictionary and config.json to a folder. ``about`` is a description of the training for users."""
+    """Write the dictionary and config.json to a folder. ``about`` describes the training run for users."""
     folder.mkdir(parents=True, exist_ok=True)
     dictionary.save(str(folder / WORDS))
     model = asdict(config)
-    # Leave out the option if it is off, so that earlier versions without this option can read the folder.
+    # Omit the option if it is off, so that earlier versions without this option can read the folder.
     if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}

@@ -56,7 +56,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     )
 
 
-@functools.cache  # summaries have few different lengths, so most calls find their result in the cache
+@functools.cache  # summaries have only a few distinct lengths, so most results are cached
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
     """Compute the distribution of the number of edits, q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) for e = 0 … L.
 
@@ -99,12 +99,12 @@ class Edits(NamedTuple):
 class SummarizationRAML(SummarizationNLL):
     """Maximum likelihood on references with randomly replaced words. Each edited reference is weighted by its reward.
 
-    K edited references are drawn for each pair. For each of them, the number of edits e is drawn from q(e) (see
-    :func:`edit_distances`), then e positions, and then a different known word for each position. Let r(y) be the reward
-    of a sample, y* the reference, and P(x → y) the probability that the document x entails the text y::
+    K edited references are sampled for each pair. First, the number of edits e is sampled from q(e) (see
+    :func:`edit_distances`), then e positions, and finally a different known word for each position. Let r(y) be the
+    reward of a sample, y* the reference, and P(x → y) the probability that the document x entails the text y::
 
         r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
-        w(y) = exp(r/τ) / exp(-e/τ), divided by the pair's sum;   L = -Σ w(y) log p(y | x)
+        w(y) = exp(r/τ) / exp(-e/τ), divided by the sum over the pair's samples;   L = -Σ w(y) log p(y | x)
 
     These equations are from Li, Zhu, Zhang and Zong 2018 or, with ``none``, from Norouzi et al. 2016. Sentence marks
     and the end symbol are neither replaced nor inserted. If a reference is drawn several times without edits, the batch
@@ -172,7 +172,10 @@ class SummarizationRAML(SummarizationNLL):
         return total, size, logs
 
     def draw(self, target: Tensor) -> Edits:
-        """Draw K edited references for each summary. ``target`` (B, T) contains their dictionary ids, on the CPU."""
+        """Sample K edited references for each summary.
+
+        ``target`` (B, T) contains the dictionary ids of the summaries, on the CPU.
+        """
         is_word = ~torch.isin(target, torch.tensor(self.no_words))  # (B, T)
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
@@ -183,7 +186,7 @@ class SummarizationRAML(SummarizationNLL):
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
-        # (B, T): index among the V words, or -1 for other words
+        # (B, T): index of the word among the V words, or -1 for other words
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
         # If a word is one of the V words, replace it with another one of them. Replace any other word with one of the V
         # words.
@@ -209,7 +212,7 @@ class SummarizationRAML(SummarizationNLL):
 
         Args:
             sample: the batch.
-            pairs: for each edited reference, the index of its pair in the batch.
+            pairs: index in the batch of the pair that each edited reference belongs to.
             edited: words of each edited reference.
         """
         rows = sorted(set(pairs))
@@ -250,7 +253,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
         weights: weights of the samples (B, K).
 
     Returns:
-        A batch in which each pair is repeated for its rows. "weights" contains the weight of each row (N,). "ntokens"
+        A batch in which each pair is repeated once per row. "weights" contains the weight of each row (N,). "ntokens"
         and "nsentences" are the same as in ``sample``.
     """
     unchanged = edits.distances == 0

@@ -88,13 +88,13 @@ class SummarizationRLConfig(SummarizationNLLConfig):
 
 
 class Samples:
-    """The sampled summaries of a batch, converted to the input and target of a decoder.
+    """The sampled summaries of a batch, converted to decoder inputs and targets.
 
     Args:
         summaries: dictionary ids of each summary, with the end symbol.
         longest: maximum number of tokens before the end symbol. If a summary has more tokens than this, including the
             end symbol, it was truncated: the model did not generate its end symbol.
-        dictionary: dictionary of the summaries.
+        dictionary: the target dictionary.
 
     Attributes:
         target: dictionary ids of the summaries (B, T), padded on the right. Truncated summaries have no end symbol
@@ -126,9 +126,9 @@ class SummarizationRL(SummarizationNLL):
         L_RL = -(r(y^s) - r(y^g)) (1 / n) sum_t log p(y^s_t | y^s_<t, x)
         L = gamma L_RL + (1 - gamma) L_NLL
 
-    A sample with a higher reward than the greedy summary becomes more probable. With several samples per document, L_RL
-    is averaged over the samples, and r(y^g) can be replaced with the mean reward of the document's other samples (Kool
-    et al. 2019). L_NLL is the loss of ``summarization_nll --length-normalised``.
+    If a sample has a higher reward than the greedy summary, it becomes more probable. With several samples per
+    document, L_RL is averaged over the samples, and r(y^g) can be replaced with the mean reward of the document's other
+    samples (Kool et al. 2019). L_NLL is the loss of ``summarization_nll --length-normalised``.
 
     n is the mean length of the references in the batch, so that the effect of gamma does not depend on the length of
     summaries. n must not be the length of the sample itself. On average, samples have lower rewards than greedy
@@ -203,7 +203,7 @@ class SummarizationRL(SummarizationNLL):
         total, size, logs = super().forward(model, sample, reduce)
         if not model.training or self.rl_weight == 0:
             return total, size, logs
-        # The reward is selected by the number of the update, so that all batches of an update use the same reward.
+        # The update number selects the reward, so that all batches of an update use the same reward.
         number = self._updates % len(self.rewards)
         encoder_out = self.encode(model, sample)
         sampled, greedy = self.draw(model, sample, encoder_out)
@@ -211,7 +211,7 @@ class SummarizationRL(SummarizationNLL):
         # Divide the loss by the mean length of the references.
         gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]
         drawn = Samples(sampled, self.longest, self.dictionary)
-        taught = gains.nonzero().flatten()  # samples with the same reward as their baseline have no gradient
+        taught = gains.nonzero().flatten()  # a sample has no gradient if its reward equals its baseline
         policy = total.new_zeros(())
         if len(taught):
             some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
@@ -236,7 +236,7 @@ class SummarizationRL(SummarizationNLL):
     def draw(
         self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
     ) -> Tuple[List[Tensor], List[Tensor]]:
-        """Generate sampled summaries and greedy summaries of the documents in a batch.
+        """Generate sampled and greedy summaries of the documents in a batch.
 
         Args:
             model: the model.
@@ -289,7 +289,7 @@ class SummarizationRL(SummarizationNLL):
     def gains(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
     ) -> Tuple[Tensor, Dict[str, float]]:
-        """Compute the difference between each sample's reward and its baseline.
+        """Compute each sample's reward minus its baseline.
 
         Args:
             sample: the batch.
@@ -329,7 +329,7 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
-        """Convert dictionary ids of summaries or documents, which may contain padding, to sentences of words."""
+        """Convert dictionary ids of summaries or documents to sentences of words. Padding is allowed."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
         texts: List[Text] = []
         for row in rows:
@@ -344,7 +344,7 @@ class SummarizationRL(SummarizationNLL):
             model: the model.
             encoder_out: result of :meth:`encode`.
             drawn: the sampled summaries.
-            gains: the difference between the reward and the baseline of each sample (N,), without gradients.
+            gains: each sample's reward minus its baseline (N,), without gradients.
             of: index of each sample's document (N,), int64.
         """
         model = unwrapped(model)
@@ -358,8 +358,8 @@ class SummarizationRL(SummarizationNLL):
         """Compute the log-probabilities (N, T) of the tokens under the distribution from which they were sampled.
 
         This is the model's distribution without the tokens that are never sampled: padding and, with a pointer, the
-        unknown word. If these tokens were included, each sample with a lower reward than its baseline would make them
-        more probable, and no sample could make them less probable.
+        unknown word. If these tokens were included, samples with a reward below their baseline would make them more
+        probable, and no sample could make them less probable.
 
         Args:
             model: the model.

@@ -1,7 +1,7 @@
-"""The rewards ``rougesal`` and ``entail``, which need training data or trained models (Pasunuru and Bansal 2018).
+"""The rewards ``rougesal`` and ``entail``, which require training data or trained models (Pasunuru and Bansal 2018).
 
 :mod:`fairseq_etads.evaluation.rewards` defines their formulas. This module computes the saliency weights and entailment
-probabilities in these formulas.
+probabilities that the formulas require.
 """
 
 import logging
@@ -17,19 +17,20 @@ from ...data.labels.labels import inverse_frequencies
 from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
 from ...models.selector import WordTagger
 from ...platform.systems import belongs_to, is_there
-from ...text.subwords import join_words
+from ...text.subwords import OPAQUE, join_words
 from ...vocabulary.kinds import detect_subwords, detect_words
 
 logger = logging.getLogger(__name__)
 
 IDF = "idf"
-"""Value of ``--rougesal-saliency`` that selects the inverse document frequency instead of a tagger."""
+"""Value of ``--rougesal-saliency`` that selects inverse document frequencies instead of a tagger."""
 
 
 class Frequencies:
     """Saliency of words: their inverse document frequency in the training documents, relative to an unseen word.
 
-    The training documents are read when the first weight is needed. They are truncated as in the model's input.
+    The training documents are read when the first weight is needed. They are truncated in the same way as the model's
+    input.
 
     Args:
         task: the training task, which provides the data.
@@ -54,10 +55,10 @@ class Frequencies:
 
 
 class Tagger:
-    """Saliency of words: the probability that a trained tagger predicts for each word in its sentence.
+    """Saliency of words: the probability that a trained tagger predicts for each word in a sentence.
 
     Args:
-        path: path of a checkpoint with ``--arch word_tagger``.
+        path: path of a checkpoint that was trained with ``--arch word_tagger``.
         task: the training task. The tagger must have been trained with the same dictionary.
 
     Raises:
@@ -113,9 +114,10 @@ class TokenJudge:
 
         self._scorer = EntailmentScorer.load(path)
         dictionary, config = task.target_dictionary, self._scorer.config
-        self._subwords = detect_subwords(dictionary)
-        if self._subwords == "gpt2":
-            raise ValueError(f"{option} {path}: the data consists of GPT-2's pieces, but entailment models need words")
+        self._subwords = detect_subwords(dictionary, task.cfg.data)
+        if self._subwords in OPAQUE:
+            kind = OPAQUE[self._subwords]
+            raise ValueError(f"{option} {path}: the data consists of {kind}, but entailment models need words")
         kind = detect_words(dictionary, self._subwords)
         self._tokenizer = config.tokenizer() if kind == "raw" else None
         if kind not in (config.words, "raw"):
@@ -143,13 +145,13 @@ class TokenJudge:
 
 
 class Rewards:
-    """The rewards that ``--rewards`` lists, in this order, and the models that they need.
+    """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Args:
-        names: value of ``--rewards``, which is a list of names separated by commas.
-        saliency: value of ``--rougesal-saliency``, which is "idf" or the checkpoint of a tagger.
-        entail_model: value of ``--entail-model``, which is a folder that ``etads-nli train`` created.
-        length_cap: value of ``--entail-length-cap``, which is a number or "none".
+        names: value of ``--rewards``, a comma-separated list of names.
+        saliency: value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
+        entail_model: value of ``--entail-model``, a folder created by ``etads-nli train``.
+        length_cap: value of ``--entail-length-cap``, either a number or "none".
         task: the training task.
 
     Raises:
@@ -171,7 +173,7 @@ class Rewards:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
         makers = {"rougesal": self._rouge_sal, "entail": self._entail}
         self._rewards: List[Reward] = []
-        if not task.is_loading:  # fairseq-validate does not use rewards, and their models may not be available to it
+        if not task.is_loading:  # fairseq-validate uses no rewards, and their models may be missing
             self._rewards = [reward_by_name(name, makers) for name in self.names]
 
     def __len__(self) -> int:
@@ -180,7 +182,7 @@ class Rewards:
     def __call__(
         self, number: int, summaries: Sequence[Text], references: Sequence[Text], documents: Sequence[Text], device: Any
     ) -> Sequence[float]:
-        """Compute the reward with index ``number`` for each summary. Models run on ``device``."""
+        """Compute the reward with index ``number`` for each summary. Run models on ``device``."""
         for model in self._models:
             model.to(device)
         return self._rewards[number](summaries, references, documents)

@@ -28,16 +28,16 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
         "checkpoint": {"patience": 5},
     },
 }
-"""Training configuration for the paper's abstractor, an architecture of the core; see ``etads-models --configs``."""
+"""Training configuration for the paper's abstractor, which is a core architecture; see ``etads-models --configs``."""
 TRAINING_NEEDS = {"sentence_rewriter": "The data must be pairs of sentences: etads-labels DATA --pairs."}
 
 
 class Abstractor:
-    """A rewriter of sentences, which uses the frozen model in a checkpoint.
+    """A sentence rewriter that uses a frozen model loaded from a checkpoint.
 
     Args:
-        checkpoint: path of a checkpoint that fairseq-train wrote. The model can have any architecture of this project
-            that generates summaries.
+        checkpoint: path of a checkpoint that fairseq-train wrote. The model can have any of this project's
+            architectures that generate summaries.
         data: folder of binarised data that contains the dictionary used for training.
         option: name of the option that specified the checkpoint, for messages.
         device: the device on which the model runs.
@@ -92,14 +92,13 @@ class Abstractor:
     def rewrite(self, sentences: Sequence[Tensor]) -> List[List[Dict[str, Tensor]]]:
         """Rewrite sentences.
 
-        Sentences are truncated to the same length as in the training of the model. Equal sentences are rewritten only
-        once.
+        Sentences are truncated to the length that was used in training. Identical sentences are rewritten only once.
 
         Args:
             sentences: dictionary ids of each sentence (n,), without the end symbol.
 
         Returns:
-            The hypotheses for each sentence, best first. For the contents of a hypothesis, see
+            The hypotheses for each sentence, best first. For the keys of a hypothesis, see
             :meth:`~fairseq_etads.generation.SummaryGenerator.generate`.
         """
         texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]

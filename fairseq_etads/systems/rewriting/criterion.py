@@ -76,7 +76,7 @@ class ExtractorRL(FairseqCriterion):
         self._rewriter(torch.device("cpu"))  # report a wrong path before training starts
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state to pickle, without the abstractor. It is loaded again when it is needed."""
+        """Return the state for pickling, without the abstractor. It is loaded again when needed."""
         return {**vars(self), "_abstractor": ()}
 
     def _rewriter(self, device: torch.device) -> Abstractor:
@@ -111,7 +111,7 @@ class ExtractorRL(FairseqCriterion):
         return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
 
     def rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
-        """Compute the rewards for each document: one for each selected sentence, and one for the stop.
+        """Compute the rewards for each document: one per selected sentence, and one for the stop action.
 
         Args:
             extractor: the extractor.
@@ -130,7 +130,7 @@ class ExtractorRL(FairseqCriterion):
         return rewards
 
     def _spelled(self, tokens: Any) -> List[str]:
-        """Convert dictionary ids to words. Special symbols are left out."""
+        """Convert dictionary ids to words. Special symbols are omitted."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
 
@@ -142,8 +142,9 @@ class ExtractorRL(FairseqCriterion):
         Args:
             model: the extractor.
             sample: the batch.
-            chosen: numbers of the selected candidates (B, T). They end with the stop, and are -1 after it.
-            rewards: rewards for the steps of each document.
+            chosen: indices of the selected candidates (B, T). Each sequence ends with the stop action and is padded
+                with -1.
+            rewards: one reward per step of each document.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])

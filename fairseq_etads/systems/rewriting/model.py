@@ -59,7 +59,7 @@ class CandidateScores(NamedTuple):
 
     Attributes:
         logits: logits of the candidates (B, T, C), at least float32. They are minus infinity for missing candidates.
-        values: the returns b that the critic expects (B, T), or None without --learn-to-stop.
+        values: the returns b that the critic predicts (B, T), or None without --learn-to-stop.
     """
 
     logits: Tensor
@@ -71,8 +71,8 @@ class PointerExtractor(SelectingModel):
 
     Convolutional filters encode the words of each sentence, and a bidirectional LSTM encodes the sequence of sentences.
     Each of the N sentences is a candidate, where N is the number of sentences in the longest document of the batch.
-    With ``--learn-to-stop``, there is one more candidate with the number N and a learned vector. The summary ends when
-    this candidate is selected.
+    With ``--learn-to-stop``, there is one more candidate with index N and a learned vector. Selecting this candidate
+    ends the summary.
 
     Attributes:
         stop: vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
@@ -154,7 +154,7 @@ class PointerExtractor(SelectingModel):
         Args:
             src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            chosen: numbers of the selected candidates (B, T), which are negative after the end of the selection.
+            chosen: indices of the selected candidates (B, T), padded with negative values.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
@@ -169,13 +169,13 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            most: maximum number of sentences, or None for no maximum. An extractor that cannot stop then selects all
-                sentences.
+            most: maximum number of sentences, or None for no limit. Without a limit, an extractor without a stop
+                candidate selects all sentences.
             sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
 
         Returns:
-            Numbers of the selected candidates (B, T) in the order of selection. They include the stop candidate (N),
-            and are -1 after the end of the selection.
+            Indices of the selected candidates (B, T), in the order of selection. They include the stop candidate (N).
+            Each sequence is padded with -1.
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
@@ -186,7 +186,7 @@ class PointerExtractor(SelectingModel):
         steps: List[Tensor] = []
         while not ended.all() and (most is None or len(steps) < most):
             scores, state = self.pointer_network(inputs.to(candidates.states), state, memory)
-            # For finished documents, candidates are selected too, but not used.
+            # Candidates are also selected for finished documents, but they are not used.
             scores = scores[:, 0].masked_fill(blocked & ~ended[:, None], -math.inf)
             taken = scores.softmax(dim=1).multinomial(1) if sample else scores.argmax(dim=1, keepdim=True)  # (B, 1)
             steps.append(taken[:, 0].masked_fill(ended, -1))
@@ -202,11 +202,11 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            chosen: result of :meth:`extract` for these documents (B, T). If the extractor can stop, the last step of
-                each document must be the stop.
+            chosen: result of :meth:`extract` for these documents (B, T). If the extractor has a stop candidate, it must
+                be the last selected candidate of each document.
 
         Returns:
-            The dictionary ids of the words in each selected sentence (n,), for each document.
+            For each document, the dictionary ids (n,) of the words in each selected sentence.
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):
@@ -216,7 +216,7 @@ class PointerExtractor(SelectingModel):
         return found
 
     def sentences_of(self, document: Tensor) -> List[Tensor]:
-        """Split a document (S,) into sentences in the order of the candidates. Each sentence contains word ids (n,)."""
+        """Split a document (S,) into sentences in candidate order. Each sentence is a tensor of word ids (n,)."""
         found: List[List[int]] = [[]]
         for token in document.tolist():
             if token == self.mark:
@@ -227,11 +227,11 @@ class PointerExtractor(SelectingModel):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
-"""Changes that each named architecture makes to the defaults."""
+"""A dictionary from the name of each architecture to the defaults that it changes."""
 
 
 def preset_config(name: str, **changes: Any) -> type:
-    """Create a dataclass that contains all options with the defaults of a preset."""
+    """Create a dataclass that contains all options with a preset's defaults."""
     options = [
         (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
     ]

@@ -19,7 +19,7 @@ class SentenceConvolution(nn.Module):
     Sentences that are shorter than the widest filter are padded with zero vectors.
 
     Args:
-        word: width of the word vectors.
+        word: width of the word embeddings.
         filters: number of filters for each width in :data:`WIDTHS`.
     """
 
@@ -31,7 +31,7 @@ class SentenceConvolution(nn.Module):
         """Encode R sentences. Returns (R, 3 * filters).
 
         Args:
-            words: word vectors of the sentences (R, W, E), padded on the right.
+            words: word embeddings of the sentences (R, W, E), padded on the right.
             there: mask (R, W), bool, True at words and False at padding. Padding does not affect the result.
         """
         widest = max(WIDTHS)
@@ -48,11 +48,11 @@ class SentenceConvolution(nn.Module):
 
 
 class Candidates(NamedTuple):
-    """The candidates that can be selected from B documents: their sentences and, if the model can stop, the stop.
+    """The candidates that can be selected from B documents: sentences and, with --learn-to-stop, a stop candidate.
 
     Attributes:
         states: states h of the candidates (B, C, D).
-        missing: mask (B, C), bool, True where a document has no such candidate.
+        missing: mask (B, C), bool, True at candidates that do not exist in the document.
     """
 
     states: Tensor
@@ -64,9 +64,9 @@ class Memory(NamedTuple):
 
     Attributes:
         glimpsed: the keys of the glimpse, k = W_1 h.
-        values: the values of the glimpse, which are also k.
+        values: the values of the glimpse, also k.
         keys: the keys W_3 h for scoring the candidates.
-        missing: mask (B, C), bool, True where a document has no such candidate.
+        missing: mask (B, C), bool, True at candidates that do not exist in the document.
     """
 
     glimpsed: SharedKeys
@@ -149,7 +149,7 @@ class PointerNetwork(nn.Module):
 
         Args:
             candidates: the candidates of the documents.
-            chosen: numbers of the selected candidates (B, T), which are negative after the end of the selection.
+            chosen: indices of the selected candidates (B, T), padded with negative values.
 
         Returns:
             The scores u (B, T, C), at least float32.
@@ -179,7 +179,7 @@ class Critic(nn.Module):
         self.value = nn.Linear(width, 1)
 
     def forward(self, sentences: Candidates, steps: int) -> Tensor:
-        """Estimate the returns b (B, steps), at least float32, from the candidates without the stop."""
+        """Estimate the returns b (B, steps), at least float32, from the candidates without the stop candidate."""
         memory = self.network.remember(sentences)
         inputs, state = self.network.begin(len(sentences.states))
         values: List[Tensor] = []
@@ -192,11 +192,10 @@ class Critic(nn.Module):
 
 
 def taken_before(chosen: Tensor, count: int) -> Tensor:
-    """Compute a mask (B, T, C), bool, which is True for candidates that were selected before the step.
+    """Compute a mask (B, T, C), bool, that is True at candidates that were selected in an earlier step.
 
     Args:
-        chosen: numbers of the selected candidates (B, T). They are negative after the end of the selection, where the
-            mask is False.
+        chosen: indices of the selected candidates (B, T), padded with negative values. The mask is False at padding.
         count: C, the number of candidates.
     """
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]

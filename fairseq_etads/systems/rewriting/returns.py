@@ -10,20 +10,20 @@ from ...evaluation.rewards import Text, rouge_l, rouge_n
 
 DISCOUNT = 0.95
 _SMALLEST = 1e-7
-"""Constant that is added to the standard deviation before the division, so that equal returns become 0."""
+"""Constant added to the standard deviation before the division, so that equal returns become 0."""
 
 
 def step_rewards(rewritten: Text, reference: Text) -> List[float]:
-    """Compute the reward of each step in an episode that ends with a stop (Chen and Bansal 2018, section 3.1).
+    """Compute the reward of each step in an episode that ends with the stop action (Chen and Bansal 2018, section 3.1).
 
     Args:
         rewritten: the rewritten sentences, in the order of their selection.
         reference: the sentences of the reference summary.
 
     Returns:
-        One reward per sentence and a reward for the stop. For sentence t, the reward is its ROUGE-L F1 against sentence
-        t of the reference summary, or 0 if the reference has fewer sentences. For the stop, the reward is the ROUGE-1
-        F1 of all rewritten sentences against the whole reference summary.
+        One reward per sentence and a reward for the stop action. The reward of sentence t is its ROUGE-L F1 against
+        sentence t of the reference summary, or 0 if the reference has fewer sentences. The reward of the stop action is
+        the ROUGE-1 F1 of all rewritten sentences against the whole reference summary.
     """
     rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
     return [*rewards, rouge_n(rewritten, reference, 1)]
@@ -38,7 +38,7 @@ def discounted(rewards: Sequence[float], discount: float) -> List[float]:
 
 
 def standardised(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
-    """Standardise the returns to have mean 0 and standard deviation 1 over all steps of all episodes.
+    """Standardise the returns to mean 0 and standard deviation 1 over all steps of all episodes.
 
     The sample standard deviation is used, which divides by the number of steps minus 1. If there is only one return, it
     becomes 0.

@@ -85,7 +85,7 @@ def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
         ("bpe", "#version: 0.2\na b c\n", [], "mine: line 2 is not a merge"),
         ("bpe", "", [], "mine: no merges in it"),
         ("sentencepiece", "no model", [], "mine: not a SentencePiece model"),
-        ("word", "", [], "has no effect without --tokens bpe or sentencepiece"),
+        ("word", "", [], "has no effect without --tokens bpe, sentencepiece or huggingface"),
         ("bpe", "a b\n", ["--size", "5"], "--size 5 has no effect with --model"),
     ],
 )

@@ -1,0 +1,83 @@
+"""Pieces of a tokeniser of Hugging Face's library ``tokenizers`` (``tokenizer.json``): raw text to pieces and back."""
+
+import json
+import os
+from typing import Any, Dict, Union
+
+from ..platform.errors import InputError
+from ..platform.extras import install_line
+from .words import SENTENCE_MARK
+
+UNKNOWN = "<unk>"
+RESERVED = (UNKNOWN, "<s>", "</s>", "<pad>", SENTENCE_MARK)
+"""Tokens with a meaning of their own in a dictionary of fairseq or in a summary."""
+_PROBE = "a b 𓀀"
+"""A text with a space and a character that few tokenisers know."""
+
+
+class HuggingFacePieces:
+    """A tokeniser without truncation, padding, dropout and special tokens around the text.
+
+    Special tokens in the text itself are split like other text. A piece is written as ``<unk>`` if it is the
+    tokeniser's unknown token, contains white space or is one of RESERVED. Loading runs no code and downloads nothing.
+
+    Args:
+        path: file tokenizer.json.
+
+    Raises:
+        InputError: the library is missing.
+        ValueError: the file cannot be read, or the tokeniser cannot be used.
+    """
+
+    def __init__(self, path: Union[str, "os.PathLike[str]"]):
+        try:
+            from tokenizers import Tokenizer
+        except ImportError as error:
+            raise InputError(f"{path}: {error.name} is missing: {install_line('huggingface')}") from None
+        try:
+            with open(path, encoding="utf-8") as file:
+                content = file.read()
+            self._tokenizer = Tokenizer.from_str(content)
+            self._unknown = self._unknown_id(json.loads(content)["model"])
+            self._prepare()
+            pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises a plain Exception, or for a few files one of its own
+            reason = " ".join(str(error).split())[:300]
+            raise ValueError(f"{path}: not a usable tokenizer.json ({reason})") from None
+        spaced = [piece for piece in pieces if piece.split() != [piece]]
+        if spaced:
+            raise ValueError(f"{path}: its pieces contain white space, such as {spaced[0]!r}; add a pre-tokenizer")
+
+    def _unknown_id(self, model: Dict[str, Any]) -> Any:
+        name = model.get("unk_token")
+        return model.get("unk_id") if name is None else self._tokenizer.token_to_id(name)
+
+    def _prepare(self) -> None:
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self._tokenizer.encode_special_tokens = True
+        if getattr(self._tokenizer.model, "dropout", None) is not None:
+            self._tokenizer.model.dropout = None
+
+    def __setstate__(self, state: Dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._prepare()  # pickling a tokeniser loses a part of it
+
+    def encode(self, x: str) -> str:
+        """Return the pieces of a text, separated by spaces."""
+        encoding = self._tokenizer.encode(x, add_special_tokens=False)
+        return " ".join(
+            UNKNOWN if number == self._unknown or piece in RESERVED or piece.split() != [piece] else piece
+            for piece, number in zip(encoding.tokens, encoding.ids)
+        )
+
+    def decode(self, x: str) -> str:
+        """Join pieces into text."""
+        decoder = self._tokenizer.decoder
+        return x if decoder is None else str(decoder.decode(x.split()))
+
+    def spelling(self, piece: str, before: str = "a") -> str:
+        """Return the text of a piece after the piece ``before``, with the space between them if there is one."""
+        return self.decode(f"{before} {piece}")[len(self.decode(before)) :]

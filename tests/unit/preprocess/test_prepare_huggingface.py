@@ -1,0 +1,272 @@
+"""etads-prepare --tokens huggingface: raw text to the pieces of one's own tokeniser, to a model folder, and back."""
+
+import json
+import pickle
+import sys
+from argparse import Namespace
+
+import pytest
+from etads_preprocess.prepare import main
+from preparation import lines, make_text  # noqa: F401  # a fixture
+from programs import as_program
+
+pytest.importorskip("tokenizers", reason="needs the extra huggingface")
+
+from fairseq.data import encoders
+from folders import make_folder
+from own_tokenizers import KINDS, train_tokenizer
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+
+from fairseq_etads import Summarizer
+from fairseq_etads.data.preparation import Settings, prepared_options
+from fairseq_etads.jobs.content import ContentTexts
+from fairseq_etads.jobs.labels import open_task
+from fairseq_etads.jobs.runs import detokenizer_of
+from fairseq_etads.platform.errors import InputError
+from fairseq_etads.systems.rewards.trained import TokenJudge
+from fairseq_etads.text.checksums import sha256
+from fairseq_etads.text.hugging_face import HuggingFacePieces
+from fairseq_etads.training.validation import ValidationSummaries
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
+
+main = as_program(main)
+
+LINE = "The  audio library\tno. 7 doesn't play naïve-files."
+SUMMARY = "The audio library. <q> It doesn't play."
+
+
+def given_with(text, folder, kind):
+    """Options of a text with special characters and of a tokeniser trained on that text."""
+    for split in ("train", "test"):
+        for side, line in (("source", LINE), ("target", SUMMARY)):
+            path = text / f"{split}.{side}"
+            path.write_text("".join(f"{old}\n" for old in [line, *lines(path)[1:]]), encoding="utf-8")
+    model = train_tokenizer(folder / "mine.json", kind, lines(text / "train.source") + lines(text / "train.target"))
+    return [str(text), str(folder / "out"), "--tokens", "huggingface", "--model", str(model), "--jobs", "1"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+@pytest.fixture
+def given(text, tmp_path):
+    return given_with(text, tmp_path, "bytes")
+
+
+def refused(arguments, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert stopped.value.code == 2 and error.startswith("etads-prepare: ")
+    return error
+
+
+def test_text_becomes_pieces_and_the_same_text_again(text, tmp_path, kind):
+    main(given_with(text, tmp_path, kind))
+    checksum = sha256(tmp_path / "mine.json")
+    (tmp_path / "mine.json").unlink()  # the folder of prepared data has all files that new text needs
+    out = (tmp_path / "out").rename(tmp_path / "moved")
+    assert sha256(out / "tokenizer.json") == checksum
+    record = json.loads((out / "prepare.json").read_text())
+    assert record["given"] == {"model": checksum} and record["settings"]["tokens"] == "huggingface"
+    theirs = Tokenizer.from_file(str(out / "tokenizer.json"))
+    theirs.no_truncation()
+    theirs.no_padding()
+    known = SummarizationDictionary.load(str(out / "bin" / "dict.source.txt"))
+    options = {name.replace("-", "_"): value for name, value in prepared_options(out).items()}
+    options = Namespace(**options, text_sentence_marks="drop")
+    tokenizer, pieces = encoders.build_tokenizer(options), encoders.build_bpe(options)
+    for side, line in (("source", " ".join(LINE.split())), ("target", SUMMARY.replace(" <q>", ""))):
+        expected = theirs.encode(line, add_special_tokens=False).tokens
+        assert lines(out / "tokens" / f"test.{side}")[0].split() == expected and len(expected) > 3
+        assert pieces.encode(tokenizer.encode(line)).split() == expected
+        assert all(known.index(piece) != known.unk() for piece in expected)
+        assert tokenizer.decode(pieces.decode(" ".join(expected))) == (as_bert(line) if kind == "wordpiece" else line)
+
+
+def as_bert(line):
+    """Texts as BERT's normaliser and its decoder leave them: without capital letters and accents."""
+    line = line.lower().replace("ï", "i").replace("-", " - ")
+    return line.replace("'", " ' ")
+
+
+def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
+    main(given_with(text, tmp_path, kind))
+    out = tmp_path / "out"
+    folder, _ = make_folder(tmp_path, text=prepared_options(out), task=open_task(out / "bin"), pointer="soft")
+    summarizer = Summarizer.load(folder, "cpu")
+    texts = summarizer._texts
+    document = texts.read(0, LINE)
+    assert list(document.tokens) == lines(out / "tokens" / "test.source")[0].split()
+    assert pickle.loads(pickle.dumps(summarizer))._texts.read(0, f"{LINE} </s>") == texts.read(0, f"{LINE} </s>")
+    spans = texts.spans(document)
+    found = "".join(LINE[slice(*span)] for span in spans if span)
+    lost = "naïve" if kind == "wordpiece" else ""  # a word without its accent is not found in the text
+    assert found.replace(" ", "") == "".join(LINE.split()).replace(lost, "")
+    words = [[]]
+    for token, following in zip(document.tokens, [*document.tokens[1:], None]):
+        words[-1].append(token)
+        if following is not None and not texts.goes_on(token, following):
+            words.append([])
+    assert texts.word_of(words[1]) == "audio" and texts.word_of(words[2]) == "library"
+    summary = summarizer.summarize(LINE)
+    assert summary.text == texts.join(summary.tokens) and summary.text
+    assert not set("▁Ġ") & set(summary.text) and "##" not in summary.text
+    assert "huggingface" in (folder / "config.json").read_text()
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        Summarizer.load(folder, "cpu")
+
+
+def test_validation_scores_text(given, tmp_path):
+    main(given)
+    data = str(tmp_path / "out" / "bin")
+    task = open_task(tmp_path / "out" / "bin")
+    assert detect_subwords(task.tgt_dict, data) == "huggingface" and detect_words(task.tgt_dict, "huggingface") == "raw"
+    assert detect_subwords(task.tgt_dict) == "none"
+    task.cfg.eval_rouge = True
+    tokens = task.tgt_dict.encode_line(lines(tmp_path / "out/tokens/test.target")[0], add_if_not_exist=False)
+    assert ValidationSummaries(task, task.cfg).decode(tokens, "reference") == SUMMARY.replace(" <q>", "")
+    (tmp_path / "out" / "tokenizer.json").unlink()
+    task.cfg.eval_rouge_post_process = "huggingface"
+    with pytest.raises(ValueError, match=r"tokenizer\.json are not in DATA's folder, .* --tokens huggingface puts"):
+        ValidationSummaries(task, task.cfg)
+
+
+def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
+    main(given)
+    data = tmp_path / "out" / "bin"
+    task = open_task(data)
+    with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
+        detokenizer_of(task.src_dict, detect_subwords(task.src_dict, str(data)), data)
+    with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
+        ContentTexts(tmp_path, data, "test", 100)
+    scorer = Namespace(load=lambda path: Namespace(config=None))
+    monkeypatch.setattr("fairseq_etads.systems.entailment.model.EntailmentScorer", scorer)
+    with pytest.raises(ValueError, match="consists of pieces of a Hugging Face tokeniser, but entailment models"):
+        TokenJudge("judge", task, "--entail-model")
+
+
+def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
+    main(given)
+    new = tmp_path / "new"
+    new.mkdir()
+    (new / "test.source").write_text(LINE + "\n", encoding="utf-8")
+    (new / "test.target").write_text("One\n")
+    main([str(new), str(tmp_path / "again"), "--like", str(tmp_path / "out"), "--jobs", "1"])
+    assert lines(tmp_path / "again/tokens/test.source") == lines(tmp_path / "out/tokens/test.source")[:1]
+    assert (tmp_path / "again/tokenizer.json").read_bytes() == (tmp_path / "mine.json").read_bytes()
+    first, second = (
+        SummarizationDictionary.load(str(tmp_path / out / "bin/dict.source.txt")) for out in ("out", "again")
+    )
+    assert fingerprint(first) == fingerprint(second)
+    made = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    main(given)  # on the second call, there is nothing to do
+    assert made == {path: path.stat().st_mtime_ns for path in made}
+    train_tokenizer(tmp_path / "mine.json", "bytes", ["another text"])
+    assert "was prepared with another given" in refused(given, capsys)
+    (tmp_path / "out" / "tokenizer.json").write_text("{}")
+    with pytest.raises(InputError, match=r"tokenizer\.json"):
+        prepared_options(tmp_path / "out")
+    like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
+    assert "tokenizer.json" in refused(like, capsys)
+
+
+def test_options_that_do_not_fit_are_refused(given, tmp_path, capsys):
+    for arguments, words in (
+        ([*given, "--size", "500"], "--size 500 has no effect with --tokens huggingface"),
+        ([*given, "--words", "ptb"], "--words ptb: --tokens huggingface needs raw"),
+        ([*given, "--source-sentence-marks"], "--tokens huggingface has no piece for <q>"),
+        ([*given, "--factors", "tf"], "--factors tf: pieces of a Hugging Face tokeniser cannot be mapped"),
+        ([*given, "--dictionary", "dict.txt"], "--dictionary dict.txt: has no effect without --tokens gpt2"),
+        ([word for word in given if "mine" not in word and word != "--model"], "--model is missing: --tokens hugging"),
+        (["word" if word == "huggingface" else word for word in given], "without --tokens bpe, sentencepiece or hugg"),
+        ([word.replace("mine.json", "nowhere") for word in given], "nowhere: no such file"),
+    ):
+        assert words in refused(arguments, capsys)
+    assert not (tmp_path / "out").exists()
+
+
+def change(path, section, **values):
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content[section] = {**content[section], **values} if values else None
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "kind, damage, words",
+    [
+        ("bytes", lambda path: path.write_text(path.read_text()[:-9]), "not a usable tokenizer.json"),
+        ("bytes", lambda path: path.write_text("[1]"), "expected struct Tokenizer"),
+        ("bytes", lambda path: path.write_text('{"version": "1.0"}'), "Model missing"),
+        ("bytes", lambda path: path.write_bytes(b"\xff\xfe"), "utf-8"),
+        ("bytes", lambda path: change(path, "model", vocab={"a": 0}), "not a usable .*out of vocabulary"),
+        ("bytes", lambda path: change(path, "model", continuing_subword_prefix="##"), "not a usable tokenizer"),
+        ("wordpiece", lambda path: change(path, "model", unk_token="[NONE]"), "not a usable .*Missing"),
+        ("unigram", lambda path: change(path, "model", unk_id=None), "not a usable .*unk_id"),
+    ],
+)
+def test_a_damaged_file_is_refused(given, text, tmp_path, capsys, kind, damage, words):
+    path = train_tokenizer(tmp_path / "mine.json", kind, lines(text / "train.source"))
+    damage(path)
+    error = refused(given, capsys)
+    assert f"--model {path}: " in error and not (tmp_path / "out").exists()
+    with pytest.raises(ValueError, match=words):
+        HuggingFacePieces(path)
+
+
+def test_pieces_with_white_space_are_refused(given, tmp_path, capsys):
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0, " ": 1, "b": 2}, merges=[]))
+    tokenizer.save(str(tmp_path / "mine.json"))
+    assert "mine.json: its pieces contain white space, such as ' '" in refused(given, capsys)
+
+
+def test_a_piece_that_cannot_be_written_is_unknown(tmp_path):
+    """fairseq's symbols and white space have another meaning in a dictionary; special tokens in a text are text."""
+    path = train_tokenizer(tmp_path / "mine.json", "wordpiece", ["a cat <pad> sat <s>"])
+    tokenizer = Tokenizer.from_file(str(path))
+    tokenizer.add_tokens([AddedToken(word, normalized=False) for word in ("<s>", "<q>", "cat sat")])
+    tokenizer.add_special_tokens(["<pad>"])
+    tokenizer.save(str(path))
+    pieces = HuggingFacePieces(path)
+    assert pieces.encode("a <s> cat 漢 cat sat <q> cat") == "a <unk> cat <unk> <unk> <unk> cat"
+    assert "<pad>" not in pieces.encode("a <pad> cat") and pieces.encode("") == ""
+    unigram = HuggingFacePieces(train_tokenizer(path, "unigram", ["a cat sat"])).encode("a 漢 c")
+    assert unigram.split().count("<unk>") == 1 and "漢" not in unigram
+
+
+def test_dropout_is_switched_off(tmp_path):
+    path = train_tokenizer(tmp_path / "mine.json", "bytes", ["a cat sat on the mat"] * 9)
+    expected = HuggingFacePieces(path).encode("a cat sat on the mat")
+    change(path, "model", dropout=0.9)
+    pieces = HuggingFacePieces(path)
+    assert {pieces.encode("a cat sat on the mat") for _ in range(9)} == {expected}
+
+
+def test_a_tokeniser_without_a_decoder_joins_with_spaces(tmp_path):
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "cat": 1, "?": 2}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.save(str(tmp_path / "mine.json"))
+    pieces = HuggingFacePieces(tmp_path / "mine.json")
+    assert pieces.encode("a cat sat") == "a cat <unk>" and pieces.decode("a cat <unk>") == "a cat <unk>"
+
+
+def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
+    main(given)
+    out = tmp_path / "out"
+    folder, _ = make_folder(tmp_path, text=prepared_options(out), task=open_task(out / "bin"))
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
+    like = [str(text), str(tmp_path / "again"), "--like", str(out), "--jobs", "1"]
+    for arguments, path in ((given, "mine.json"), (like, "again/tokenizer.json")):
+        error = refused(arguments, capsys)
+        assert f"{path}: tokenizers is missing: python -m pip install" in error and "[huggingface]" in error
+    with pytest.raises(InputError, match=r"model/tokenizer\.json: tokenizers is missing: python"):
+        Summarizer.load(folder, "cpu")
+
+
+def test_settings_are_read_back():
+    settings = Settings("huggingface", lowercase=False, target_marks=False)
+    assert Settings.from_record(settings.record()) == settings
