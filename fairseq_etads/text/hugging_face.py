@@ -1,4 +1,4 @@
-"""Pieces of a tokeniser of Hugging Face's library ``tokenizers`` (``tokenizer.json``): raw text to pieces and back."""
+"""Split raw text into subword pieces, and join the pieces, with a Hugging Face tokeniser (``tokenizer.json``)."""
 
 import json
 import os
@@ -10,22 +10,23 @@ from .words import SENTENCE_MARK
 
 UNKNOWN = "<unk>"
 RESERVED = (UNKNOWN, "<s>", "</s>", "<pad>", SENTENCE_MARK)
-"""Tokens with a meaning of their own in a dictionary of fairseq or in a summary."""
+"""Tokens that have a special meaning in fairseq's dictionaries or in summaries."""
 _PROBE = "a b 𓀀"
-"""A text with a space and a character that few tokenisers know."""
+"""Text with spaces and a character that is unknown to most tokenisers."""
 
 
 class HuggingFacePieces:
-    """A tokeniser without truncation, padding, dropout and special tokens around the text.
+    """Hugging Face tokeniser without truncation, padding, dropout, or special tokens around the text.
 
-    Special tokens in the text itself are split like other text. A piece is written as ``<unk>`` if it is the
-    tokeniser's unknown token, contains white space or is one of RESERVED. Loading runs no code and downloads nothing.
+    Special tokens in the text itself are split like other text. A piece is replaced with ``<unk>`` if it is the
+    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a tokeniser does not run any code or
+    download anything.
 
     Args:
-        path: file tokenizer.json.
+        path: path of the file tokenizer.json.
 
     Raises:
-        InputError: the library is missing.
+        InputError: the package ``tokenizers`` is not installed.
         ValueError: the file cannot be read, or the tokeniser cannot be used.
     """
 
@@ -43,7 +44,7 @@ class HuggingFacePieces:
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
         except (KeyboardInterrupt, SystemExit):
             raise
-        except BaseException as error:  # the library raises a plain Exception, or for a few files one of its own
+        except BaseException as error:  # the library raises a plain Exception or one of its own classes
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{path}: not a usable tokenizer.json ({reason})") from None
         spaced = [piece for piece in pieces if piece.split() != [piece]]
@@ -63,7 +64,7 @@ class HuggingFacePieces:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._prepare()  # pickling a tokeniser loses a part of it
+        self._prepare()  # pickling does not preserve all settings of a tokeniser
 
     def encode(self, x: str) -> str:
         """Return the pieces of a text, separated by spaces."""
@@ -79,5 +80,5 @@ class HuggingFacePieces:
         return x if decoder is None else str(decoder.decode(x.split()))
 
     def spelling(self, piece: str, before: str = "a") -> str:
-        """Return the text of a piece after the piece ``before``, with the space between them if there is one."""
+        """Return the text of a piece that follows the piece ``before``, including any space between them."""
         return self.decode(f"{before} {piece}")[len(self.decode(before)) :]

@@ -10,9 +10,15 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
     "huggingface": {"huggingface_tokenizer": "tokenizer.json"},
 }
-"""Value of fairseq's --bpe -> its options that name a file, and this file's name in prepared data and model folders."""
+"""Mapping from the values of fairseq's --bpe to the options that specify files.
+
+Each option is mapped to the name of the file in prepared data and in model folders.
+"""
 OPAQUE = {"gpt2": "GPT-2's pieces", "huggingface": "pieces of a Hugging Face tokeniser"}
-"""Kinds of given pieces of raw text that only their tokeniser can join into words, and what messages call them."""
+"""Mapping from kinds of subwords that only the tokeniser can join into words to their names in messages.
+
+The files of these subword models are given by the user, and raw text is split directly into subwords.
+"""
 
 
 def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:

@@ -111,7 +111,7 @@ class HuggingFaceConfig(FairseqDataclass):
 
 @register_bpe("huggingface", dataclass=HuggingFaceConfig)
 class HuggingFaceTokenizer(HuggingFacePieces):
-    """``--bpe huggingface`` of fairseq: see :class:`HuggingFacePieces`.
+    """Encoder for fairseq's ``--bpe huggingface``, see :class:`HuggingFacePieces`.
 
     Args:
         cfg: a :class:`HuggingFaceConfig`.
