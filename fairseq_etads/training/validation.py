@@ -32,7 +32,7 @@ has no last batch, it repeats its first batch, so a sample can be logged twice.
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
-"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and those of fairseq's ``--post-process``."""
+"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and fairseq's values of ``--post-process``."""
 
 SHOWN_DOCUMENT = 200
 """Maximum number of characters to log from a sample's document."""
