@@ -93,7 +93,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     the targets.
 
     Args:
-        cfg: options of the model.
+        cfg: the model options.
         task: the summarisation task.
         build: a function that builds the model from ``cfg`` for the task that is passed to it.
 

@@ -200,7 +200,7 @@ class ClosedBookDecoder(nn.Module):
         Args:
             words: embeddings of the previous words (N, T, E).
             real: mask (N, T), bool, False at padding.
-            encoder_out: output of the encoder.
+            encoder_out: the encoder output.
         """
         hidden: Tensor = encoder_out["first_state"][0]
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
@@ -245,9 +245,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     2018). The context c and the coverage are not reset between sentences.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
-        embed_tokens: embeddings of the known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
         output: the weight of the output layer (V, R), or a shared embedding table with this weight in its first V rows.
         source_words: the id in ``dictionary`` of each known source word, or 0 if the word is missing there. None if
             documents and summaries share a dictionary.
@@ -348,8 +348,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
                 B, and the rows that belong to the same document are adjacent.
-            encoder_out: output of the encoder.
-            incremental_state: cache of the previous state. If it is not None, only the last step is computed.
+            encoder_out: the encoder output.
+            incremental_state: the cached state of the previous step. If it is not None, only the last step is computed.
             features_only: whether to return the readouts (N, T, R) instead of logits.
             request: a loss function's request. The decoder only checks whether the loss needs a distribution over all
                 words. In any case, it returns logits for all words.
@@ -398,7 +398,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         Args:
             steps: ids of the previous words (N, T).
             real: mask (N, T), bool, False at padding.
-            incremental_state: cache of the previous state, or None.
+            incremental_state: the cached state of the previous step, or None.
         """
         if self.selector is None:
             return None
@@ -421,8 +421,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             words: embeddings of the previous words (N, T, E).
             real: mask (N, T), bool, False at padding.
             starts: mask (N, T), bool, True at the start of a sentence, or None without a selector.
-            encoder_out: output of the encoder.
-            incremental_state: cache of the previous state, or None.
+            encoder_out: the encoder output.
+            incremental_state: the cached state of the previous step, or None.
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
@@ -472,7 +472,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Run one step of the cell.
 
         Args:
-            state: state before the step.
+            state: the state before the step.
             word: embeddings of the previous words (N, E).
             fed: second input of the cell, either a context (N, M) or a readout (N, R).
 
@@ -539,7 +539,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the attention weights of one step.
 
         Args:
-            state: state of the decoder, which contains the query.
+            state: the decoder state, which contains the query.
             word_query, sentence_query: parts of the queries (N, A) that depend on the previous word, or None.
             documents: the encoder's output.
 

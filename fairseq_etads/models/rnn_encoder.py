@@ -53,9 +53,9 @@ class WordEncoder(FairseqEncoder):
     """Base class of the recurrent family's encoders. It embeds words and their source factors.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
-        embed_tokens: embeddings of the known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
         factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
 
     Attributes:
@@ -102,9 +102,9 @@ class RecurrentEncoder(WordEncoder):
     sentence selector, the encoder has no bridge.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
-        embed_tokens: embeddings of the known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
         factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
         sentence_mark: id of the token that ends a sentence, or None if the model does not use sentences.
     """

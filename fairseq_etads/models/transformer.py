@@ -116,7 +116,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             key: encoder states (S, B, d_enc), which are also used as values. With a cache, they are read only in the
                 first step.
             key_padding_mask: padding mask (B, S), True at padding.
-            incremental_state: cache of the document's projected keys, values and gate keys.
+            incremental_state: a cache of the document's projected keys, values and gate keys.
             need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). They sum to 1
                 over the document; see :func:`saliency_attention`.
             need_head_weights: whether to return the weights of each head instead, (H, B * beam, T, S).
@@ -146,7 +146,7 @@ class BridgeAttention(Observed, MultiheadAttention):
 
         Args:
             q: queries (B, H, T, D).
-            gate_q: queries of the gate, or None.
+            gate_q: the gate queries, or None.
             memory: keys, values and gate keys from :meth:`_project_memory`.
             need_weights: whether to return the weights.
 
@@ -643,7 +643,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T).
-            encoder_out: output of the encoder.
+            encoder_out: the encoder output.
             features_only: whether to return the input of the output layer instead of logits.
             request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
             args, kwargs: other arguments of fairseq's decoder.

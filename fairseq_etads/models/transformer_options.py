@@ -307,7 +307,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
         count: number of layers.
-        option: name of the option, for the error message.
+        option: the option name, for error messages.
 
     Raises:
         ValueError: the list is malformed or contains a layer that does not exist.

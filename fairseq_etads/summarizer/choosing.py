@@ -16,8 +16,8 @@ class Spelled(NamedTuple):
     """A hypothesis, converted to text.
 
     Attributes:
-        text: text of the hypothesis.
-        tokens: tokens of the hypothesis, without start and end symbols.
+        text: the text of the hypothesis.
+        tokens: the tokens of the hypothesis, without start and end symbols.
         origins: index of the document token from which each token was copied, or -1 for a generated token.
     """
 
@@ -31,7 +31,7 @@ class Sentence(NamedTuple):
 
     Attributes:
         chosen: the sentence.
-        tokens: tokens of the sentence.
+        tokens: the tokens of the sentence.
         origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
         spans: positions of tokens in the raw document. If None, they are the positions of the tokens that the model
             read.
@@ -95,7 +95,7 @@ def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlie
     Args:
         texts: the text processing of the model folder.
         hypothesis: the hypothesis.
-        text: text of the sentence.
+        text: the text of the sentence.
         earlier: the preceding sentences of the hypothesis.
     """
     whole = " ".join(hypothesis.text.split())

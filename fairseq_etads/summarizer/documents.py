@@ -29,10 +29,10 @@ class Document(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        number: index of the document in the input.
-        text: raw text of the document.
+        number: the index of the document in the input.
+        text: the raw text of the document.
         tokens: the tokens that the model reads.
-        left_out: number of tokens that the model does not read.
+        left_out: the number of tokens that the model does not read.
         picked: the sentences that an extractor selected, or None without an extractor.
         places: index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
         levels: salience level of each selected sentence.

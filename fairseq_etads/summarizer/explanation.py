@@ -75,7 +75,7 @@ class SaliencyLayer:
     """The saliency gate of a decoder layer.
 
     Attributes:
-        layer: index of the layer, starting at 1.
+        layer: the 1-based index of the layer.
         gate: the gate g_ij of each document token (S,), averaged over heads and summary tokens.
     """
 
@@ -88,7 +88,7 @@ class FocusLayer:
     """The centres and scopes of focus-attention in an encoder layer.
 
     Attributes:
-        layer: index of the layer, starting at 1.
+        layer: the 1-based index of the layer.
         centers: the centres mu (H, S), as 0-based token positions.
         scopes: the scopes sigma (H, S), in tokens.
         strengths: the factor by which each head multiplies the bias (H,), or None if the model does not learn these
@@ -109,14 +109,14 @@ class Explanation:
     such as temperature or penalties.
 
     Attributes:
-        document: raw text of the document.
+        document: the raw text of the document.
         source: the tokens of the document that the model read. The last one is the end symbol. Empty if the document
             contains no words.
         left_out: number of tokens in the document that the model did not read.
-        summary: text of the summary.
+        summary: the text of the summary.
         tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
         score: score of the summary in the search, or None if the summary was given or chosen.
-        architecture: name of the model's architecture.
+        architecture: the name of the model's architecture.
         pointer: type of pointer: "none", "soft" or "switch".
         saliency_gate: variant of the saliency gate, or None without saliency-selection.
         attention: attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
@@ -130,7 +130,7 @@ class Explanation:
         saliency_layers, focus_layers: the layers with the respective mechanism.
         picked: the sentences that an extractor selected from the whole document, or None without an extractor. The
             model read only these sentences.
-        surprisal: surprisal of the document compared with the training documents, or None if it is unknown.
+        surprisal: the document's surprisal compared with the training documents, or None if it is unknown.
         chosen: the sentences of the summary if a content model chose them from the document and all hypotheses, or
             None. If they were chosen, all other values describe this text, which may not be a hypothesis of the model.
     """
@@ -234,7 +234,7 @@ class Explanation:
         """Convert the explanation to a self-contained HTML page that works offline; see docs/explain.md.
 
         Args:
-            title: title of the page, such as the name of the document.
+            title: the page title, such as the document name.
         """
         return page(self.to_dict(), title)
 

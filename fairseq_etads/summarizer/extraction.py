@@ -49,7 +49,7 @@ class SentencePicker:
 
     Args:
         loaded: the loaded folder of the extractor.
-        picking: settings for the selection.
+        picking: the settings for the selection.
         content: the content model that chooses the sentences of a summary, or None.
     """
 
@@ -63,7 +63,7 @@ class SentencePicker:
         """Select sentences from a document.
 
         Args:
-            text: raw text of the document.
+            text: the raw text of the document.
             line: the cleaned text as a single line. It can contain sentence marks.
         """
         sentences, tokens = self._sentences(line)
@@ -99,7 +99,7 @@ class SentencePicker:
 
         Args:
             every: all sentences of the document.
-            written: texts of the hypotheses.
+            written: the texts of the hypotheses.
             most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
 
         Returns:

@@ -13,7 +13,7 @@ class PartialSummary:
     """The best summary that the search has found so far for a document. Later summaries may start with other words.
 
     Attributes:
-        number: index of the document in the input.
+        number: the index of the document in the input.
         text, tokens: text and tokens of the summary, as in :class:`Summary`.
         score: score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score it would have
             if it ended here.

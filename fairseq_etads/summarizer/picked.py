@@ -11,7 +11,7 @@ class PickedSentence:
     Attributes:
         text: text of the sentence, with normalised white space and without invisible characters.
         start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
-        number: index of the sentence in the document, starting at 0.
+        number: the 0-based index of the sentence in the document.
         probability: the probability, predicted by the extractor, that a summary uses the sentence.
     """
 
@@ -49,7 +49,7 @@ class ChosenSentence:
     Attributes:
         text: text of the sentence in the summary.
         source: "document" for a sentence from the document, or "model" for a sentence that the model generated.
-        number: index of the sentence in the document, starting at 0. None for a sentence that the model generated.
+        number: the 0-based index of the sentence in the document. None for a sentence that the model generated.
         start, end: position text[start:end] of the sentence in the raw document. None for a sentence that the model
             generated, or if the position cannot be determined.
     """

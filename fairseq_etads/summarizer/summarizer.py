@@ -141,7 +141,8 @@ class Summarizer:
 
         Args:
             texts: one raw text or several raw texts. Each line of a text is a paragraph.
-            max_tokens: maximum number of source tokens per batch, including padding. Smaller batches need less memory.
+            max_tokens: the maximum number of source tokens per batch, including padding. Smaller batches need less
+                memory.
             on_step: a function that is called after each step of the search, with a :class:`PartialSummary` of each
                 document. It is called in the same thread, and can stop the search by raising an exception. With
                 ``choose="content"``, the sentences of the summary are chosen only after the search.
@@ -198,7 +199,7 @@ class Summarizer:
         decoding options. It takes about as long as a training step.
 
         Args:
-            text: raw text of the document.
+            text: the raw text of the document.
             summary: the summary to explain, such as a reference summary. By default, the model generates one.
             decoding: decoding options for generating the summary, as in :meth:`summarize`.
 
@@ -469,7 +470,7 @@ class Summarizer:
 
         Args:
             document: the document.
-            tokens: tokens of the summary.
+            tokens: the summary tokens.
             origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
             spans: positions of tokens in the raw document. By default, they are the positions of the tokens that the
                 model read.

@@ -50,8 +50,8 @@ class WordFrequencies:
     """Relative word frequencies in the training text, with add-one smoothing.
 
     Args:
-        counts: a dictionary from each known word to its count. All unknown words are treated as one word with a count
-            of 0.
+        counts: a dictionary from known words to their counts. All unknown words are treated as one word with a count of
+            0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -79,7 +79,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
     Args:
         path: a file that contains the tokens of one document per line.
-        frequencies: word frequencies in the training text.
+        frequencies: the word frequencies in the training text.
         longest: maximum number of tokens that the model reads from a document.
 
     Returns:

@@ -44,7 +44,7 @@ class AuxiliaryTask:
         """Return a dictionary from names to modules. They are added to a recurrent model before its initialisation.
 
         Args:
-            cfg: options of the model.
+            cfg: the model options.
         """
         return {}
 
@@ -177,7 +177,7 @@ def data_folder(cfg: Any, needed: str) -> Path:
     """Return the folder given by --auxiliary-data.
 
     Args:
-        cfg: options of the summarisation task.
+        cfg: the options of the summarisation task.
         needed: a description of the data for the error message.
 
     Raises:

@@ -325,8 +325,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """Raise ValueError if a loss requires attention weights that the model does not always compute.
 
     Args:
-        cfg: options of the criterion.
-        capabilities: capabilities of the model.
+        cfg: the criterion options.
+        capabilities: the capabilities of the model.
     """
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
@@ -339,8 +339,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
-        name: name of the criterion.
-        pointer: value of --pointer for the model.
+        name: the name of the criterion.
+        pointer: the value of --pointer for the model.
         large_vocabulary_trick: whether the model's softmax is computed over candidates only.
         adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
     """
@@ -520,7 +520,7 @@ class SummarizationNLL(FairseqCriterion):
 
         Args:
             model: the model.
-            net_input: input of the model.
+            net_input: the model input.
             target: dictionary ids of the target words (N, T).
         """
         request: Dict[str, Any] = {}
@@ -552,7 +552,7 @@ class SummarizationNLL(FairseqCriterion):
         Args:
             model: the model.
             sample: the batch.
-            output: output of the decoder.
+            output: the decoder output.
             real: mask (N, T), bool, False at padding.
 
         Returns:
@@ -598,7 +598,7 @@ class SummarizationNLL(FairseqCriterion):
 
         Args:
             log_vocab: log P_vocab, for all words or for the requested words.
-            pointer: output of the pointer, or None for a model without a pointer.
+            pointer: the pointer output, or None for a model without a pointer.
             target: columns of the target words (N, T).
             candidates: the words over which the softmax is computed, or None for all V words.
 

@@ -76,7 +76,7 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
     Args:
         text: the JSON object as text.
-        longest: default value of ``max_len_b``.
+        longest: the default value of ``max_len_b``.
 
     Raises:
         ValueError: the text is not a JSON object, an option does not exist, or a value has the wrong type.
@@ -109,7 +109,7 @@ class ValidationSummaries:
 
     Args:
         task: the summarisation task, which provides the generator and the dictionary.
-        cfg: options of the task.
+        cfg: the task options.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -168,7 +168,7 @@ class ValidationSummaries:
 
         Args:
             tokens: dictionary ids of the text (T,).
-            dictionary: dictionary of the text.
+            dictionary: the dictionary to which the ids belong.
             unknown: the text that replaces the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
@@ -225,7 +225,7 @@ class ValidationSummaries:
         """Log the texts of a document, its summary and its reference.
 
         Args:
-            number: index of the document in the validation set.
+            number: the index of the document in the validation set.
             document, summary, reference: dictionary ids (S,), (T,) and (T',).
         """
         source, target = self.task.source_dictionary, self.task.target_dictionary

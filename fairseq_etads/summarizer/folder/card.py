@@ -41,7 +41,7 @@ class CardInfo(NamedTuple):
     """Information for the model card that config.json does not contain.
 
     Attributes:
-        title: title of the model card.
+        title: the title of the model card.
         license: SPDX identifier of the licence, or an empty string.
         language: language code, or an empty string.
         command: training command, or an empty string.
@@ -90,10 +90,10 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     """Create the text of README.md.
 
     Args:
-        config: configuration of the folder.
-        parameters: number of parameters in the model.
+        config: the folder's configuration.
+        parameters: the number of parameters in the model.
         words: vocabulary sizes of the encoder ("source") and the decoder ("target").
-        info: further information for the card.
+        info: further information for the model card.
     """
     parts = [
         _front_matter(info),

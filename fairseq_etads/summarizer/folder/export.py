@@ -43,7 +43,7 @@ class Source(NamedTuple):
     """The files from which a model folder is created.
 
     Attributes:
-        checkpoint: path of a checkpoint that fairseq-train wrote.
+        checkpoint: the path of a checkpoint that fairseq-train wrote.
         data: the data folder that was used for training.
         text_options: a dictionary of fairseq's options for processing raw text: ``tokenizer``, ``bpe`` and their own
             options. The keys have no leading dashes.
@@ -194,8 +194,8 @@ class Exported(NamedTuple):
     """Information about an exported model, for the model card.
 
     Attributes:
-        config: configuration of the folder.
-        parameters: number of parameters in the model.
+        config: the folder's configuration.
+        parameters: the number of parameters in the model.
         task: the task, which contains the dictionaries.
     """
 

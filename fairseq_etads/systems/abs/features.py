@@ -102,7 +102,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
     """Raise ValueError if documents and summaries have different dictionaries, because their ids cannot be compared.
 
     Args:
-        models: the models of the search.
+        models: the models used in the search.
         dictionary: the target dictionary.
     """
     for model in models:
@@ -178,10 +178,10 @@ class ExtractiveFeatures(ActiveTerm):
         """Prepare the features for the documents in a batch.
 
         Args:
-            net_input: input of the model, which contains "src_tokens" (B, S).
+            net_input: the model input, which contains "src_tokens" (B, S).
             weights: the five weights α.
-            vocabulary: vocabulary of the search. If it is None, search ids are the same as dictionary ids.
-            dictionary: dictionary of documents and summaries.
+            vocabulary: the search vocabulary. If it is None, search ids are the same as dictionary ids.
+            dictionary: the dictionary shared by documents and summaries.
 
         Raises:
             ValueError: the documents do not consist of words.
@@ -282,7 +282,7 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
         results: hypotheses of each document.
         src_tokens: dictionary ids of the documents (B, S).
         weights: the five weights α.
-        dictionary: dictionary of documents and summaries.
+        dictionary: the dictionary shared by documents and summaries.
     """
     documents = src_tokens.masked_fill(_is_no_word(src_tokens, dictionary), NO_WORD).tolist()
     for document, hypotheses in zip(documents, results):

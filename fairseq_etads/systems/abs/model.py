@@ -45,8 +45,8 @@ class ABSEncoder(FairseqEncoder):
     """An encoder that computes the attention keys F x and values x̄ of a document.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -103,8 +103,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
     The copy attention of the optional pointer compares the queries [h; enc] with the keys x̄.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
     """
 
     def __init__(self, cfg: Any, dictionary: Any):
@@ -135,7 +135,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
                 B, and the rows that belong to the same document are adjacent.
-            encoder_out: output of the encoder.
+            encoder_out: the encoder output.
             incremental_state: if not None, only the last step is computed. The state is not used for anything else.
             features_only: whether to return the input of the output layer (N, T, H + D) instead of logits.
             request: the words for which a loss needs log-probabilities, or None to compute logits for all words.

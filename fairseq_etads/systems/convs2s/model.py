@@ -109,8 +109,8 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         Args:
             prev_output_tokens: dictionary ids of the previous words (N, T), padded on the right. N is a multiple of the
                 number of documents B, and the rows that belong to the same document are adjacent.
-            encoder_out: output of the encoder.
-            incremental_state: cache of the inputs of the convolutions. If it is not None, only the last step is
+            encoder_out: the encoder output.
+            incremental_state: a cache of the inputs to the convolutions. If it is not None, only the last step is
                 computed.
             features_only: whether to return the input of the output layer (N, T, R) instead of logits.
             request: the words for which a loss needs log-probabilities, or None to compute logits for all words.

@@ -77,7 +77,7 @@ class PairBatches:
         pairs: for each pair, the ids of the premise (T,), the ids of the hypothesis (T',) and the label.
         size: number of pairs per batch. The last batch of an epoch may be smaller.
         seed: seed for shuffling the pairs. The order differs between epochs.
-        pad: id of the padding symbol.
+        pad: the id of the padding symbol.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):

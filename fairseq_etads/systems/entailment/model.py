@@ -94,8 +94,8 @@ class EntailmentScorer:
     the scorer's weights.
 
     Attributes:
-        config: configuration of the model.
-        dictionary: dictionary of the known words. All other words are skipped.
+        config: the model configuration.
+        dictionary: the dictionary of known words. All other words are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):

@@ -250,7 +250,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     Args:
         sample: a batch of B pairs.
         edits: the edited references.
-        weights: weights of the samples (B, K).
+        weights: the sample weights (B, K).
 
     Returns:
         A batch in which each pair is repeated once per row. "weights" contains the weight of each row (N,). "ntokens"

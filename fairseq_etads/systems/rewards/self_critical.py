@@ -91,7 +91,7 @@ class Samples:
     """The sampled summaries of a batch, converted to decoder inputs and targets.
 
     Args:
-        summaries: dictionary ids of each summary, with the end symbol.
+        summaries: the dictionary ids of each summary, with the end symbol.
         longest: maximum number of tokens before the end symbol. If a summary has more tokens than this, including the
             end symbol, it was truncated: the model did not generate its end symbol.
         dictionary: the target dictionary.
@@ -241,8 +241,8 @@ class SummarizationRL(SummarizationNLL):
         Args:
             model: the model.
             sample: the batch.
-            encoder_out: result of :meth:`encode`. If it is None, or if the batch is on a GPU, the documents are encoded
-                again.
+            encoder_out: the result of :meth:`encode`. If it is None, or if the batch is on a GPU, the documents are
+                encoded again.
 
         Returns:
             The sampled summaries and the greedy summaries. Each summary consists of dictionary ids (T,) with the end
@@ -295,7 +295,7 @@ class SummarizationRL(SummarizationNLL):
             sample: the batch.
             sampled: the sampled summaries.
             greedy: the greedy summaries, if they are the baseline.
-            number: index of the reward to use.
+            number: the index of the reward to use.
 
         Returns:
             The differences (B * samples,), float32, and the values to log.
@@ -342,10 +342,10 @@ class SummarizationRL(SummarizationNLL):
 
         Args:
             model: the model.
-            encoder_out: result of :meth:`encode`.
+            encoder_out: the result of :meth:`encode`.
             drawn: the sampled summaries.
             gains: each sample's reward minus its baseline (N,), without gradients.
-            of: index of each sample's document (N,), int64.
+            of: the index of each sample's document (N,), int64.
         """
         model = unwrapped(model)
         device = next(model.parameters()).device

@@ -58,7 +58,7 @@ class Tagger:
     """Saliency of words: the probability that a trained tagger predicts for each word in a sentence.
 
     Args:
-        path: path of a checkpoint that was trained with ``--arch word_tagger``.
+        path: the path of a checkpoint that was trained with ``--arch word_tagger``.
         task: the training task. The tagger must have been trained with the same dictionary.
 
     Raises:
@@ -100,7 +100,7 @@ class TokenJudge:
     Args:
         path: a folder that ``etads-nli train`` created.
         task: the training task.
-        option: name of the option that specified the folder, for messages.
+        option: the option that specified the folder, for messages.
 
     Raises:
         ValueError: the tokens of the data cannot be joined into words, or the system ``entailment`` is missing.

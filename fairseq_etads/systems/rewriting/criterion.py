@@ -116,7 +116,7 @@ class ExtractorRL(FairseqCriterion):
         Args:
             extractor: the extractor.
             tokens: the source documents (B, S).
-            chosen: result of :meth:`PointerExtractor.extract` (B, T).
+            chosen: the result of :meth:`PointerExtractor.extract` (B, T).
             summaries: dictionary ids of the reference summaries (B, T').
         """
         abstractor = self._rewriter(tokens.device)

@@ -75,7 +75,7 @@ class PointerExtractor(SelectingModel):
     ends the summary.
 
     Attributes:
-        stop: vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
+        stop: the vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
         critic: the critic for training with rewards, or None without --learn-to-stop.
         max_sentences: maximum number of sentences that are read per document.
     """
@@ -169,7 +169,7 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            most: maximum number of sentences, or None for no limit. Without a limit, an extractor without a stop
+            most: the maximum number of sentences, or None for no limit. Without a limit, an extractor without a stop
                 candidate selects all sentences.
             sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
 
@@ -202,8 +202,8 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            chosen: result of :meth:`extract` for these documents (B, T). If the extractor has a stop candidate, it must
-                be the last selected candidate of each document.
+            chosen: the result of :meth:`extract` for these documents (B, T). If the extractor has a stop candidate, it
+                must be the last selected candidate of each document.
 
         Returns:
             For each document, the dictionary ids (n,) of the words in each selected sentence.

@@ -133,8 +133,8 @@ class PointerNetwork(nn.Module):
 
         Args:
             inputs: inputs x of the steps (B, T, D).
-            state: state of the LSTM before the steps.
-            memory: result of :meth:`remember`.
+            state: the LSTM state before the steps.
+            memory: the result of :meth:`remember`.
 
         Returns:
             The scores u (B, T, C), at least float32, and the state of the LSTM after the steps. Scores of missing
