@@ -199,7 +199,7 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
 
     Args:
         report: the report.
-        form: name of a tabulate table format.
+        form: the name of a tabulate table format.
     """
     metrics = report["metrics"]
     rows, positions = [], []

@@ -142,7 +142,7 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
 
     Args:
         metrics: the names of the metrics.
-        first, second: scores of the two systems (runs, n, metrics).
+        first, second: the scores of the two systems (runs, n, metrics).
         args: the command-line options.
     """
     several = len(first) > 1 or len(second) > 1

@@ -84,8 +84,8 @@ class EncodingDecoding:
 
         Args:
             src_tokens: the source documents (B, S).
-            src_lengths: lengths of the documents (B,).
-            prev_output_tokens: dictionary ids of the previous words (B, T).
+            src_lengths: the lengths of the documents (B,).
+            prev_output_tokens: the dictionary ids of the previous words (B, T).
             request: the words for which the loss needs log-probabilities, or None to compute logits for all words.
             of_documents: additional inputs of the encoder, such as source factors.
 
@@ -161,7 +161,7 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
     Args:
         encoder_out: the encoder output. Each value is a list of tensors with one row per document, or the
             :class:`OutputVocabulary` of the batch.
-        documents: indices of the selected documents (N,). An index can occur more than once.
+        documents: the indices of the selected documents (N,). An index can occur more than once.
     """
     selected: Dict[str, Any] = {}
     for name, value in encoder_out.items():

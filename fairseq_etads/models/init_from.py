@@ -220,7 +220,7 @@ class _Report:
         """Log the report, as a warning if a weight has a different shape or if most parameters were not loaded.
 
         Args:
-            loaded, total: number of parameters that were loaded, and number of all parameters.
+            loaded, total: the number of loaded parameters, and the total number of parameters.
 
         Raises:
             ValueError: no weight was loaded.

@@ -160,7 +160,7 @@ def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: flo
 
     Args:
         dictionary: dictionary of the words.
-        width: width of the vectors.
+        width: the width of the vectors.
         tiny: whether to use the small standard deviation of See et al.'s code.
         bound: if nonzero, draw the vectors uniformly from [-bound, bound].
     """

@@ -33,9 +33,9 @@ class DecoderState(NamedTuple):
         cell: memory cell c (N, H) of an LSTM, or None for other cells.
         fed: the input that the cell reads in addition to the word. It is the context (N, M) of the previous step or,
             with --input-feed readout, the readout (N, R) of the previous step. None if attention precedes the cell.
-        spent: logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the first
-            step, and None without temporal attention.
-        covered: sum of the attention weights over the previous steps (N, S), or None without coverage.
+        spent: the logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the
+            first step, and None without temporal attention.
+        covered: the sum of the attention weights over the previous steps (N, S), or None without coverage.
         plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) for the current sentence of the summary, or
             None without a selector; see :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
     """
@@ -63,9 +63,9 @@ class StepOutputs(NamedTuple):
         cells: memory cells c (N, T, H) of an LSTM, or None.
         inputs: embeddings of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
         contexts: context vectors (N, T, M).
-        log_weights: logarithms of the attention weights (N, T, S).
-        log_word: logarithms of the word-level attention weights (N, T, S) before they are combined with the extractor's
-            probabilities, or None without --sentence-attention.
+        log_weights: the logarithms of the attention weights (N, T, S).
+        log_word: the logarithms of the word-level attention weights (N, T, S) before they are combined with the
+            extractor's probabilities, or None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None without a sentence selector.
         readouts: inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this case,
             they can be computed for all steps at once.
@@ -116,10 +116,10 @@ class EncodedDocuments(NamedTuple):
         keys: attention keys W_c h (B, S, A).
         padding: padding mask (N, S), bool, True at padding.
         sentence_keys: attention keys (B, L, A) of L sentences.
-        sentence_ids: index of the sentence that contains each token (N, S).
+        sentence_ids: the index of the sentence that contains each token (N, S).
         sentence_padding: mask (N, L), bool, True at missing sentences.
         sentence_states: states of the sentences (B, L, M).
-        log_selected: log-probability of the sentence that contains each token (N, S), or None without
+        log_selected: the log-probability of the sentence that contains each token (N, S), or None without
             --sentence-attention.
     """
 
@@ -346,8 +346,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
-                B, and the rows that belong to the same document are adjacent.
+            prev_output_tokens: the dictionary ids of the previous words (N, T). N is a multiple of the number of
+                documents B, and the rows that belong to the same document are adjacent.
             encoder_out: the encoder output.
             incremental_state: the cached state of the previous step. If it is not None, only the last step is computed.
             features_only: whether to return the readouts (N, T, R) instead of logits.
@@ -396,7 +396,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         A sentence starts in the first step and after each sentence mark.
 
         Args:
-            steps: ids of the previous words (N, T).
+            steps: the ids of the previous words (N, T).
             real: mask (N, T), bool, False at padding.
             incremental_state: the cached state of the previous step, or None.
         """

@@ -534,8 +534,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
         Args:
             src_tokens: the source documents (B, S).
-            src_lengths: lengths of the documents (B,).
-            factors: ids of the factors' values (B, S, F), int64, with one column per factor.
+            src_lengths: the lengths of the documents (B,).
+            factors: the ids of the factors' values (B, S, F), int64, with one column per factor.
             return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
 
         Returns:
@@ -642,7 +642,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         """Compute logits (N, T, V) and a dictionary; see :class:`DecoderOutput`.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T).
+            prev_output_tokens: the dictionary ids of the previous words (N, T).
             encoder_out: the encoder output.
             features_only: whether to return the input of the output layer instead of logits.
             request: the words for which a loss needs log-probabilities, or None to compute logits for all words.

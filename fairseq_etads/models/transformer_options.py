@@ -306,7 +306,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
-        count: number of layers.
+        count: the number of layers.
         option: the option name, for error messages.
 
     Raises:

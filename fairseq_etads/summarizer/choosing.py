@@ -18,7 +18,7 @@ class Spelled(NamedTuple):
     Attributes:
         text: the text of the hypothesis.
         tokens: the tokens of the hypothesis, without start and end symbols.
-        origins: index of the document token from which each token was copied, or -1 for a generated token.
+        origins: the index of the document token from which each token was copied, or -1 for a generated token.
     """
 
     text: str
@@ -33,7 +33,7 @@ class Sentence(NamedTuple):
         chosen: the sentence.
         tokens: the tokens of the sentence.
         origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
-        spans: positions of tokens in the raw document. If None, they are the positions of the tokens that the model
+        spans: the positions of tokens in the raw document. If None, they are the positions of the tokens that the model
             read.
     """
 
@@ -57,7 +57,7 @@ def choose(
         texts: the text processing of the model folder.
         document: the document.
         hypotheses: the hypotheses from the search, best first.
-        most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
+        most_words: the maximum number of words in the summary. By default, the limit depends on the training summaries.
 
     Returns:
         The sentences and their expected ROUGE score. There are no sentences if neither the document nor the hypotheses

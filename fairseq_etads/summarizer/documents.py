@@ -56,7 +56,7 @@ class Batch(NamedTuple):
         documents: the documents.
         sample: the batch on the CPU, in the format of a fairseq dataset.
         new_words: the words with ids above the last id of the source dictionary.
-        padding: number of padding positions before the first token of each document.
+        padding: the number of padding positions before the first token of each document.
     """
 
     documents: List[Document]

@@ -46,8 +46,8 @@ class EncodedDocuments:
         state_bytes: maximum memory for the cache in bytes, or 0 for no cache.
 
     Attributes:
-        documents: number of documents that contain words.
-        encoded_once: number of cached documents, which is known after the first call.
+        documents: the number of documents that contain words.
+        encoded_once: the number of cached documents, which is known after the first call.
         state_bytes: memory that the cache uses, in bytes.
         max_tokens: the maximum number of source tokens per batch, including padding.
     """

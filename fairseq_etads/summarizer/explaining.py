@@ -42,7 +42,7 @@ class _Pass(NamedTuple):
         is_unknown: mask (T,), bool, True for the unknown word.
         pointer: the pointer output, or None without a pointer.
         shares: the share of each token's probability that comes from copying (T,), or None without a pointer.
-        copied_from: index of the copied document token (T,), or -1 for a generated token. None without a pointer.
+        copied_from: the index of the copied document token (T,), or -1 for a generated token. None without a pointer.
         records: a dictionary from the names of the attention modules to their records.
     """
 

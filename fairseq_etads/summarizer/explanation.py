@@ -47,11 +47,11 @@ class SummaryToken:
         text: the token, including subword marks.
         shown: the token without subword marks.
         starts_word: whether the token is the first subword of a word.
-        log_probability: log-probability of the token given the previous tokens, or -inf if the model cannot generate
-            it.
+        log_probability: the log-probability of the token given the previous tokens, or -inf if the model cannot
+            generate it.
         p_gen: probability of generating the token instead of copying it, or None without a pointer.
-        copied_share: share of the token's probability that comes from copying, or None without a pointer.
-        copied_from: index of the document token that was copied, or None if the token was generated.
+        copied_share: the share of the token's probability that comes from copying, or None without a pointer.
+        copied_from: the index of the document token that was copied, or None if the token was generated.
         replaces_unknown: whether the model generated the unknown word here. ``text`` is then the document word with the
             highest attention (``--replace-unknown``), or a word of a given summary that the model cannot generate.
     """
@@ -112,7 +112,7 @@ class Explanation:
         document: the raw text of the document.
         source: the tokens of the document that the model read. The last one is the end symbol. Empty if the document
             contains no words.
-        left_out: number of tokens in the document that the model did not read.
+        left_out: the number of tokens in the document that the model did not read.
         summary: the text of the summary.
         tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
         score: score of the summary in the search, or None if the summary was given or chosen.

@@ -17,8 +17,8 @@ class DocumentSentence(NamedTuple):
     """A sentence of a raw document.
 
     Attributes:
-        text: text of the sentence, with normalised white space and without invisible characters.
-        words: words of the sentence, tokenised in the same way as the extractor's training text.
+        text: the text of the sentence, with normalised white space and without invisible characters.
+        words: the words of the sentence, tokenised in the same way as the extractor's training text.
         probability: the probability, predicted by the extractor, that a summary uses the sentence.
         start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
     """
@@ -100,7 +100,8 @@ class SentencePicker:
         Args:
             every: all sentences of the document.
             written: the texts of the hypotheses.
-            most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
+            most_words: the maximum number of words in the summary. By default, the limit depends on the training
+                summaries.
 
         Returns:
             The choice, and a list of all sentences in the hypotheses. Each sentence is paired with the index of its

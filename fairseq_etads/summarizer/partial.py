@@ -20,8 +20,8 @@ class PartialSummary:
         has_ended: whether the model has ended the summary. The search continues as long as a better summary is
             possible.
         spans: position text[start:end] of each token that the model read, or None if it cannot be determined.
-        attention: attention weights of the tokens that the model read, in the step that generated the last token of the
-            summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
+        attention: the attention weights of the tokens that the model read, in the step that generated the last token of
+            the summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
             ended, or if the model returns no attention weights.
         copying: copy distribution over the same tokens in this step. None if the summary has ended, or if the model has
             no pointer.

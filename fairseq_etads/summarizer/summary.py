@@ -20,7 +20,7 @@ class CopiedWord:
 
     Attributes:
         word: the word, with its subwords joined.
-        first, last: indices of its first and last tokens in :attr:`Summary.tokens`.
+        first, last: the indices of its first and last tokens in :attr:`Summary.tokens`.
         start, end: position text[start:end] of the word in the raw document. None if the position cannot be determined
             because tokenisation changed the text too much.
     """
@@ -37,8 +37,8 @@ class Truncation:
     """The numbers of document tokens that the model read and did not read.
 
     Attributes:
-        read: number of tokens that the model read.
-        left_out: number of tokens that the model did not read.
+        read: the number of tokens that the model read.
+        left_out: the number of tokens that the model did not read.
     """
 
     read: int

@@ -28,7 +28,7 @@ class Surprisal:
     Attributes:
         bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
             training text.
-        unknown: share of tokens that are not in the model's vocabulary.
+        unknown: the share of tokens that are not in the model's vocabulary.
         percentile: percentage of training documents that have a lower surprisal.
     """
 
@@ -80,7 +80,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
     Args:
         path: a file that contains the tokens of one document per line.
         frequencies: the word frequencies in the training text.
-        longest: maximum number of tokens that the model reads from a document.
+        longest: the maximum number of tokens that the model reads from a document.
 
     Returns:
         The surprisal for each percentile in :data:`PERCENTS`, or None if no document contains enough tokens.

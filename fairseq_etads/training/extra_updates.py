@@ -53,8 +53,8 @@ class AuxiliaryTask:
 
         Args:
             model: the model.
-            number: index of the auxiliary update, counted from 0. If the batch depends only on this index, a resumed
-                run uses the same batches as an uninterrupted run.
+            number: the index of the auxiliary update, counted from 0. If the batch depends only on this index, a
+                resumed run uses the same batches as an uninterrupted run.
 
         Returns:
             The mean loss over the examples, the number of examples, and a dictionary from names to other values to log.

@@ -63,7 +63,7 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Compute the negative log-likelihood of binary labels. Returns (B, U), at least float32.
 
     Args:
-        logits: logits of label 1 (B, U).
+        logits: the logits of label 1 (B, U).
         labels: the labels (B, U).
         real: mask (B, U), bool. The loss is 0 where it is False.
     """
@@ -85,7 +85,7 @@ def selection_loss(
     Args:
         selection: the selections from a forward pass, or None if the model does not select sentences.
         sample: the batch, which contains "sentence_targets" (N, n, m).
-        no_words: ids of summary tokens that are not words: the sentence mark, the end symbol and padding.
+        no_words: the ids of summary tokens that are not words: the sentence mark, the end symbol and padding.
         training: whether the model is being trained.
 
     Returns:
@@ -112,8 +112,8 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
 
     Args:
         logits: logits (N, T, V) of the V known words.
-        target: ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
-        pad, unk: ids of the padding symbol and of the unknown word.
+        target: the ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
+        pad, unk: the ids of the padding symbol and of the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
@@ -434,7 +434,7 @@ class SummarizationNLL(FairseqCriterion):
         """Set the number of the next update. The task calls this method before each training step.
 
         Args:
-            updates: number of the update.
+            updates: the number of the update.
             overflows_are_skipped: whether the optimiser scales the loss and skips updates in which gradients overflow.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
@@ -521,7 +521,7 @@ class SummarizationNLL(FairseqCriterion):
         Args:
             model: the model.
             net_input: the model input.
-            target: dictionary ids of the target words (N, T).
+            target: the dictionary ids of the target words (N, T).
         """
         request: Dict[str, Any] = {}
         if decoder_capabilities(unwrapped(model)).takes_requests:

@@ -96,7 +96,7 @@ def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Count the words or sentences in each bin of logits, separately for label 0 and label 1.
 
     Args:
-        logits: logits of the words or sentences (B, U).
+        logits: the logits of the words or sentences (B, U).
         labels: their labels (B, U).
         real: mask (B, U), bool, False for elements to ignore.
 

@@ -519,8 +519,8 @@ class SummarizationTask(FairseqTask):
         """Check that the dictionaries match a checkpoint before training starts or resumes with its weights.
 
         Args:
-            state: state of the task in the checkpoint, or an empty dictionary if another task wrote the checkpoint.
-            path: path of the checkpoint.
+            state: the state of the task in the checkpoint, or an empty dictionary if another task wrote the checkpoint.
+            path: the path of the checkpoint.
 
         Raises:
             ValueError: a dictionary is different. The message names the dictionary.

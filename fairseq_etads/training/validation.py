@@ -167,7 +167,7 @@ class ValidationSummaries:
         """Join the subwords of a text into words, and replace Penn Treebank tokens for brackets with brackets.
 
         Args:
-            tokens: dictionary ids of the text (T,).
+            tokens: the dictionary ids of the text (T,).
             dictionary: the dictionary to which the ids belong.
             unknown: the text that replaces the unknown word.
         """
@@ -186,7 +186,7 @@ class ValidationSummaries:
         such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
 
         Args:
-            tokens: dictionary ids of the summary (T,).
+            tokens: the dictionary ids of the summary (T,).
             role: "hypothesis" or "reference".
         """
         text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])

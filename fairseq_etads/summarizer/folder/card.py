@@ -48,7 +48,7 @@ class CardInfo(NamedTuple):
         scores: contents of rouge.json, or None.
         text_report, prepared_report: contents of report.json for the text and for the prepared data, or an empty
             dictionary if the file does not exist.
-        picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
+        picked_words: the maximum number of words that the extractor selects, or 0 without an extractor.
         has_content: whether the folder contains a content model that can choose the sentences of summaries.
     """
 

@@ -47,7 +47,7 @@ class FolderConfig:
     """Contents of config.json.
 
     Attributes:
-        architecture: name of a preset (``--arch``).
+        architecture: the name of a preset (``--arch``).
         model: the options of the architecture.
         task: truncation lengths, padding side and dictionary fingerprints. It can also contain percentiles of the
             lengths of training summaries ("summary_lengths") and of the surprisals of training documents
@@ -57,7 +57,7 @@ class FolderConfig:
         decoding: the decoding defaults. The keys are the names in :data:`call_options.OPTIONS`.
         weights: a dictionary in which "dtype" is one of :data:`DTYPES`, and "shared" maps the name of each tied weight
             to the name under which it is stored.
-        made_by: versions of the packages that were used to create the folder.
+        made_by: the versions of the packages that were used to create the folder.
     """
 
     architecture: str

@@ -75,12 +75,12 @@ def export(
 
     Args:
         source: the files from which the folder is created.
-        folder: path of the new folder. It must not exist, or must be empty.
+        folder: the path of the new folder. It must not exist, or must be empty.
         decoding: decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len`` depend on
             the lengths of the training summaries.
         dtype: data type of the stored weights, "fp32" or "fp16".
         write_card: a function that returns the text of README.md.
-        longest_target: number of tokens in the longest training summary, or None if it is unknown. It is used for
+        longest_target: the number of tokens in the longest training summary, or None if it is unknown. It is used for
             checkpoints that do not contain the lengths of the training summaries.
 
     Returns:

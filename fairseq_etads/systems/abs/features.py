@@ -143,7 +143,7 @@ class ExtractiveFeatures(ActiveTerm):
     U is the maximum number of distinct words in a document.
 
     Args:
-        words: search ids of the words in each document (B, S), and :data:`NO_WORD` for tokens that are not words.
+        words: the search ids of the words in each document (B, S), and :data:`NO_WORD` for tokens that are not words.
         weights: the five weights α.
     """
 
@@ -198,7 +198,7 @@ class ExtractiveFeatures(ActiveTerm):
 
         Args:
             lprobs: log-probabilities (B, beam, W), indexed by search id.
-            tokens: search ids of the previous words (B, beam, t), including the start symbol.
+            tokens: the search ids of the previous words (B, beam, t), including the start symbol.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
@@ -256,7 +256,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
     """Sum each feature except log p over the words of a summary.
 
     Args:
-        document, summary: ids of the words, and :data:`NO_WORD` for tokens that are not words.
+        document, summary: the ids of the words, and :data:`NO_WORD` for tokens that are not words.
         of_release: whether to compute the features as in the authors' released code.
     """
     near, far = Weights.of((), of_release).distances
@@ -280,7 +280,7 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
 
     Args:
         results: hypotheses of each document.
-        src_tokens: dictionary ids of the documents (B, S).
+        src_tokens: the dictionary ids of the documents (B, S).
         weights: the five weights α.
         dictionary: the dictionary shared by documents and summaries.
     """

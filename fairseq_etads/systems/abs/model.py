@@ -59,7 +59,7 @@ class ABSEncoder(FairseqEncoder):
         """Encode source documents.
 
         Args:
-            src_tokens: dictionary ids of the documents (B, S), padded on either side.
+            src_tokens: the dictionary ids of the documents (B, S), padded on either side.
 
         Returns:
             A dictionary of tensors with one row per document. Most tensors have M = S + 2 ``--source-marks`` positions:
@@ -133,8 +133,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
-                B, and the rows that belong to the same document are adjacent.
+            prev_output_tokens: the dictionary ids of the previous words (N, T). N is a multiple of the number of
+                documents B, and the rows that belong to the same document are adjacent.
             encoder_out: the encoder output.
             incremental_state: if not None, only the last step is computed. The state is not used for anything else.
             features_only: whether to return the input of the output layer (N, T, H + D) instead of logits.

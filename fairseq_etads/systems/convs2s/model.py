@@ -45,7 +45,7 @@ class ConvolutionalEncoder(FConvEncoder):
         """Encode source documents.
 
         Args:
-            src_tokens: dictionary ids of the documents (B, S).
+            src_tokens: the dictionary ids of the documents (B, S).
 
         Returns:
             A dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
@@ -107,8 +107,8 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T), padded on the right. N is a multiple of the
-                number of documents B, and the rows that belong to the same document are adjacent.
+            prev_output_tokens: the dictionary ids of the previous words (N, T), padded on the right. N is a multiple of
+                the number of documents B, and the rows that belong to the same document are adjacent.
             encoder_out: the encoder output.
             incremental_state: a cache of the inputs to the convolutions. If it is not None, only the last step is
                 computed.

@@ -29,8 +29,8 @@ class PairClassifier(nn.Module):
 
     Args:
         width: width of u and v.
-        hidden: width of the hidden layers.
-        classes: number of classes.
+        hidden: the width of the hidden layers.
+        classes: the number of classes.
         dropout: dropout probability.
     """
 
@@ -75,7 +75,7 @@ class PairBatches:
 
     Args:
         pairs: for each pair, the ids of the premise (T,), the ids of the hypothesis (T',) and the label.
-        size: number of pairs per batch. The last batch of an epoch may be smaller.
+        size: the number of pairs per batch. The last batch of an epoch may be smaller.
         seed: seed for shuffling the pairs. The order differs between epochs.
         pad: the id of the padding symbol.
     """
@@ -173,8 +173,8 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
 
     Args:
         model: a model with a pair classifier.
-        premises: ids of the premises (N, S).
-        hypotheses: ids of the hypotheses (N, S').
+        premises: the ids of the premises (N, S).
+        hypotheses: the ids of the hypotheses (N, S').
     """
     vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)

@@ -85,9 +85,9 @@ class Edits(NamedTuple):
     """K copies of each of B reference summaries, with some words replaced.
 
     Attributes:
-        distances: number of replaced words in each copy (B, K).
+        distances: the number of replaced words in each copy (B, K).
         changed: mask (B, K, T), bool, True at replaced words.
-        target: dictionary ids of the edited references (B, K, T), padded like the references.
+        target: the dictionary ids of the edited references (B, K, T), padded like the references.
     """
 
     distances: Tensor
@@ -213,7 +213,7 @@ class SummarizationRAML(SummarizationNLL):
         Args:
             sample: the batch.
             pairs: index in the batch of the pair that each edited reference belongs to.
-            edited: words of each edited reference.
+            edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))

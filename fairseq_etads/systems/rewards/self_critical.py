@@ -92,16 +92,16 @@ class Samples:
 
     Args:
         summaries: the dictionary ids of each summary, with the end symbol.
-        longest: maximum number of tokens before the end symbol. If a summary has more tokens than this, including the
-            end symbol, it was truncated: the model did not generate its end symbol.
+        longest: the maximum number of tokens before the end symbol. If a summary has more tokens than this, including
+            the end symbol, it was truncated: the model did not generate its end symbol.
         dictionary: the target dictionary.
 
     Attributes:
-        target: dictionary ids of the summaries (B, T), padded on the right. Truncated summaries have no end symbol
+        target: the dictionary ids of the summaries (B, T), padded on the right. Truncated summaries have no end symbol
             here, because their end symbol must not be scored.
-        previous: dictionary ids of the preceding words (B, T). Each row starts with the end symbol.
-        words: number of scored tokens in each summary (B,).
-        unfinished: number of truncated summaries.
+        previous: the dictionary ids of the preceding words (B, T). Each row starts with the end symbol.
+        words: the number of scored tokens in each summary (B,).
+        unfinished: the number of truncated summaries.
     """
 
     def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
@@ -364,8 +364,8 @@ class SummarizationRL(SummarizationNLL):
         Args:
             model: the model.
             encoder_out: the encoder's output for each sample.
-            previous: dictionary ids of the preceding tokens (N, T).
-            target: dictionary ids of the sampled tokens (N, T).
+            previous: the dictionary ids of the preceding tokens (N, T).
+            target: the dictionary ids of the sampled tokens (N, T).
         """
         request = WordRequest(target, whole=True)
         output = model.decoder(previous, encoder_out=encoder_out, request=request)

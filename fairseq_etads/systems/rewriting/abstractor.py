@@ -44,7 +44,7 @@ class Abstractor:
         beam: beam size, where 1 means greedy search.
         diversity: diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
             times this value.
-        longest: maximum number of tokens in a rewritten sentence.
+        longest: the maximum number of tokens in a rewritten sentence.
 
     Raises:
         InputError: the checkpoint does not contain a suitable model, or was trained with a different dictionary.

@@ -58,7 +58,8 @@ class CandidateScores(NamedTuple):
     """The output of a pointer extractor for each step of a selection.
 
     Attributes:
-        logits: logits of the candidates (B, T, C), at least float32. They are minus infinity for missing candidates.
+        logits: the logits of the candidates (B, T, C), at least float32. They are minus infinity for missing
+            candidates.
         values: the returns b that the critic predicts (B, T), or None without --learn-to-stop.
     """
 
@@ -77,7 +78,7 @@ class PointerExtractor(SelectingModel):
     Attributes:
         stop: the vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
         critic: the critic for training with rewards, or None without --learn-to-stop.
-        max_sentences: maximum number of sentences that are read per document.
+        max_sentences: the maximum number of sentences that are read per document.
     """
 
     unit = "sentences"
@@ -154,7 +155,7 @@ class PointerExtractor(SelectingModel):
         Args:
             src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            chosen: indices of the selected candidates (B, T), padded with negative values.
+            chosen: the indices of the selected candidates (B, T), padded with negative values.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)

@@ -19,8 +19,8 @@ class SentenceConvolution(nn.Module):
     Sentences that are shorter than the widest filter are padded with zero vectors.
 
     Args:
-        word: width of the word embeddings.
-        filters: number of filters for each width in :data:`WIDTHS`.
+        word: the width of the word embeddings.
+        filters: the number of filters for each width in :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -149,7 +149,7 @@ class PointerNetwork(nn.Module):
 
         Args:
             candidates: the candidates of the documents.
-            chosen: indices of the selected candidates (B, T), padded with negative values.
+            chosen: the indices of the selected candidates (B, T), padded with negative values.
 
         Returns:
             The scores u (B, T, C), at least float32.
@@ -195,7 +195,8 @@ def taken_before(chosen: Tensor, count: int) -> Tensor:
     """Compute a mask (B, T, C), bool, that is True at candidates that were selected in an earlier step.
 
     Args:
-        chosen: indices of the selected candidates (B, T), padded with negative values. The mask is False at padding.
+        chosen: the indices of the selected candidates (B, T), padded with negative values. The mask is False at
+            padding.
         count: C, the number of candidates.
     """
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]
