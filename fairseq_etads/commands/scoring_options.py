@@ -26,7 +26,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     Args:
         parser: the parser.
         resamples: the default value of --bootstrap.
-        without: text that describes the value 0 in the help of --bootstrap.
+        without: a text that describes the value 0 in the help of --bootstrap.
     """
     add = parser.add_argument
     add(

@@ -29,8 +29,8 @@ class DecoderState(NamedTuple):
     """The decoder's state, which is passed from one step to the next. Tensors have one row per hypothesis.
 
     Attributes:
-        hidden: state h (N, H).
-        cell: memory cell c (N, H) of an LSTM, or None for other cells.
+        hidden: the state h (N, H).
+        cell: the memory cell c (N, H) of an LSTM, or None for other cells.
         fed: the input that the cell reads in addition to the word. It is the context (N, M) of the previous step or,
             with --input-feed readout, the readout (N, R) of the previous step. None if attention precedes the cell.
         spent: the logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the
@@ -59,16 +59,16 @@ class StepOutputs(NamedTuple):
     """Outputs of all decoding steps.
 
     Attributes:
-        hidden: states h (N, T, H).
-        cells: memory cells c (N, T, H) of an LSTM, or None.
-        inputs: embeddings of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
-        contexts: context vectors (N, T, M).
+        hidden: the states h (N, T, H).
+        cells: the memory cells c (N, T, H) of an LSTM, or None.
+        inputs: the embeddings of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
+        contexts: the context vectors (N, T, M).
         log_weights: the logarithms of the attention weights (N, T, S).
         log_word: the logarithms of the word-level attention weights (N, T, S) before they are combined with the
             extractor's probabilities, or None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None without a sentence selector.
-        readouts: inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this case,
-            they can be computed for all steps at once.
+        readouts: the inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this
+            case, they can be computed for all steps at once.
     """
 
     hidden: Tensor
@@ -96,7 +96,7 @@ def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Opti
 
     Args:
         attention: the attention module, or None.
-        words: embeddings of the previous words (N, T, E).
+        words: the embeddings of the previous words (N, T, E).
 
     Returns:
         A sequence of T tensors (N, A), or of T None values if the queries do not depend on the previous word.
@@ -112,13 +112,13 @@ class EncodedDocuments(NamedTuple):
     Attributes that describe sentences are None if the encoder does not return sentences.
 
     Attributes:
-        states: encoder states (B, S, M).
-        keys: attention keys W_c h (B, S, A).
-        padding: padding mask (N, S), bool, True at padding.
-        sentence_keys: attention keys (B, L, A) of L sentences.
+        states: the encoder states (B, S, M).
+        keys: the attention keys W_c h (B, S, A).
+        padding: the padding mask (N, S), bool, True at padding.
+        sentence_keys: the attention keys (B, L, A) of L sentences.
         sentence_ids: the index of the sentence that contains each token (N, S).
-        sentence_padding: mask (N, L), bool, True at missing sentences.
-        sentence_states: states of the sentences (B, L, M).
+        sentence_padding: a mask (N, L), bool, True at missing sentences.
+        sentence_states: the states of the sentences (B, L, M).
         log_selected: the log-probability of the sentence that contains each token (N, S), or None without
             --sentence-attention.
     """
@@ -179,7 +179,7 @@ class ClosedBookDecoder(nn.Module):
         word: E, the width of the word embeddings.
         hidden: H, the width of the state.
         words: V, the number of known words.
-        dropout: dropout probability of the states.
+        dropout: the dropout probability of the states.
         cut: whether to stop the gradient before the encoder, as in a control experiment of the paper.
     """
 
@@ -198,8 +198,8 @@ class ClosedBookDecoder(nn.Module):
         """Compute the logits (N, T, V) of the next words.
 
         Args:
-            words: embeddings of the previous words (N, T, E).
-            real: mask (N, T), bool, False at padding.
+            words: the embeddings of the previous words (N, T, E).
+            real: a mask (N, T), bool, False at padding.
             encoder_out: the encoder output.
         """
         hidden: Tensor = encoder_out["first_state"][0]
@@ -397,7 +397,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Args:
             steps: the ids of the previous words (N, T).
-            real: mask (N, T), bool, False at padding.
+            real: a mask (N, T), bool, False at padding.
             incremental_state: the cached state of the previous step, or None.
         """
         if self.selector is None:
@@ -418,9 +418,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Run all decoding steps: attention and the recurrent cell.
 
         Args:
-            words: embeddings of the previous words (N, T, E).
-            real: mask (N, T), bool, False at padding.
-            starts: mask (N, T), bool, True at the start of a sentence, or None without a selector.
+            words: the embeddings of the previous words (N, T, E).
+            real: a mask (N, T), bool, False at padding.
+            starts: a mask (N, T), bool, True at the start of a sentence, or None without a selector.
             encoder_out: the encoder output.
             incremental_state: the cached state of the previous step, or None.
         """
@@ -473,8 +473,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Args:
             state: the state before the step.
-            word: embeddings of the previous words (N, E).
-            fed: second input of the cell, either a context (N, M) or a readout (N, R).
+            word: the embeddings of the previous words (N, E).
+            fed: the second input of the cell, either a context (N, M) or a readout (N, R).
 
         Returns:
             The new state, and the vector that represents the previous word in the rest of the step (N, E). This vector
@@ -540,7 +540,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Args:
             state: the decoder state, which contains the query.
-            word_query, sentence_query: parts of the queries (N, A) that depend on the previous word, or None.
+            word_query, sentence_query: the parts of the queries (N, A) that depend on the previous word, or None.
             documents: the encoder's output.
 
         Returns:

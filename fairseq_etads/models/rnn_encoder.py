@@ -208,7 +208,7 @@ class RecurrentEncoder(WordEncoder):
         Args:
             src_tokens: the source documents (B, S).
             factors: the ids of the factors' values (B, S, F), or None.
-            padding: padding mask (B, S), bool, True at padding.
+            padding: the padding mask (B, S), bool, True at padding.
             ids: the index of the sentence that contains each token (B, S), or None if the model does not use sentences.
         """
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))

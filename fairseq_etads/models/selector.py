@@ -294,7 +294,7 @@ class SentenceExtractor(Selector):
 
         Args:
             tokens: the ids of the words in each sentence (B, N, W).
-            there: mask (B, N, W), True at words and False at padding.
+            there: a mask (B, N, W), True at words and False at padding.
         """
         batch, count, width = tokens.shape
         missing = ~there.any(2)

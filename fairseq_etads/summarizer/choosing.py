@@ -32,7 +32,7 @@ class Sentence(NamedTuple):
     Attributes:
         chosen: the sentence.
         tokens: the tokens of the sentence.
-        origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
+        origins: the index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
         spans: the positions of tokens in the raw document. If None, they are the positions of the tokens that the model
             read.
     """

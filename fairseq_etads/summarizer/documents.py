@@ -34,8 +34,8 @@ class Document(NamedTuple):
         tokens: the tokens that the model reads.
         left_out: the number of tokens that the model does not read.
         picked: the sentences that an extractor selected, or None without an extractor.
-        places: index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
-        levels: salience level of each selected sentence.
+        places: the index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
+        levels: the salience level of each selected sentence.
         every: all sentences of the document. Empty without a content model.
     """
 

@@ -24,7 +24,7 @@ class Hypothesis(NamedTuple):
     Attributes:
         text: the text of the summary.
         score: the score of the hypothesis.
-        features: counts of all features except the first, divided by the length penalty.
+        features: the counts of all features except the first, divided by the length penalty.
     """
 
     text: str
@@ -41,9 +41,9 @@ class EncodedDocuments:
 
     Args:
         summarizer: the summariser.
-        texts: raw texts of the documents.
+        texts: the raw texts of the documents.
         max_tokens: the maximum number of source tokens per batch, including padding.
-        state_bytes: maximum memory for the cache in bytes, or 0 for no cache.
+        state_bytes: the maximum memory for the cache in bytes, or 0 for no cache.
 
     Attributes:
         documents: the number of documents that contain words.

@@ -38,8 +38,8 @@ class _Pass(NamedTuple):
 
     Attributes:
         log_probs: the log-probabilities of the tokens (T,).
-        attention: attention weights (T, S), or None if the model does not return them.
-        is_unknown: mask (T,), bool, True for the unknown word.
+        attention: the attention weights (T, S), or None if the model does not return them.
+        is_unknown: a mask (T,), bool, True for the unknown word.
         pointer: the pointer output, or None without a pointer.
         shares: the share of each token's probability that comes from copying (T,), or None without a pointer.
         copied_from: the index of the copied document token (T,), or -1 for a generated token. None without a pointer.
@@ -96,7 +96,7 @@ class Explainer:
             text: the raw text of the document.
             written: the summary tokens.
             summary: the text of the summary.
-            score: score of the summary in the search, or None if the summary was given.
+            score: the score of the summary in the search, or None if the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:

@@ -28,7 +28,7 @@ class SourceToken:
 
     Attributes:
         text: the token, including subword marks.
-        start, end: position text[start:end] of the token in the raw document. None for the end symbol, or if the
+        start, end: the position text[start:end] of the token in the raw document. None for the end symbol, or if the
             position cannot be determined because tokenisation changed the text too much.
         known: whether the model can generate the token without copying it.
     """
@@ -49,7 +49,7 @@ class SummaryToken:
         starts_word: whether the token is the first subword of a word.
         log_probability: the log-probability of the token given the previous tokens, or -inf if the model cannot
             generate it.
-        p_gen: probability of generating the token instead of copying it, or None without a pointer.
+        p_gen: the probability of generating the token instead of copying it, or None without a pointer.
         copied_share: the share of the token's probability that comes from copying, or None without a pointer.
         copied_from: the index of the document token that was copied, or None if the token was generated.
         replaces_unknown: whether the model generated the unknown word here. ``text`` is then the document word with the
@@ -115,13 +115,13 @@ class Explanation:
         left_out: the number of tokens in the document that the model did not read.
         summary: the text of the summary.
         tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
-        score: score of the summary in the search, or None if the summary was given or chosen.
+        score: the score of the summary in the search, or None if the summary was given or chosen.
         architecture: the name of the model's architecture.
-        pointer: type of pointer: "none", "soft" or "switch".
-        saliency_gate: variant of the saliency gate, or None without saliency-selection.
-        attention: attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
+        pointer: the type of pointer: "none", "soft" or "switch".
+        saliency_gate: the variant of the saliency gate, or None without saliency-selection.
+        attention: the attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
             decoder layer before any gate is applied, averaged over heads.
-        copying: copy distributions (T, S). Each row sums to 1. None without a pointer.
+        copying: the copy distributions (T, S). Each row sums to 1. None without a pointer.
         saliency: the gate g_ij (T, S), averaged over layers and heads. Values are between 0 and 1 if ``saliency_gate``
             is "sigmoid". Otherwise, they are between 0 and 2, and 1 leaves attention unchanged. None without
             saliency-selection.

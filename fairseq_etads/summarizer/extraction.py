@@ -20,7 +20,8 @@ class DocumentSentence(NamedTuple):
         text: the text of the sentence, with normalised white space and without invisible characters.
         words: the words of the sentence, tokenised in the same way as the extractor's training text.
         probability: the probability, predicted by the extractor, that a summary uses the sentence.
-        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
+        start, end: the position text[start:end] of the sentence in the raw document, or None if it cannot be
+            determined.
     """
 
     text: str
@@ -35,7 +36,7 @@ class Pick(NamedTuple):
 
     Attributes:
         selection: the selected sentences.
-        levels: salience level of each selected sentence, as a value of the source factor.
+        levels: the salience level of each selected sentence, as a value of the source factor.
         every: all sentences of the document, for a content model. Empty without a content model.
     """
 

@@ -10,7 +10,8 @@ class PickedSentence:
 
     Attributes:
         text: the text of the sentence, with normalised white space and without invisible characters.
-        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
+        start, end: the position text[start:end] of the sentence in the raw document, or None if it cannot be
+            determined.
         number: the 0-based index of the sentence in the document.
         probability: the probability, predicted by the extractor, that a summary uses the sentence.
     """
@@ -50,7 +51,7 @@ class ChosenSentence:
         text: the text of the sentence in the summary.
         source: "document" for a sentence from the document, or "model" for a sentence that the model generated.
         number: the 0-based index of the sentence in the document. None for a sentence that the model generated.
-        start, end: position text[start:end] of the sentence in the raw document. None for a sentence that the model
+        start, end: the position text[start:end] of the sentence in the raw document. None for a sentence that the model
             generated, or if the position cannot be determined.
     """
 

@@ -50,7 +50,7 @@ class _Search(NamedTuple):
         most_words: the maximum number of words in the chosen sentences. If None, the limit depends on the training
             summaries.
         reranker: the object that chooses a hypothesis. If it is None, the hypothesis with the best score is used.
-        on_step: function that is called with partial summaries, or None.
+        on_step: a function that is called with partial summaries, or None.
     """
 
     generator: SummaryGenerator
@@ -471,7 +471,7 @@ class Summarizer:
         Args:
             document: the document.
             tokens: the summary tokens.
-            origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
+            origins: the index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
             spans: the positions of tokens in the raw document. By default, they are the positions of the tokens that
                 the model read.
         """

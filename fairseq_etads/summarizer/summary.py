@@ -21,8 +21,8 @@ class CopiedWord:
     Attributes:
         word: the word, with its subwords joined.
         first, last: the indices of its first and last tokens in :attr:`Summary.tokens`.
-        start, end: position text[start:end] of the word in the raw document. None if the position cannot be determined
-            because tokenisation changed the text too much.
+        start, end: the position text[start:end] of the word in the raw document. None if the position cannot be
+            determined because tokenisation changed the text too much.
     """
 
     word: str
@@ -52,9 +52,9 @@ class Summary:
     Attributes:
         text: the text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
             :attr:`sentences`.
-        score: normalised log-probability of the summary, minus penalties. If a content model chose the sentences, the
-            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Only scores of the same type
-            for the same document are comparable.
+        score: the normalised log-probability of the summary, minus penalties. If a content model chose the sentences,
+            the score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Only scores of the same
+            type for the same document are comparable.
         tokens: the tokens of the summary as the model generated them.
         copied: the copied words, in summary order. All words in sentences that were chosen from the document are
             included. Other words are included only if the model has a pointer.

@@ -26,10 +26,10 @@ class Surprisal:
     """The surprisal of a document. Only the part that the model reads is considered.
 
     Attributes:
-        bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
-            training text.
+        bits: the mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in
+            the training text.
         unknown: the share of tokens that are not in the model's vocabulary.
-        percentile: percentage of training documents that have a lower surprisal.
+        percentile: the percentage of training documents that have a lower surprisal.
     """
 
     bits: float
@@ -111,7 +111,7 @@ class TrainingSurprisals:
     """The surprisals of the training documents, to which new documents are compared.
 
     Args:
-        frequencies: word frequencies in the training documents.
+        frequencies: the word frequencies in the training documents.
         percentiles: the entry "document_surprisal" in a folder's config.json.
     """
 

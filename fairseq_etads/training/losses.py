@@ -48,8 +48,8 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     c_t is the sum of the attention weights a of all previous words.
 
     Args:
-        attention: attention weights (B, T, S). Each row sums to 1.
-        real: mask (B, T), bool, False at padding. Summaries can be padded on either side.
+        attention: the attention weights (B, T, S). Each row sums to 1.
+        real: a mask (B, T), bool, False at padding. Summaries can be padded on either side.
 
     Returns:
         The losses (B, T), at least float32. They are 0 at padding and at the first word of each summary.
@@ -65,7 +65,7 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     Args:
         logits: the logits of label 1 (B, U).
         labels: the labels (B, U).
-        real: mask (B, U), bool. The loss is 0 where it is False.
+        real: a mask (B, U), bool. The loss is 0 where it is False.
     """
     logits = at_least_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
@@ -111,7 +111,7 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
     """Compute the negative log-likelihood of each target word. Returns (N, T), at least float32, with 0 at padding.
 
     Args:
-        logits: logits (N, T, V) of the V known words.
+        logits: the logits (N, T, V) of the V known words.
         target: the ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
         pad, unk: the ids of the padding symbol and of the unknown word.
     """
@@ -553,7 +553,7 @@ class SummarizationNLL(FairseqCriterion):
             model: the model.
             sample: the batch.
             output: the decoder output.
-            real: mask (N, T), bool, False at padding.
+            real: a mask (N, T), bool, False at padding.
 
         Returns:
             A dictionary that maps the logged name of each loss to its weight and values (N, T). Values at padding are
@@ -599,7 +599,7 @@ class SummarizationNLL(FairseqCriterion):
         Args:
             log_vocab: log P_vocab, for all words or for the requested words.
             pointer: the pointer output, or None for a model without a pointer.
-            target: columns of the target words (N, T).
+            target: the columns of the target words (N, T).
             candidates: the words over which the softmax is computed, or None for all V words.
 
         Returns:

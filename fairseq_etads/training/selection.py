@@ -98,7 +98,7 @@ def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     Args:
         logits: the logits of the words or sentences (B, U).
         labels: their labels (B, U).
-        real: mask (B, U), bool, False for elements to ignore.
+        real: a mask (B, U), bool, False for elements to ignore.
 
     Returns:
         The counts (2, bins), float64. They are on the CPU, so that they can be stored in a checkpoint. ``EDGES``

@@ -76,9 +76,9 @@ def export(
     Args:
         source: the files from which the folder is created.
         folder: the path of the new folder. It must not exist, or must be empty.
-        decoding: decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len`` depend on
-            the lengths of the training summaries.
-        dtype: data type of the stored weights, "fp32" or "fp16".
+        decoding: the decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len``
+            depend on the lengths of the training summaries.
+        dtype: the data type of the stored weights, "fp32" or "fp16".
         write_card: a function that returns the text of README.md.
         longest_target: the number of tokens in the longest training summary, or None if it is unknown. It is used for
             checkpoints that do not contain the lengths of the training summaries.
@@ -340,8 +340,8 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
     """Convert the weights of a model for storage.
 
     Args:
-        state: state dictionary of the model.
-        dtype: data type for floating-point numbers, "fp32" or "fp16".
+        state: the state dictionary of the model.
+        dtype: the data type for floating-point numbers, "fp32" or "fp16".
 
     Returns:
         Two dictionaries. The first maps names to tensors on the CPU, and contains tied tensors only once. The second

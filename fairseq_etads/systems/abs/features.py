@@ -279,7 +279,7 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
     """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words.
 
     Args:
-        results: hypotheses of each document.
+        results: the hypotheses of each document.
         src_tokens: the dictionary ids of the documents (B, S).
         weights: the five weights α.
         dictionary: the dictionary shared by documents and summaries.

@@ -193,7 +193,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     Args:
         encoder: the encoder.
         decoder: the decoder.
-        max_row_norm: maximum norm of word embeddings at the start of an epoch, or 0 for no limit.
+        max_row_norm: the maximum norm of word embeddings at the start of an epoch, or 0 for no limit.
     """
 
     def __init__(self, encoder: ABSEncoder, decoder: ABSDecoder, max_row_norm: float):

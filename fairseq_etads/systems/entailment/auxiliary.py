@@ -28,10 +28,10 @@ class PairClassifier(nn.Module):
     2018).
 
     Args:
-        width: width of u and v.
+        width: the width of u and v.
         hidden: the width of the hidden layers.
         classes: the number of classes.
-        dropout: dropout probability.
+        dropout: the dropout probability.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):
@@ -76,7 +76,7 @@ class PairBatches:
     Args:
         pairs: for each pair, the ids of the premise (T,), the ids of the hypothesis (T',) and the label.
         size: the number of pairs per batch. The last batch of an epoch may be smaller.
-        seed: seed for shuffling the pairs. The order differs between epochs.
+        seed: a seed for shuffling the pairs. The order differs between epochs.
         pad: the id of the padding symbol.
     """
 

@@ -22,7 +22,7 @@ class DecomposableAttention(nn.Module):
         table: the word embedding table, which must have a padding index.
         width: the width of the projected word embeddings and of the layers of F, G and H.
         classes: the number of classes.
-        dropout: dropout probability before each layer of F, G and H.
+        dropout: the dropout probability before each layer of F, G and H.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):

@@ -86,7 +86,7 @@ class Edits(NamedTuple):
 
     Attributes:
         distances: the number of replaced words in each copy (B, K).
-        changed: mask (B, K, T), bool, True at replaced words.
+        changed: a mask (B, K, T), bool, True at replaced words.
         target: the dictionary ids of the edited references (B, K, T), padded like the references.
     """
 
@@ -212,7 +212,7 @@ class SummarizationRAML(SummarizationNLL):
 
         Args:
             sample: the batch.
-            pairs: index in the batch of the pair that each edited reference belongs to.
+            pairs: the index in the batch of the pair that each edited reference belongs to.
             edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))

@@ -147,10 +147,10 @@ class Rewards:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Args:
-        names: value of ``--rewards``, a comma-separated list of names.
-        saliency: value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
-        entail_model: value of ``--entail-model``, a folder created by ``etads-nli train``.
-        length_cap: value of ``--entail-length-cap``, either a number or "none".
+        names: the value of ``--rewards``, a comma-separated list of names.
+        saliency: the value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
+        entail_model: the value of ``--entail-model``, a folder created by ``etads-nli train``.
+        length_cap: the value of ``--entail-length-cap``, either a number or "none".
         task: the training task.
 
     Raises:

@@ -38,11 +38,11 @@ class Abstractor:
     Args:
         checkpoint: the path of a checkpoint that fairseq-train wrote. The model can have any of this project's
             architectures that generate summaries.
-        data: folder of binarised data that contains the dictionary used for training.
+        data: a folder of binarised data that contains the dictionary used for training.
         option: the option that specified the checkpoint, for messages.
         device: the device on which the model runs.
-        beam: beam size, where 1 means greedy search.
-        diversity: diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
+        beam: the beam size, where 1 means greedy search.
+        diversity: the diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
             times this value.
         longest: the maximum number of tokens in a rewritten sentence.
 
