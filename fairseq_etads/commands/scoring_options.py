@@ -12,7 +12,7 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Convert a value of --metrics, such as "1,2,L", to the names of metrics.
+    """Convert a value of --metrics, such as "1,2,L", to metric names.
 
     The metric that is called L here is called Lsum in the package rouge-score.
     """

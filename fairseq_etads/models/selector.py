@@ -353,7 +353,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "cross_fit": True,
     },
 }
-"""A dictionary from the name of each architecture to the defaults of its class that it changes."""
+"""A dictionary from the name of each architecture to the class defaults that it changes."""
 _CLASSES = {
     "word_tagger": (WordTagger, TaggerConfig),
     "sentence_extractor": (SentenceExtractor, ExtractorConfig),

@@ -60,7 +60,7 @@ class DecoderConfig(FairseqDecoderConfig):
 
 @dataclass
 class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
-    """Options of fairseq's TransformerConfig and of this project's mechanisms."""
+    """Options of fairseq's TransformerConfig and this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)

@@ -17,7 +17,7 @@ Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
 
 SCHEMA = 1
-"""Version of the format of :meth:`Explanation.to_dict`."""
+"""Version of the format that :meth:`Explanation.to_dict` returns."""
 LEAST = 0.001
 """Attention and copy probabilities below this value are omitted from :meth:`Explanation.to_dict`."""
 

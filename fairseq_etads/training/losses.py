@@ -189,7 +189,7 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Record that the optimiser will apply the update. Call this method before the optimiser's step.
+        """Record that the optimiser will apply this update. Call this method before the optimiser's step.
 
         If the gradient is finite, all losses are finite too, and are not checked.
         """

@@ -49,8 +49,8 @@ class FolderConfig:
     Attributes:
         architecture: the name of a preset (``--arch``).
         model: the options of the architecture.
-        task: truncation lengths, padding side and dictionary fingerprints. It can also contain percentiles of the
-            lengths of training summaries ("summary_lengths") and of the surprisals of training documents
+        task: truncation lengths, padding side and dictionary fingerprints. It can also contain the length percentiles
+            of the training summaries ("summary_lengths") and the surprisal percentiles of the training documents
             ("document_surprisal").
         text: the settings for text processing. These are the options of ``--tokenizer etads`` without the prefix
             "text\\_", and "subwords", which is a key of :data:`SUBWORDS` or None.

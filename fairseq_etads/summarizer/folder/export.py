@@ -328,7 +328,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> Dict[str, Any]:
-    """Return the versions of this package, of Python and of other relevant packages."""
+    """Return the versions of this package, Python and other relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):

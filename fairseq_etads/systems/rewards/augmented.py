@@ -212,7 +212,7 @@ class SummarizationRAML(SummarizationNLL):
 
         Args:
             sample: the batch.
-            pairs: the index in the batch of the pair that each edited reference belongs to.
+            pairs: for each edited reference, the index of its pair in the batch.
             edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))

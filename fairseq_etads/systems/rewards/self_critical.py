@@ -329,7 +329,7 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
-        """Convert dictionary ids of summaries or documents to sentences of words. Padding is allowed."""
+        """Convert the dictionary ids of summaries or documents to tokenised sentences. The ids may contain padding."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
         texts: List[Text] = []
         for row in rows:

@@ -55,7 +55,7 @@ class PointerExtractorConfig(FairseqDataclass):
 
 
 class CandidateScores(NamedTuple):
-    """The output of a pointer extractor for each step of a selection.
+    """The output of a pointer extractor at each selection step.
 
     Attributes:
         logits: the logits of the candidates (B, T, C), at least float32. They are minus infinity for missing
