@@ -148,7 +148,7 @@ class _Report:
     def end(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
 
-        The latter includes earlier runs.
+        The number of missing summaries includes earlier runs.
         """
         if self._bar is not None:
             self._bar.close()
