@@ -64,6 +64,8 @@ NOT_PROSE = re.compile(
 )
 """Pattern for strings that contain a few words but are only read by programs, such as regular expressions."""
 WORDS = re.compile(r"[A-Za-z]{2,}")
+ANY = re.compile(rf"\b(?:{'|'.join([*PHRASES, *SPELLINGS])})\b")
+"""All patterns at once, to skip the texts without a hit, which are nearly all."""
 
 
 class Text(NamedTuple):
@@ -78,9 +80,9 @@ def _is_text(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def docstrings(tree: ast.AST) -> Iterator[ast.Constant]:
-    """Yield the string that documents each module, class, function or constant."""
-    for node in ast.walk(tree):
+def docstrings(nodes: Iterable[ast.AST]) -> Iterator[ast.Constant]:
+    """Yield the string that documents each module, class, function or constant among the nodes."""
+    for node in nodes:
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             if isinstance(statement, ast.Expr) and _is_text(statement.value):
@@ -93,12 +95,12 @@ def texts(source: str, messages: bool = True) -> List[Text]:
     Args:
         messages: whether to include strings of three words or more, such as help texts and errors.
     """
-    tree = ast.parse(source)
-    documenting = {id(node): node for node in docstrings(tree)}
+    nodes = list(ast.walk(ast.parse(source)))
+    documenting = {id(node): node for node in docstrings(nodes)}
     found = [Text(node.lineno, " ".join(node.value.split()), True) for node in documenting.values()]
     if messages:
-        formatted = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-        for node in ast.walk(tree):
+        formatted = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+        for node in nodes:
             if isinstance(node, ast.JoinedStr):
                 text = "".join(part.value if _is_text(part) else "{}" for part in node.values)
             elif _is_text(node) and id(node) not in documenting and id(node) not in formatted:
@@ -132,6 +134,8 @@ def check(text: Text) -> Iterator[Tuple[str, str]]:
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
     prose = CODE.sub(" ", text.text)
+    if not ANY.search(prose):
+        return
     for pattern, advice in {**PHRASES, **SPELLINGS}.items():
         for hit in re.finditer(rf"\b(?:{pattern})\b", prose):
             yield hit[0], advice
