@@ -28,7 +28,7 @@ class GivenFiles:
         encoder_json: file that maps GPT-2's subword pieces to ids.
         vocab_bpe: file with the merges of GPT-2's BPE.
         dictionary: fairseq dictionary of a pretrained model. The entries in the dictionary are the ids of the pieces.
-        model: file with subword-nmt merges, a SentencePiece model, or a Hugging Face tokeniser.
+        model: file with subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``.
     """
 
     encoder_json: Optional[Path] = None

@@ -130,7 +130,7 @@ def _analyse_all(
         sources: the documents.
         systems: a dictionary that maps the name of each system to the sentences of each summary.
         kind: a key of ``WORD_SPLITTERS``, which determines how sentences are split into words.
-        settings: settings for splitting documents into sentences.
+        settings: the settings for splitting documents into sentences.
 
     Returns:
         A dictionary that maps the name of each system to its results.
@@ -199,7 +199,7 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
 
     Args:
         report: the report.
-        form: name of a tabulate table format.
+        form: the name of a tabulate table format.
     """
     metrics = report["metrics"]
     rows, positions = [], []

@@ -141,9 +141,9 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
     """Create the rows of "scores" in the report.
 
     Args:
-        metrics: names of the metrics.
-        first, second: scores of the two systems (runs, n, metrics).
-        args: options of the command.
+        metrics: the names of the metrics.
+        first, second: the scores of the two systems (runs, n, metrics).
+        args: the command-line options.
     """
     several = len(first) > 1 or len(second) > 1
     families = _families(args, first.shape[1])

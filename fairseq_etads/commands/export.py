@@ -168,8 +168,8 @@ def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> 
     """Collect the files for the extractor's folder.
 
     Args:
-        run: run folder of the extractor.
-        content: file of the content model, or None.
+        run: the run folder of the extractor.
+        content: the file of the content model, or None.
         make: the class :class:`~.summarizer.folder.export.Source`.
 
     Raises:

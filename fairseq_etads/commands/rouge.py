@@ -23,7 +23,7 @@ def write_examples(
     Args:
         path: the file to write.
         scores: F1, precision and recall for each ROUGE metric (n, metrics, 3), in [0, 100].
-        heads, figures: names and values (n, heads) of all other scores.
+        heads, figures: the names and values (n, heads) of all other scores.
     """
     lines = []
     if path.endswith(".tsv"):

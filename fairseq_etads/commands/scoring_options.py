@@ -12,7 +12,7 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Convert a value of --metrics, such as "1,2,L", to the names of metrics.
+    """Convert a value of --metrics, such as "1,2,L", to metric names.
 
     The metric that is called L here is called Lsum in the package rouge-score.
     """
@@ -25,8 +25,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
     Args:
         parser: the parser.
-        resamples: default value of --bootstrap.
-        without: text that describes the value 0 in the help of --bootstrap.
+        resamples: the default value of --bootstrap.
+        without: a text that describes the value 0 in the help of --bootstrap.
     """
     add = parser.add_argument
     add(
@@ -143,7 +143,7 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
 
     Args:
         option: the option that specifies the file.
-        name: name of the file, or None if there is no output file.
+        name: the name of the file, or None if there is no output file.
         suffixes: the suffixes that the name can have. By default, all names are allowed.
     """
     if name is None:

@@ -146,7 +146,10 @@ class _Report:
             print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
-        """Report the numbers of documents and of missing summaries. Missing summaries of earlier runs are included."""
+        """Report the number of documents and the number of missing summaries.
+
+        The number of missing summaries includes earlier runs.
+        """
         if self._bar is not None:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]

@@ -84,8 +84,8 @@ class EncodingDecoding:
 
         Args:
             src_tokens: the source documents (B, S).
-            src_lengths: lengths of the documents (B,).
-            prev_output_tokens: dictionary ids of the previous words (B, T).
+            src_lengths: the lengths of the documents (B,).
+            prev_output_tokens: the dictionary ids of the previous words (B, T).
             request: the words for which the loss needs log-probabilities, or None to compute logits for all words.
             of_documents: additional inputs of the encoder, such as source factors.
 
@@ -131,10 +131,10 @@ def preset_dataclass(
     """Create the dataclass that holds a preset's options.
 
     Args:
-        name: name of the preset.
+        name: the name of the preset.
         options: the name, type, default and metadata of each option.
         changes: a dictionary from option names to the preset's own defaults.
-        module: name of the module in which the dataclass is defined.
+        module: the name of the module in which the dataclass is defined.
 
     Raises:
         ValueError: ``changes`` contains a name that is not an option.
@@ -159,9 +159,9 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
     """Select the rows of the encoder's output that belong to the given documents.
 
     Args:
-        encoder_out: output of the encoder. Each value is a list of tensors with one row per document, or the
+        encoder_out: the encoder output. Each value is a list of tensors with one row per document, or the
             :class:`OutputVocabulary` of the batch.
-        documents: indices of the selected documents (N,). An index can occur more than once.
+        documents: the indices of the selected documents (N,). An index can occur more than once.
     """
     selected: Dict[str, Any] = {}
     for name, value in encoder_out.items():
@@ -244,7 +244,7 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
     """Return the number of positions that the model needs for documents or summaries of the maximum length.
 
     Args:
-        limit: value of --max-source-positions or --max-target-positions.
+        limit: the value of --max-source-positions or --max-target-positions.
         task: the summarisation task, which provides the truncation lengths.
         side: "source" for documents or "target" for summaries.
         learnt: whether the position embeddings are learned.

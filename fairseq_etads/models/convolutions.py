@@ -21,7 +21,7 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
 
     Args:
         text: the expression to parse.
-        option: name of the option, for the error message.
+        option: the option name, for error messages.
 
     Raises:
         ValueError: the text is not such an expression, or it describes no layers, too many layers or an invalid layer.

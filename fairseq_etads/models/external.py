@@ -47,7 +47,7 @@ def model_class(cfg: Any) -> Optional[type]:
 def check_evaluated(cfg: Any) -> None:
     """Raise ValueError if an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *.
 
-    A checkpoint contains the options of its model. Loading the checkpoint must not run code that it contains.
+    A checkpoint contains its model's options. Loading the checkpoint must not run code that it contains.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
@@ -93,7 +93,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     the targets.
 
     Args:
-        cfg: options of the model.
+        cfg: the model options.
         task: the summarisation task.
         build: a function that builds the model from ``cfg`` for the task that is passed to it.
 

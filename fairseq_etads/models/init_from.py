@@ -37,8 +37,8 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     """Return whether training starts from the beginning rather than resuming from a checkpoint in --save-dir.
 
     Args:
-        cfg: options of the task.
-        option: name of the option that specifies the initial weights.
+        cfg: the task options.
+        option: the option that specifies the initial weights.
 
     Raises:
         ValueError: another option also specifies initial weights.
@@ -64,9 +64,9 @@ def load_initial_weights(
 
     Args:
         model: the newly built model.
-        path: path of a checkpoint that fairseq-train wrote.
+        path: the path of a checkpoint that fairseq-train wrote.
         task: the task, which provides the dictionaries.
-        option: name of the option that specifies ``path``, for messages.
+        option: the option that specifies ``path``, for messages.
         whole: whether the checkpoint must contain exactly the weights of the model.
 
     Raises:
@@ -154,7 +154,7 @@ def _fit_rows(
     longer texts need more positions.
 
     Args:
-        name: name of the weight.
+        name: the weight name.
         given: the weight from the checkpoint.
         parameter: the corresponding weight in the model.
         task: the task, which provides the dictionaries.
@@ -220,7 +220,7 @@ class _Report:
         """Log the report, as a warning if a weight has a different shape or if most parameters were not loaded.
 
         Args:
-            loaded, total: number of parameters that were loaded, and number of all parameters.
+            loaded, total: the number of loaded parameters, and the total number of parameters.
 
         Raises:
             ValueError: no weight was loaded.

@@ -49,7 +49,7 @@ class CheckpointWords:
         """Reorder the rows of a word embedding table to match the data's dictionary.
 
         Args:
-            name: name of the parameter.
+            name: the parameter name.
             given: the table in the checkpoint (R, …).
             parameter: the table in the model (V, …). fairseq pads its dictionaries with artificial words. If the
                 checkpoint lacks such a word, its row in ``parameter`` is kept.

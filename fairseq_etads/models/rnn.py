@@ -159,8 +159,8 @@ def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: flo
     """Create a word embedding table. The padding vector is 0.
 
     Args:
-        dictionary: dictionary of the words.
-        width: width of the vectors.
+        dictionary: the dictionary that contains the words.
+        width: the width of the vectors.
         tiny: whether to use the small standard deviation of See et al.'s code.
         bound: if nonzero, draw the vectors uniformly from [-bound, bound].
     """

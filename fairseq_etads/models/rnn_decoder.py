@@ -29,13 +29,13 @@ class DecoderState(NamedTuple):
     """The decoder's state, which is passed from one step to the next. Tensors have one row per hypothesis.
 
     Attributes:
-        hidden: state h (N, H).
-        cell: memory cell c (N, H) of an LSTM, or None for other cells.
+        hidden: the state h (N, H).
+        cell: the memory cell c (N, H) of an LSTM, or None for other cells.
         fed: the input that the cell reads in addition to the word. It is the context (N, M) of the previous step or,
             with --input-feed readout, the readout (N, R) of the previous step. None if attention precedes the cell.
-        spent: logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the first
-            step, and None without temporal attention.
-        covered: sum of the attention weights over the previous steps (N, S), or None without coverage.
+        spent: the logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the
+            first step, and None without temporal attention.
+        covered: the sum of the attention weights over the previous steps (N, S), or None without coverage.
         plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) for the current sentence of the summary, or
             None without a selector; see :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
     """
@@ -59,16 +59,16 @@ class StepOutputs(NamedTuple):
     """Outputs of all decoding steps.
 
     Attributes:
-        hidden: states h (N, T, H).
-        cells: memory cells c (N, T, H) of an LSTM, or None.
-        inputs: embeddings of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
-        contexts: context vectors (N, T, M).
-        log_weights: logarithms of the attention weights (N, T, S).
-        log_word: logarithms of the word-level attention weights (N, T, S) before they are combined with the extractor's
-            probabilities, or None without --sentence-attention.
+        hidden: the states h (N, T, H).
+        cells: the memory cells c (N, T, H) of an LSTM, or None.
+        inputs: the embeddings of the previous words or, with --merge-input, the inputs of the cell (N, T, E).
+        contexts: the context vectors (N, T, M).
+        log_weights: the logarithms of the attention weights (N, T, S).
+        log_word: the logarithms of the word-level attention weights (N, T, S) before they are combined with the
+            extractor's probabilities, or None without --sentence-attention.
         log_selection: log p of the document's sentences (N, T, L), or None without a sentence selector.
-        readouts: inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this case,
-            they can be computed for all steps at once.
+        readouts: the inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this
+            case, they can be computed for all steps at once.
     """
 
     hidden: Tensor
@@ -96,7 +96,7 @@ def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Opti
 
     Args:
         attention: the attention module, or None.
-        words: embeddings of the previous words (N, T, E).
+        words: the embeddings of the previous words (N, T, E).
 
     Returns:
         A sequence of T tensors (N, A), or of T None values if the queries do not depend on the previous word.
@@ -112,14 +112,14 @@ class EncodedDocuments(NamedTuple):
     Attributes that describe sentences are None if the encoder does not return sentences.
 
     Attributes:
-        states: encoder states (B, S, M).
-        keys: attention keys W_c h (B, S, A).
-        padding: padding mask (N, S), bool, True at padding.
-        sentence_keys: attention keys (B, L, A) of L sentences.
-        sentence_ids: index of the sentence that contains each token (N, S).
-        sentence_padding: mask (N, L), bool, True at missing sentences.
-        sentence_states: states of the sentences (B, L, M).
-        log_selected: log-probability of the sentence that contains each token (N, S), or None without
+        states: the encoder states (B, S, M).
+        keys: the attention keys W_c h (B, S, A).
+        padding: the padding mask (N, S), bool, True at padding.
+        sentence_keys: the attention keys (B, L, A) of L sentences.
+        sentence_ids: the index of the sentence that contains each token (N, S).
+        sentence_padding: a mask (N, L), bool, True at missing sentences.
+        sentence_states: the states of the sentences (B, L, M).
+        log_selected: the log-probability of the sentence that contains each token (N, S), or None without
             --sentence-attention.
     """
 
@@ -179,7 +179,7 @@ class ClosedBookDecoder(nn.Module):
         word: E, the width of the word embeddings.
         hidden: H, the width of the state.
         words: V, the number of known words.
-        dropout: dropout probability of the states.
+        dropout: the dropout probability of the states.
         cut: whether to stop the gradient before the encoder, as in a control experiment of the paper.
     """
 
@@ -198,9 +198,9 @@ class ClosedBookDecoder(nn.Module):
         """Compute the logits (N, T, V) of the next words.
 
         Args:
-            words: embeddings of the previous words (N, T, E).
-            real: mask (N, T), bool, False at padding.
-            encoder_out: output of the encoder.
+            words: the embeddings of the previous words (N, T, E).
+            real: a mask (N, T), bool, False at padding.
+            encoder_out: the encoder output.
         """
         hidden: Tensor = encoder_out["first_state"][0]
         cell: Optional[Tensor] = encoder_out["first_cell"][0] if self.is_lstm else None
@@ -245,9 +245,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     2018). The context c and the coverage are not reset between sentences.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
-        embed_tokens: embeddings of the known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
         output: the weight of the output layer (V, R), or a shared embedding table with this weight in its first V rows.
         source_words: the id in ``dictionary`` of each known source word, or 0 if the word is missing there. None if
             documents and summaries share a dictionary.
@@ -346,10 +346,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T). N is a multiple of the number of documents
-                B, and the rows that belong to the same document are adjacent.
-            encoder_out: output of the encoder.
-            incremental_state: cache of the previous state. If it is not None, only the last step is computed.
+            prev_output_tokens: the dictionary ids of the previous words (N, T). N is a multiple of the number of
+                documents B, and the rows that belong to the same document are adjacent.
+            encoder_out: the encoder output.
+            incremental_state: the cached state of the previous step. If it is not None, only the last step is computed.
             features_only: whether to return the readouts (N, T, R) instead of logits.
             request: a loss function's request. The decoder only checks whether the loss needs a distribution over all
                 words. In any case, it returns logits for all words.
@@ -396,9 +396,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         A sentence starts in the first step and after each sentence mark.
 
         Args:
-            steps: ids of the previous words (N, T).
-            real: mask (N, T), bool, False at padding.
-            incremental_state: cache of the previous state, or None.
+            steps: the ids of the previous words (N, T).
+            real: a mask (N, T), bool, False at padding.
+            incremental_state: the cached state of the previous step, or None.
         """
         if self.selector is None:
             return None
@@ -418,11 +418,11 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Run all decoding steps: attention and the recurrent cell.
 
         Args:
-            words: embeddings of the previous words (N, T, E).
-            real: mask (N, T), bool, False at padding.
-            starts: mask (N, T), bool, True at the start of a sentence, or None without a selector.
-            encoder_out: output of the encoder.
-            incremental_state: cache of the previous state, or None.
+            words: the embeddings of the previous words (N, T, E).
+            real: a mask (N, T), bool, False at padding.
+            starts: a mask (N, T), bool, True at the start of a sentence, or None without a selector.
+            encoder_out: the encoder output.
+            incremental_state: the cached state of the previous step, or None.
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
@@ -472,9 +472,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Run one step of the cell.
 
         Args:
-            state: state before the step.
-            word: embeddings of the previous words (N, E).
-            fed: second input of the cell, either a context (N, M) or a readout (N, R).
+            state: the state before the step.
+            word: the embeddings of the previous words (N, E).
+            fed: the second input of the cell, either a context (N, M) or a readout (N, R).
 
         Returns:
             The new state, and the vector that represents the previous word in the rest of the step (N, E). This vector
@@ -539,8 +539,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """Compute the attention weights of one step.
 
         Args:
-            state: state of the decoder, which contains the query.
-            word_query, sentence_query: parts of the queries (N, A) that depend on the previous word, or None.
+            state: the decoder state, which contains the query.
+            word_query, sentence_query: the parts of the queries (N, A) that depend on the previous word, or None.
             documents: the encoder's output.
 
         Returns:

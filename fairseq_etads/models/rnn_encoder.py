@@ -53,9 +53,9 @@ class WordEncoder(FairseqEncoder):
     """Base class of the recurrent family's encoders. It embeds words and their source factors.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
-        embed_tokens: embeddings of the known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
         factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
 
     Attributes:
@@ -102,11 +102,11 @@ class RecurrentEncoder(WordEncoder):
     sentence selector, the encoder has no bridge.
 
     Args:
-        cfg: options of the model.
-        dictionary: dictionary of known words.
-        embed_tokens: embeddings of the known words.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
         factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
-        sentence_mark: id of the token that ends a sentence, or None if the model does not use sentences.
+        sentence_mark: the id of the token that ends a sentence, or None if the model does not use sentences.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class RecurrentEncoder(WordEncoder):
         Args:
             src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            factors: ids of the factors' values (B, S, F), int64, with one column per factor.
+            factors: the ids of the factors' values (B, S, F), int64, with one column per factor.
 
         Returns:
             A dictionary of lists. Each list contains one tensor with one row per document: "encoder_out" (B, S, M),
@@ -207,9 +207,9 @@ class RecurrentEncoder(WordEncoder):
 
         Args:
             src_tokens: the source documents (B, S).
-            factors: ids of the factors' values (B, S, F), or None.
-            padding: padding mask (B, S), bool, True at padding.
-            ids: index of the sentence that contains each token (B, S), or None if the model does not use sentences.
+            factors: the ids of the factors' values (B, S, F), or None.
+            padding: the padding mask (B, S), bool, True at padding.
+            ids: the index of the sentence that contains each token (B, S), or None if the model does not use sentences.
         """
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:

@@ -38,7 +38,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     Attributes:
         unit: the unit that the model selects, "words" or "sentences".
-        special: ids of tokens that are not words, such as padding.
+        special: the ids of tokens that are not words, such as padding.
         trained_by: the criterion that trains the model.
         labels_in_order: if True, the labels list sentences in the order of the summary (see
             :class:`~fairseq_etads.data.selection.SentenceOrder`). If False, they contain a value for each token.
@@ -293,8 +293,8 @@ class SentenceExtractor(Selector):
         """Compute the logits (B, N) of this extractor alone.
 
         Args:
-            tokens: ids of the words in each sentence (B, N, W).
-            there: mask (B, N, W), True at words and False at padding.
+            tokens: the ids of the words in each sentence (B, N, W).
+            there: a mask (B, N, W), True at words and False at padding.
         """
         batch, count, width = tokens.shape
         missing = ~there.any(2)
@@ -353,7 +353,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "cross_fit": True,
     },
 }
-"""A dictionary from the name of each architecture to the defaults of its class that it changes."""
+"""A dictionary from the name of each architecture to the class defaults that it changes."""
 _CLASSES = {
     "word_tagger": (WordTagger, TaggerConfig),
     "sentence_extractor": (SentenceExtractor, ExtractorConfig),

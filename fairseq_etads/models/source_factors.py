@@ -56,8 +56,8 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
     """Raise ValueError if the number of factors in a batch differs from the number that the model reads.
 
     Args:
-        names: names of the factors that the model reads.
-        factors: ids of the factors' values in the batch (B, S, F), or None if the batch has no factors.
+        names: the names of the factors that the model reads.
+        factors: the ids of the factors' values in the batch (B, S, F), or None if the batch has no factors.
     """
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):

@@ -69,7 +69,7 @@ class BridgeAttention(Observed, MultiheadAttention):
     Args:
         saliency: whether to gate the attention. The gate has the weights W_h (``gate_q_proj``) and W_s
             (``gate_k_proj``), both without a bias.
-        gate: variant of the gate, one of ``GATES``. In the paper's variant, the gate's logits are plain products of
+        gate: the variant of the gate, one of ``GATES``. In the paper's variant, the gate's logits are plain products of
             projections. In training, these products grow to several hundred, where a sigmoid has no gradient. In all
             other variants, the logits are
 
@@ -111,12 +111,12 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Compute attention from the summary to the source document.
 
         Args:
-            query: states of the summary, (T, B, d_m) or (T, B * beam, d_m). The beams of a document are adjacent and
-                share its keys.
-            key: encoder states (S, B, d_enc), which are also used as values. With a cache, they are read only in the
-                first step.
-            key_padding_mask: padding mask (B, S), True at padding.
-            incremental_state: cache of the document's projected keys, values and gate keys.
+            query: the states of the summary, (T, B, d_m) or (T, B * beam, d_m). The beams of a document are adjacent
+                and share its keys.
+            key: the encoder states (S, B, d_enc), which are also used as values. With a cache, they are read only in
+                the first step.
+            key_padding_mask: the padding mask (B, S), True at padding.
+            incremental_state: a cache of the document's projected keys, values and gate keys.
             need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). They sum to 1
                 over the document; see :func:`saliency_attention`.
             need_head_weights: whether to return the weights of each head instead, (H, B * beam, T, S).
@@ -145,9 +145,9 @@ class BridgeAttention(Observed, MultiheadAttention):
         """Compute attention in training, or for one step of fairseq's own search.
 
         Args:
-            q: queries (B, H, T, D).
-            gate_q: queries of the gate, or None.
-            memory: keys, values and gate keys from :meth:`_project_memory`.
+            q: the queries (B, H, T, D).
+            gate_q: the gate queries, or None.
+            memory: the keys, values and gate keys from :meth:`_project_memory`.
             need_weights: whether to return the weights.
 
         Returns:
@@ -534,8 +534,8 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
         Args:
             src_tokens: the source documents (B, S).
-            src_lengths: lengths of the documents (B,).
-            factors: ids of the factors' values (B, S, F), int64, with one column per factor.
+            src_lengths: the lengths of the documents (B,).
+            factors: the ids of the factors' values (B, S, F), int64, with one column per factor.
             return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
 
         Returns:
@@ -603,7 +603,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
 
         Args:
             inputs: a tuple that starts with the ids of the previous words (N, T).
-            positions: position embeddings (N, T, D), or (N, 1, D) for the last word only.
+            positions: the position embeddings (N, T, D), or (N, 1, D) for the last word only.
         """
         assert self.neighbours is not None
         steps = positions.size(1)
@@ -642,8 +642,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         """Compute logits (N, T, V) and a dictionary; see :class:`DecoderOutput`.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T).
-            encoder_out: output of the encoder.
+            prev_output_tokens: the dictionary ids of the previous words (N, T).
+            encoder_out: the encoder output.
             features_only: whether to return the input of the output layer instead of logits.
             request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
             args, kwargs: other arguments of fairseq's decoder.

@@ -60,7 +60,7 @@ class DecoderConfig(FairseqDecoderConfig):
 
 @dataclass
 class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
-    """Options of fairseq's TransformerConfig and of this project's mechanisms."""
+    """Options of fairseq's TransformerConfig and this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -306,8 +306,8 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
     Args:
         value: "all", "none", or numbers and ranges such as "1,3-4".
-        count: number of layers.
-        option: name of the option, for the error message.
+        count: the number of layers.
+        option: the option name, for error messages.
 
     Raises:
         ValueError: the list is malformed or contains a layer that does not exist.

@@ -16,9 +16,9 @@ class Spelled(NamedTuple):
     """A hypothesis, converted to text.
 
     Attributes:
-        text: text of the hypothesis.
-        tokens: tokens of the hypothesis, without start and end symbols.
-        origins: index of the document token from which each token was copied, or -1 for a generated token.
+        text: the text of the hypothesis.
+        tokens: the tokens of the hypothesis, without start and end symbols.
+        origins: the index of the document token from which each token was copied, or -1 for a generated token.
     """
 
     text: str
@@ -31,9 +31,9 @@ class Sentence(NamedTuple):
 
     Attributes:
         chosen: the sentence.
-        tokens: tokens of the sentence.
-        origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
-        spans: positions of tokens in the raw document. If None, they are the positions of the tokens that the model
+        tokens: the tokens of the sentence.
+        origins: the index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
+        spans: the positions of tokens in the raw document. If None, they are the positions of the tokens that the model
             read.
     """
 
@@ -57,7 +57,7 @@ def choose(
         texts: the text processing of the model folder.
         document: the document.
         hypotheses: the hypotheses from the search, best first.
-        most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
+        most_words: the maximum number of words in the summary. By default, the limit depends on the training summaries.
 
     Returns:
         The sentences and their expected ROUGE score. There are no sentences if neither the document nor the hypotheses
@@ -95,7 +95,7 @@ def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlie
     Args:
         texts: the text processing of the model folder.
         hypothesis: the hypothesis.
-        text: text of the sentence.
+        text: the text of the sentence.
         earlier: the preceding sentences of the hypothesis.
     """
     whole = " ".join(hypothesis.text.split())

@@ -30,13 +30,13 @@ class Document(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        number: index of the document in the input.
-        text: raw text of the document.
+        number: the index of the document in the input.
+        text: the raw text of the document.
         tokens: the tokens that the model reads.
-        left_out: number of tokens that the model does not read.
+        left_out: the number of tokens that the model does not read.
         picked: the sentences that an extractor selected, or None without an extractor.
-        places: index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
-        levels: salience level of each selected sentence.
+        places: the index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
+        levels: the salience level of each selected sentence.
         every: all sentences of the document. Empty without a content model.
     """
 
@@ -57,7 +57,7 @@ class Batch(NamedTuple):
         documents: the documents.
         sample: the batch on the CPU, in the format of a fairseq dataset.
         new_words: the words with ids above the last id of the source dictionary.
-        padding: number of padding positions before the first token of each document.
+        padding: the number of padding positions before the first token of each document.
     """
 
     documents: List[Document]

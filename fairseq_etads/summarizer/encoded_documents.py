@@ -22,9 +22,9 @@ class Hypothesis(NamedTuple):
     """A hypothesis from a search in which a scoring term counts features.
 
     Attributes:
-        text: text of the summary.
-        score: score of the hypothesis.
-        features: counts of all features except the first, divided by the length penalty.
+        text: the text of the summary.
+        score: the score of the hypothesis.
+        features: the counts of all features except the first, divided by the length penalty.
     """
 
     text: str
@@ -41,15 +41,15 @@ class EncodedDocuments:
 
     Args:
         summarizer: the summariser.
-        texts: raw texts of the documents.
-        max_tokens: maximum number of source tokens per batch, including padding.
-        state_bytes: maximum memory for the cache in bytes, or 0 for no cache.
+        texts: the raw texts of the documents.
+        max_tokens: the maximum number of source tokens per batch, including padding.
+        state_bytes: the maximum memory for the cache in bytes, or 0 for no cache.
 
     Attributes:
-        documents: number of documents that contain words.
-        encoded_once: number of cached documents, which is known after the first call.
+        documents: the number of documents that contain words.
+        encoded_once: the number of cached documents, which is known after the first call.
         state_bytes: memory that the cache uses, in bytes.
-        max_tokens: maximum number of source tokens per batch, including padding.
+        max_tokens: the maximum number of source tokens per batch, including padding.
     """
 
     def __init__(

@@ -37,12 +37,12 @@ class _Pass(NamedTuple):
     """Results of a forward pass over one document and the T tokens of its summary.
 
     Attributes:
-        log_probs: log-probabilities of the tokens (T,).
-        attention: attention weights (T, S), or None if the model does not return them.
-        is_unknown: mask (T,), bool, True for the unknown word.
-        pointer: output of the pointer, or None without a pointer.
-        shares: share of each token's probability that comes from copying (T,), or None without a pointer.
-        copied_from: index of the copied document token (T,), or -1 for a generated token. None without a pointer.
+        log_probs: the log-probabilities of the tokens (T,).
+        attention: the attention weights (T, S), or None if the model does not return them.
+        is_unknown: a mask (T,), bool, True for the unknown word.
+        pointer: the pointer output, or None without a pointer.
+        shares: the share of each token's probability that comes from copying (T,), or None without a pointer.
+        copied_from: the index of the copied document token (T,), or -1 for a generated token. None without a pointer.
         records: a dictionary from the names of the attention modules to their records.
     """
 
@@ -61,7 +61,7 @@ class Explainer:
     Args:
         model: a model in evaluation mode. It is not changed.
         texts: the text processing of the model folder.
-        architecture: name of the model's architecture.
+        architecture: the name of the model's architecture.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
@@ -93,10 +93,10 @@ class Explainer:
         """Explain a summary of a raw text.
 
         Args:
-            text: raw text of the document.
-            written: tokens of the summary.
-            summary: text of the summary.
-            score: score of the summary in the search, or None if the summary was given.
+            text: the raw text of the document.
+            written: the summary tokens.
+            summary: the text of the summary.
+            score: the score of the summary in the search, or None if the summary was given.
         """
         document = self._texts.read(0, text)
         if not document.tokens:

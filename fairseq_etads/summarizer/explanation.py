@@ -17,7 +17,7 @@ Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
 
 SCHEMA = 1
-"""Version of the format of :meth:`Explanation.to_dict`."""
+"""Version of the format that :meth:`Explanation.to_dict` returns."""
 LEAST = 0.001
 """Attention and copy probabilities below this value are omitted from :meth:`Explanation.to_dict`."""
 
@@ -28,7 +28,7 @@ class SourceToken:
 
     Attributes:
         text: the token, including subword marks.
-        start, end: position text[start:end] of the token in the raw document. None for the end symbol, or if the
+        start, end: the position text[start:end] of the token in the raw document. None for the end symbol, or if the
             position cannot be determined because tokenisation changed the text too much.
         known: whether the model can generate the token without copying it.
     """
@@ -47,11 +47,11 @@ class SummaryToken:
         text: the token, including subword marks.
         shown: the token without subword marks.
         starts_word: whether the token is the first subword of a word.
-        log_probability: log-probability of the token given the previous tokens, or -inf if the model cannot generate
-            it.
-        p_gen: probability of generating the token instead of copying it, or None without a pointer.
-        copied_share: share of the token's probability that comes from copying, or None without a pointer.
-        copied_from: index of the document token that was copied, or None if the token was generated.
+        log_probability: the log-probability of the token given the previous tokens, or -inf if the model cannot
+            generate it.
+        p_gen: the probability of generating the token instead of copying it, or None without a pointer.
+        copied_share: the share of the token's probability that comes from copying, or None without a pointer.
+        copied_from: the index of the document token that was copied, or None if the token was generated.
         replaces_unknown: whether the model generated the unknown word here. ``text`` is then the document word with the
             highest attention (``--replace-unknown``), or a word of a given summary that the model cannot generate.
     """
@@ -75,7 +75,7 @@ class SaliencyLayer:
     """The saliency gate of a decoder layer.
 
     Attributes:
-        layer: index of the layer, starting at 1.
+        layer: the 1-based index of the layer.
         gate: the gate g_ij of each document token (S,), averaged over heads and summary tokens.
     """
 
@@ -88,7 +88,7 @@ class FocusLayer:
     """The centres and scopes of focus-attention in an encoder layer.
 
     Attributes:
-        layer: index of the layer, starting at 1.
+        layer: the 1-based index of the layer.
         centers: the centres mu (H, S), as 0-based token positions.
         scopes: the scopes sigma (H, S), in tokens.
         strengths: the factor by which each head multiplies the bias (H,), or None if the model does not learn these
@@ -109,19 +109,19 @@ class Explanation:
     such as temperature or penalties.
 
     Attributes:
-        document: raw text of the document.
+        document: the raw text of the document.
         source: the tokens of the document that the model read. The last one is the end symbol. Empty if the document
             contains no words.
-        left_out: number of tokens in the document that the model did not read.
-        summary: text of the summary.
+        left_out: the number of tokens in the document that the model did not read.
+        summary: the text of the summary.
         tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
-        score: score of the summary in the search, or None if the summary was given or chosen.
-        architecture: name of the model's architecture.
-        pointer: type of pointer: "none", "soft" or "switch".
-        saliency_gate: variant of the saliency gate, or None without saliency-selection.
-        attention: attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
+        score: the score of the summary in the search, or None if the summary was given or chosen.
+        architecture: the name of the model's architecture.
+        pointer: the type of pointer: "none", "soft" or "switch".
+        saliency_gate: the variant of the saliency gate, or None without saliency-selection.
+        attention: the attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
             decoder layer before any gate is applied, averaged over heads.
-        copying: copy distributions (T, S). Each row sums to 1. None without a pointer.
+        copying: the copy distributions (T, S). Each row sums to 1. None without a pointer.
         saliency: the gate g_ij (T, S), averaged over layers and heads. Values are between 0 and 1 if ``saliency_gate``
             is "sigmoid". Otherwise, they are between 0 and 2, and 1 leaves attention unchanged. None without
             saliency-selection.
@@ -130,7 +130,7 @@ class Explanation:
         saliency_layers, focus_layers: the layers with the respective mechanism.
         picked: the sentences that an extractor selected from the whole document, or None without an extractor. The
             model read only these sentences.
-        surprisal: surprisal of the document compared with the training documents, or None if it is unknown.
+        surprisal: the document's surprisal compared with the training documents, or None if it is unknown.
         chosen: the sentences of the summary if a content model chose them from the document and all hypotheses, or
             None. If they were chosen, all other values describe this text, which may not be a hypothesis of the model.
     """
@@ -234,7 +234,7 @@ class Explanation:
         """Convert the explanation to a self-contained HTML page that works offline; see docs/explain.md.
 
         Args:
-            title: title of the page, such as the name of the document.
+            title: the page title, such as the document name.
         """
         return page(self.to_dict(), title)
 

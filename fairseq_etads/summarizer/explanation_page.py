@@ -32,7 +32,7 @@ def page(data: Dict[str, Any], title: str = "") -> str:
 
     Args:
         data: the result of :meth:`Explanation.to_dict`.
-        title: title of the page, such as the name of the document.
+        title: the page title, such as the document name.
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
     policy = (

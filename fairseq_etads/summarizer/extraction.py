@@ -17,10 +17,11 @@ class DocumentSentence(NamedTuple):
     """A sentence of a raw document.
 
     Attributes:
-        text: text of the sentence, with normalised white space and without invisible characters.
-        words: words of the sentence, tokenised in the same way as the extractor's training text.
+        text: the text of the sentence, with normalised white space and without invisible characters.
+        words: the words of the sentence, tokenised in the same way as the extractor's training text.
         probability: the probability, predicted by the extractor, that a summary uses the sentence.
-        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
+        start, end: the position text[start:end] of the sentence in the raw document, or None if it cannot be
+            determined.
     """
 
     text: str
@@ -35,7 +36,7 @@ class Pick(NamedTuple):
 
     Attributes:
         selection: the selected sentences.
-        levels: salience level of each selected sentence, as a value of the source factor.
+        levels: the salience level of each selected sentence, as a value of the source factor.
         every: all sentences of the document, for a content model. Empty without a content model.
     """
 
@@ -49,7 +50,7 @@ class SentencePicker:
 
     Args:
         loaded: the loaded folder of the extractor.
-        picking: settings for the selection.
+        picking: the settings for the selection.
         content: the content model that chooses the sentences of a summary, or None.
     """
 
@@ -63,7 +64,7 @@ class SentencePicker:
         """Select sentences from a document.
 
         Args:
-            text: raw text of the document.
+            text: the raw text of the document.
             line: the cleaned text as a single line. It can contain sentence marks.
         """
         sentences, tokens = self._sentences(line)
@@ -99,8 +100,9 @@ class SentencePicker:
 
         Args:
             every: all sentences of the document.
-            written: texts of the hypotheses.
-            most_words: maximum number of words in the summary. By default, the limit depends on the training summaries.
+            written: the texts of the hypotheses.
+            most_words: the maximum number of words in the summary. By default, the limit depends on the training
+                summaries.
 
         Returns:
             The choice, and a list of all sentences in the hypotheses. Each sentence is paired with the index of its

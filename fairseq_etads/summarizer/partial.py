@@ -13,18 +13,18 @@ class PartialSummary:
     """The best summary that the search has found so far for a document. Later summaries may start with other words.
 
     Attributes:
-        number: index of the document in the input.
-        text, tokens: text and tokens of the summary, as in :class:`Summary`.
-        score: score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score it would have
-            if it ended here.
+        number: the index of the document in the input.
+        text, tokens: the text and tokens of the summary, as in :class:`Summary`.
+        score: the score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score it would
+            have if it ended here.
         has_ended: whether the model has ended the summary. The search continues as long as a better summary is
             possible.
-        spans: position text[start:end] of each token that the model read, or None if it cannot be determined.
-        attention: attention weights of the tokens that the model read, in the step that generated the last token of the
-            summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
+        spans: the position text[start:end] of each token that the model read, or None if it cannot be determined.
+        attention: the attention weights of the tokens that the model read, in the step that generated the last token of
+            the summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
             ended, or if the model returns no attention weights.
-        copying: copy distribution over the same tokens in this step. None if the summary has ended, or if the model has
-            no pointer.
+        copying: the copy distribution over the same tokens in this step. None if the summary has ended, or if the model
+            has no pointer.
     """
 
     number: int

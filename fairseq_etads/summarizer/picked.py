@@ -9,9 +9,10 @@ class PickedSentence:
     """A sentence that an extractor selected for the summariser.
 
     Attributes:
-        text: text of the sentence, with normalised white space and without invisible characters.
-        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
-        number: index of the sentence in the document, starting at 0.
+        text: the text of the sentence, with normalised white space and without invisible characters.
+        start, end: the position text[start:end] of the sentence in the raw document, or None if it cannot be
+            determined.
+        number: the 0-based index of the sentence in the document.
         probability: the probability, predicted by the extractor, that a summary uses the sentence.
     """
 
@@ -28,8 +29,8 @@ class Selection:
 
     Attributes:
         sentences: the selected sentences, in the order of the document.
-        total: number of sentences in the document.
-        words: number of words in the document. Words are separated by white space.
+        total: the number of sentences in the document.
+        words: the number of words in the document. Words are separated by white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -47,10 +48,10 @@ class ChosenSentence:
     """A sentence that a content model chose for a summary.
 
     Attributes:
-        text: text of the sentence in the summary.
+        text: the text of the sentence in the summary.
         source: "document" for a sentence from the document, or "model" for a sentence that the model generated.
-        number: index of the sentence in the document, starting at 0. None for a sentence that the model generated.
-        start, end: position text[start:end] of the sentence in the raw document. None for a sentence that the model
+        number: the 0-based index of the sentence in the document. None for a sentence that the model generated.
+        start, end: the position text[start:end] of the sentence in the raw document. None for a sentence that the model
             generated, or if the position cannot be determined.
     """
 

@@ -15,8 +15,8 @@ class RecordSummarizer:
 
     Args:
         folder: a model folder that all workers can read, or the name of a model that comes with the package.
-        column: name of the column that contains the texts.
-        device: name of a device such as "cuda". By default, a GPU is used if the worker can see one.
+        column: the name of the column that contains the texts.
+        device: the name of a device such as "cuda". By default, a GPU is used if the worker can see one.
         options: decoding options and ``max_tokens``, as in :meth:`Summarizer.stream`.
 
     Raises:

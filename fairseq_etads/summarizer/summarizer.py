@@ -46,10 +46,10 @@ class _Search(NamedTuple):
         generator: the generator.
         replaces_unknown: whether to replace unknown words.
         chooses: whether a content model chooses the sentences of the summary.
-        most_words: maximum number of words in the chosen sentences. If None, the limit depends on the training
+        most_words: the maximum number of words in the chosen sentences. If None, the limit depends on the training
             summaries.
         reranker: the object that chooses a hypothesis. If it is None, the hypothesis with the best score is used.
-        on_step: function that is called with partial summaries, or None.
+        on_step: a function that is called with partial summaries, or None.
     """
 
     generator: SummaryGenerator
@@ -68,7 +68,7 @@ class Summarizer:
 
     Attributes:
         folder: the folder from which the model was loaded.
-        config: contents of the folder's config.json.
+        config: the contents of the folder's config.json.
         device: the device on which the model runs.
     """
 
@@ -95,7 +95,7 @@ class Summarizer:
 
         Args:
             folder: a model folder, or the name of a model that comes with the package, such as "debian".
-            device: name of a device such as "cpu" or "cuda:0". By default, the GPU is used if there is one.
+            device: the name of a device such as "cpu" or "cuda:0". By default, the GPU is used if there is one.
 
         Raises:
             InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
@@ -140,7 +140,8 @@ class Summarizer:
 
         Args:
             texts: one raw text or several raw texts. Each line of a text is a paragraph.
-            max_tokens: maximum number of source tokens per batch, including padding. Smaller batches need less memory.
+            max_tokens: the maximum number of source tokens per batch, including padding. Smaller batches need less
+                memory.
             on_step: a function that is called after each step of the search, with a :class:`PartialSummary` of each
                 document. It is called in the same thread, and can stop the search by raising an exception. With
                 ``choose="content"``, the sentences of the summary are chosen only after the search.
@@ -176,8 +177,8 @@ class Summarizer:
         Args:
             texts: an iterable of raw texts, which can be infinite. At most ``read_ahead`` texts are read before their
                 summaries are yielded.
-            read_ahead: number of texts to read ahead. With 1, each text is summarised immediately. Larger numbers are
-                faster, because batches then contain documents of similar length.
+            read_ahead: the number of texts to read ahead. With 1, each text is summarised immediately. Larger numbers
+                are faster, because batches then contain documents of similar length.
             errors: "raise" to raise errors, or "keep" to continue and report the error in :attr:`Summary.problem`.
             max_tokens, decoding: the same as in :meth:`summarize`.
 
@@ -197,7 +198,7 @@ class Summarizer:
         decoding options. It takes about as long as a training step.
 
         Args:
-            text: raw text of the document.
+            text: the raw text of the document.
             summary: the summary to explain, such as a reference summary. By default, the model generates one.
             decoding: decoding options for generating the summary, as in :meth:`summarize`.
 
@@ -468,10 +469,10 @@ class Summarizer:
 
         Args:
             document: the document.
-            tokens: tokens of the summary.
-            origins: index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
-            spans: positions of tokens in the raw document. By default, they are the positions of the tokens that the
-                model read.
+            tokens: the summary tokens.
+            origins: the index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
+            spans: the positions of tokens in the raw document. By default, they are the positions of the tokens that
+                the model read.
         """
         if not any(origin >= 0 for origin in origins):
             return ()

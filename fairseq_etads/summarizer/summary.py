@@ -20,9 +20,9 @@ class CopiedWord:
 
     Attributes:
         word: the word, with its subwords joined.
-        first, last: indices of its first and last tokens in :attr:`Summary.tokens`.
-        start, end: position text[start:end] of the word in the raw document. None if the position cannot be determined
-            because tokenisation changed the text too much.
+        first, last: the indices of its first and last tokens in :attr:`Summary.tokens`.
+        start, end: the position text[start:end] of the word in the raw document. None if the position cannot be
+            determined because tokenisation changed the text too much.
     """
 
     word: str
@@ -37,8 +37,8 @@ class Truncation:
     """The numbers of document tokens that the model read and did not read.
 
     Attributes:
-        read: number of tokens that the model read.
-        left_out: number of tokens that the model did not read.
+        read: the number of tokens that the model read.
+        left_out: the number of tokens that the model did not read.
     """
 
     read: int
@@ -50,19 +50,19 @@ class Summary:
     """A summary of a document.
 
     Attributes:
-        text: text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
+        text: the text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
             :attr:`sentences`.
-        score: normalised log-probability of the summary, minus penalties. If a content model chose the sentences, the
-            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Only scores of the same type
-            for the same document are comparable.
+        score: the normalised log-probability of the summary, minus penalties. If a content model chose the sentences,
+            the score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Only scores of the same
+            type for the same document are comparable.
         tokens: the tokens of the summary as the model generated them.
         copied: the copied words, in summary order. All words in sentences that were chosen from the document are
             included. Other words are included only if the model has a pointer.
-        truncation: numbers of document tokens that the model read and did not read.
+        truncation: the numbers of document tokens that the model read and did not read.
         problem: the reason why the document could not be summarised, or an empty string.
         picked: the sentences that the folder's extractor selected from the document, with their probabilities. None
             without an extractor.
-        surprisal: surprisal of the document compared with the training documents. None if the document is too short, or
+        surprisal: the document's surprisal compared with the training documents. None if the document is too short, or
             if the folder does not contain the surprisals of the training documents.
         chosen: the sentences of the summary if a content model chose them from the document and all hypotheses
             (``choose="content"``). None if the summary is a hypothesis of the model.

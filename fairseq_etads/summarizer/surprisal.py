@@ -26,10 +26,10 @@ class Surprisal:
     """The surprisal of a document. Only the part that the model reads is considered.
 
     Attributes:
-        bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
-            training text.
-        unknown: share of tokens that are not in the model's vocabulary.
-        percentile: percentage of training documents that have a lower surprisal.
+        bits: the mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in
+            the training text.
+        unknown: the share of tokens that are not in the model's vocabulary.
+        percentile: the percentage of training documents that have a lower surprisal.
     """
 
     bits: float
@@ -50,8 +50,8 @@ class WordFrequencies:
     """Relative word frequencies in the training text, with add-one smoothing.
 
     Args:
-        counts: a dictionary from each known word to its count. All unknown words are treated as one word with a count
-            of 0.
+        counts: a dictionary from known words to their counts. All unknown words are treated as one word with a count of
+            0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -79,8 +79,8 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
     Args:
         path: a file that contains the tokens of one document per line.
-        frequencies: word frequencies in the training text.
-        longest: maximum number of tokens that the model reads from a document.
+        frequencies: the word frequencies in the training text.
+        longest: the maximum number of tokens that the model reads from a document.
 
     Returns:
         The surprisal for each percentile in :data:`PERCENTS`, or None if no document contains enough tokens.
@@ -111,7 +111,7 @@ class TrainingSurprisals:
     """The surprisals of the training documents, to which new documents are compared.
 
     Args:
-        frequencies: word frequencies in the training documents.
+        frequencies: the word frequencies in the training documents.
         percentiles: the entry "document_surprisal" in a folder's config.json.
     """
 

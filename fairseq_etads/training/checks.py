@@ -28,9 +28,9 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
     """Check the options of the task and the criterion before training starts.
 
     Args:
-        cfg: options of the criterion.
-        task_cfg: options of the task.
-        capabilities: capabilities of the model.
+        cfg: the criterion options.
+        task_cfg: the task options.
+        capabilities: the capabilities of the model.
         trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
 
     Raises:
@@ -80,10 +80,10 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
     """Raise ValueError if a content selector has an incompatible criterion, or if an option has no effect.
 
     Args:
-        cfg: options of the criterion.
+        cfg: the criterion options.
         trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
         trains: whether the model will be trained.
-        task_cfg: options of the task.
+        task_cfg: the task options.
     """
     criterion, kind = criterion_name(cfg), criterion_class(cfg)
     needed, model = trained_by or ("summarization_nll", "one that writes summaries")
@@ -108,7 +108,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
     """Raise ValueError if a model cannot generate summaries or does not support --selection.
 
     Args:
-        selection: value of --selection, or None.
+        selection: the value of --selection, or None.
         args: fairseq's generation options.
         models: the models.
     """
@@ -158,7 +158,7 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
     """Raise ValueError if a decoding option has no effect, or if the models cannot generate summaries.
 
     Args:
-        task_cfg: options of the task.
+        task_cfg: the task options.
         args: fairseq's generation options.
         models: the models.
     """
@@ -173,7 +173,7 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     """Check the decoding options.
 
     Args:
-        task_cfg: options of the task.
+        task_cfg: the task options.
         args: fairseq's generation options. If ``args`` also contains options of the task, they override ``task_cfg``.
         has_pointer: whether a model has a pointer.
 

@@ -44,7 +44,7 @@ class AuxiliaryTask:
         """Return a dictionary from names to modules. They are added to a recurrent model before its initialisation.
 
         Args:
-            cfg: options of the model.
+            cfg: the model options.
         """
         return {}
 
@@ -53,8 +53,8 @@ class AuxiliaryTask:
 
         Args:
             model: the model.
-            number: index of the auxiliary update, counted from 0. If the batch depends only on this index, a resumed
-                run uses the same batches as an uninterrupted run.
+            number: the index of the auxiliary update, counted from 0. If the batch depends only on this index, a
+                resumed run uses the same batches as an uninterrupted run.
 
         Returns:
             The mean loss over the examples, the number of examples, and a dictionary from names to other values to log.
@@ -177,7 +177,7 @@ def data_folder(cfg: Any, needed: str) -> Path:
     """Return the folder given by --auxiliary-data.
 
     Args:
-        cfg: options of the summarisation task.
+        cfg: the options of the summarisation task.
         needed: a description of the data for the error message.
 
     Raises:

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Temporarily replace embedding tables in the optimiser with smaller tables of rows with a nonzero gradient.
+    """Temporarily replace embedding tables in the optimiser with smaller tables of the rows with a nonzero gradient.
 
     All tables with a sparse gradient are replaced. The tables in ``tables`` are replaced even if their gradient is
     dense. At the end of the block, the rows and their optimiser states are written back. A tensor in the state is
@@ -167,7 +167,7 @@ class LazyRows(FairseqOptimizer):
 
 @register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
 class LazyAdam(LazyRows, FairseqAdam):
-    """fairseq's Adam, applied only to rows with a gradient. Bias correction counts the steps of the whole table."""
+    """fairseq's Adam, applied only to rows with a gradient. Bias correction uses the step count of the whole table."""
 
 
 @dataclass

@@ -48,8 +48,8 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     c_t is the sum of the attention weights a of all previous words.
 
     Args:
-        attention: attention weights (B, T, S). Each row sums to 1.
-        real: mask (B, T), bool, False at padding. Summaries can be padded on either side.
+        attention: the attention weights (B, T, S). Each row sums to 1.
+        real: a mask (B, T), bool, False at padding. Summaries can be padded on either side.
 
     Returns:
         The losses (B, T), at least float32. They are 0 at padding and at the first word of each summary.
@@ -63,9 +63,9 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Compute the negative log-likelihood of binary labels. Returns (B, U), at least float32.
 
     Args:
-        logits: logits of label 1 (B, U).
+        logits: the logits of label 1 (B, U).
         labels: the labels (B, U).
-        real: mask (B, U), bool. The loss is 0 where it is False.
+        real: a mask (B, U), bool. The loss is 0 where it is False.
     """
     logits = at_least_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
@@ -85,7 +85,7 @@ def selection_loss(
     Args:
         selection: the selections from a forward pass, or None if the model does not select sentences.
         sample: the batch, which contains "sentence_targets" (N, n, m).
-        no_words: ids of summary tokens that are not words: the sentence mark, the end symbol and padding.
+        no_words: the ids of summary tokens that are not words: the sentence mark, the end symbol and padding.
         training: whether the model is being trained.
 
     Returns:
@@ -111,9 +111,9 @@ def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tens
     """Compute the negative log-likelihood of each target word. Returns (N, T), at least float32, with 0 at padding.
 
     Args:
-        logits: logits (N, T, V) of the V known words.
-        target: ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
-        pad, unk: ids of the padding symbol and of the unknown word.
+        logits: the logits (N, T, V) of the V known words.
+        target: the ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
+        pad, unk: the ids of the padding symbol and of the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
@@ -189,7 +189,7 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Record that the optimiser will apply the update. Call this method before the optimiser's step.
+        """Record that the optimiser will apply this update. Call this method before the optimiser's step.
 
         If the gradient is finite, all losses are finite too, and are not checked.
         """
@@ -325,8 +325,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """Raise ValueError if a loss requires attention weights that the model does not always compute.
 
     Args:
-        cfg: options of the criterion.
-        capabilities: capabilities of the model.
+        cfg: the criterion options.
+        capabilities: the capabilities of the model.
     """
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
@@ -339,8 +339,8 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
-        name: name of the criterion.
-        pointer: value of --pointer for the model.
+        name: the name of the criterion.
+        pointer: the value of --pointer for the model.
         large_vocabulary_trick: whether the model's softmax is computed over candidates only.
         adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
     """
@@ -434,7 +434,7 @@ class SummarizationNLL(FairseqCriterion):
         """Set the number of the next update. The task calls this method before each training step.
 
         Args:
-            updates: number of the update.
+            updates: the number of the update.
             overflows_are_skipped: whether the optimiser scales the loss and skips updates in which gradients overflow.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
@@ -520,8 +520,8 @@ class SummarizationNLL(FairseqCriterion):
 
         Args:
             model: the model.
-            net_input: input of the model.
-            target: dictionary ids of the target words (N, T).
+            net_input: the model input.
+            target: the dictionary ids of the target words (N, T).
         """
         request: Dict[str, Any] = {}
         if decoder_capabilities(unwrapped(model)).takes_requests:
@@ -552,8 +552,8 @@ class SummarizationNLL(FairseqCriterion):
         Args:
             model: the model.
             sample: the batch.
-            output: output of the decoder.
-            real: mask (N, T), bool, False at padding.
+            output: the decoder output.
+            real: a mask (N, T), bool, False at padding.
 
         Returns:
             A dictionary that maps the logged name of each loss to its weight and values (N, T). Values at padding are
@@ -598,8 +598,8 @@ class SummarizationNLL(FairseqCriterion):
 
         Args:
             log_vocab: log P_vocab, for all words or for the requested words.
-            pointer: output of the pointer, or None for a model without a pointer.
-            target: columns of the target words (N, T).
+            pointer: the pointer output, or None for a model without a pointer.
+            target: the columns of the target words (N, T).
             candidates: the words over which the softmax is computed, or None for all V words.
 
         Returns:

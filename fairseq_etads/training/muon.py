@@ -60,7 +60,7 @@ class MuonWithAdam(torch.optim.AdamW):
         matrices: the two-dimensional parameters that Muon updates.
         others: all other parameters. AdamW updates them.
         momentum: μ, the momentum of Muon.
-        options: options of AdamW. Muon also uses its ``lr`` and ``weight_decay``.
+        options: the options of AdamW. Muon also uses its ``lr`` and ``weight_decay``.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):

@@ -257,7 +257,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     """Collect the arguments of SummaryGenerator that fairseq does not pass.
 
     Args:
-        cfg: options of the task.
+        cfg: the task options.
         args: fairseq's generation options. If ``args`` also contains options of :class:`SearchSettings`, they override
             the options of the task.
 

@@ -24,7 +24,7 @@ class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
     """fairseq's ``reduce_lr_on_plateau``, counting validations instead of epochs (Chen and Bansal 2018)."""
 
     def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
-        """Keep the learning rate. The validation at the end of the epoch has already been counted."""
+        """Leave the learning rate unchanged. The validation at the end of the epoch has already been counted."""
         return super().step(epoch, None)
 
     def step_validation(self, val_loss: float) -> None:

@@ -96,9 +96,9 @@ def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Count the words or sentences in each bin of logits, separately for label 0 and label 1.
 
     Args:
-        logits: logits of the words or sentences (B, U).
+        logits: the logits of the words or sentences (B, U).
         labels: their labels (B, U).
-        real: mask (B, U), bool, False for elements to ignore.
+        real: a mask (B, U), bool, False for elements to ignore.
 
     Returns:
         The counts (2, bins), float64. They are on the CPU, so that they can be stored in a checkpoint. ``EDGES``

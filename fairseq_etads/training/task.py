@@ -66,7 +66,7 @@ class SummarizationTask(FairseqTask):
         data_checks: an object that compares the data files with their checksums.
         capabilities: the mechanisms of all models that the task has built.
         trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
-        summary_lengths: percentiles of the lengths of truncated training summaries, or None if they are unknown.
+        summary_lengths: the length percentiles of the truncated training summaries, or None if they are unknown.
         extra_updates: an object that runs the auxiliary updates of --auxiliary-task, or None without this option.
 
     Raises:
@@ -519,8 +519,8 @@ class SummarizationTask(FairseqTask):
         """Check that the dictionaries match a checkpoint before training starts or resumes with its weights.
 
         Args:
-            state: state of the task in the checkpoint, or an empty dictionary if another task wrote the checkpoint.
-            path: path of the checkpoint.
+            state: the state of the task in the checkpoint, or an empty dictionary if another task wrote the checkpoint.
+            path: the path of the checkpoint.
 
         Raises:
             ValueError: a dictionary is different. The message names the dictionary.
@@ -552,7 +552,7 @@ class SummarizationTask(FairseqTask):
         super().load_state_dict(state_dict)
 
     def max_positions(self) -> Tuple[int, int]:
-        """Return the maximum lengths of documents and of summaries after truncation, including the end symbol."""
+        """Return the maximum lengths of documents and summaries after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:

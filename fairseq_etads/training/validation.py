@@ -32,7 +32,7 @@ has no last batch, it repeats its first batch, so a sample can be logged twice.
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
-"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and those of fairseq's ``--post-process``."""
+"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and fairseq's values of ``--post-process``."""
 
 SHOWN_DOCUMENT = 200
 """Maximum number of characters to log from a sample's document."""
@@ -77,7 +77,7 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
     Args:
         text: the JSON object as text.
-        longest: default value of ``max_len_b``.
+        longest: the default value of ``max_len_b``.
 
     Raises:
         ValueError: the text is not a JSON object, an option does not exist, or a value has the wrong type.
@@ -110,7 +110,7 @@ class ValidationSummaries:
 
     Args:
         task: the summarisation task, which provides the generator and the dictionary.
-        cfg: options of the task.
+        cfg: the task options.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -169,8 +169,8 @@ class ValidationSummaries:
         """Join the subwords of a text into words, and replace Penn Treebank tokens for brackets with brackets.
 
         Args:
-            tokens: dictionary ids of the text (T,).
-            dictionary: dictionary of the text.
+            tokens: the dictionary ids of the text (T,).
+            dictionary: the dictionary to which the ids belong.
             unknown: the text that replaces the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
@@ -188,7 +188,7 @@ class ValidationSummaries:
         such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
 
         Args:
-            tokens: dictionary ids of the summary (T,).
+            tokens: the dictionary ids of the summary (T,).
             role: "hypothesis" or "reference".
         """
         text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
@@ -227,7 +227,7 @@ class ValidationSummaries:
         """Log the texts of a document, its summary and its reference.
 
         Args:
-            number: index of the document in the validation set.
+            number: the index of the document in the validation set.
             document, summary, reference: dictionary ids (S,), (T,) and (T',).
         """
         source, target = self.task.source_dictionary, self.task.target_dictionary

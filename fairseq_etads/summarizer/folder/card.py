@@ -42,14 +42,14 @@ class CardInfo(NamedTuple):
     """Information for the model card that config.json does not contain.
 
     Attributes:
-        title: title of the model card.
+        title: the title of the model card.
         license: SPDX identifier of the licence, or an empty string.
-        language: language code, or an empty string.
-        command: training command, or an empty string.
-        scores: contents of rouge.json, or None.
-        text_report, prepared_report: contents of report.json for the text and for the prepared data, or an empty
+        language: the language code, or an empty string.
+        command: the training command, or an empty string.
+        scores: the contents of rouge.json, or None.
+        text_report, prepared_report: the contents of report.json for the text and for the prepared data, or an empty
             dictionary if the file does not exist.
-        picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
+        picked_words: the maximum number of words that the extractor selects, or 0 without an extractor.
         has_content: whether the folder contains a content model that can choose the sentences of summaries.
     """
 
@@ -91,10 +91,10 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
     """Create the text of README.md.
 
     Args:
-        config: configuration of the folder.
-        parameters: number of parameters in the model.
-        words: vocabulary sizes of the encoder ("source") and the decoder ("target").
-        info: further information for the card.
+        config: the folder's configuration.
+        parameters: the number of parameters in the model.
+        words: the vocabulary sizes of the encoder ("source") and the decoder ("target").
+        info: further information for the model card.
     """
     parts = [
         _front_matter(info),

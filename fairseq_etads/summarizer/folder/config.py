@@ -42,17 +42,17 @@ class FolderConfig:
     """Contents of config.json.
 
     Attributes:
-        architecture: name of a preset (``--arch``).
-        model: options of the architecture.
-        task: truncation lengths, padding side and dictionary fingerprints. It can also contain percentiles of the
-            lengths of training summaries ("summary_lengths") and of the surprisals of training documents
+        architecture: the name of a preset (``--arch``).
+        model: the options of the architecture.
+        task: truncation lengths, padding side and dictionary fingerprints. It can also contain the length percentiles
+            of the training summaries ("summary_lengths") and the surprisal percentiles of the training documents
             ("document_surprisal").
-        text: settings for text processing. These are the options of ``--tokenizer etads`` without the prefix "text\\_",
-            and "subwords", which is a key of :data:`SUBWORDS` or None.
-        decoding: decoding defaults. The keys are the names in :data:`call_options.OPTIONS`.
+        text: the settings for text processing. These are the options of ``--tokenizer etads`` without the prefix
+            "text\\_", and "subwords", which is a key of :data:`SUBWORDS` or None.
+        decoding: the decoding defaults. The keys are the names in :data:`call_options.OPTIONS`.
         weights: a dictionary in which "dtype" is one of :data:`DTYPES`, and "shared" maps the name of each tied weight
             to the name under which it is stored.
-        made_by: versions of the packages that were used to create the folder.
+        made_by: the versions of the packages that were used to create the folder.
     """
 
     architecture: str

@@ -45,7 +45,7 @@ class Source(NamedTuple):
     """The files from which a model folder is created.
 
     Attributes:
-        checkpoint: path of a checkpoint that fairseq-train wrote.
+        checkpoint: the path of a checkpoint that fairseq-train wrote.
         data: the data folder that was used for training.
         text_options: a dictionary of fairseq's options for processing raw text: ``tokenizer``, ``bpe`` and their own
             options. The keys have no leading dashes.
@@ -77,12 +77,12 @@ def export(
 
     Args:
         source: the files from which the folder is created.
-        folder: path of the new folder. It must not exist, or must be empty.
-        decoding: decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len`` depend on
-            the lengths of the training summaries.
-        dtype: data type of the stored weights, "fp32" or "fp16".
+        folder: the path of the new folder. It must not exist, or must be empty.
+        decoding: the decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len``
+            depend on the lengths of the training summaries.
+        dtype: the data type of the stored weights, "fp32" or "fp16".
         write_card: a function that returns the text of README.md.
-        longest_target: number of tokens in the longest training summary, or None if it is unknown. It is used for
+        longest_target: the number of tokens in the longest training summary, or None if it is unknown. It is used for
             checkpoints that do not contain the lengths of the training summaries.
 
     Returns:
@@ -196,8 +196,8 @@ class Exported(NamedTuple):
     """Information about an exported model, for the model card.
 
     Attributes:
-        config: configuration of the folder.
-        parameters: number of parameters in the model.
+        config: the folder's configuration.
+        parameters: the number of parameters in the model.
         task: the task, which contains the dictionaries.
     """
 
@@ -330,7 +330,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> Dict[str, Any]:
-    """Return the versions of this package, of Python and of other relevant packages."""
+    """Return the versions of this package, Python and other relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -342,8 +342,8 @@ def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor]
     """Convert the weights of a model for storage.
 
     Args:
-        state: state dictionary of the model.
-        dtype: data type for floating-point numbers, "fp32" or "fp16".
+        state: the state dictionary of the model.
+        dtype: the data type for floating-point numbers, "fp32" or "fp16".
 
     Returns:
         Two dictionaries. The first maps names to tensors on the CPU, and contains tied tensors only once. The second

@@ -33,7 +33,7 @@ class LoadedFolder(NamedTuple):
     """The loaded contents of a model folder.
 
     Attributes:
-        config: configuration of the folder.
+        config: the folder's configuration.
         model: the model in evaluation mode, on the CPU, in float32.
         task: the task, which contains the dictionaries and the truncation lengths.
         tokenizer: the tokeniser, which converts raw text to words and back.
@@ -58,7 +58,7 @@ class LoadedExtractor(NamedTuple):
 
     Attributes:
         loaded: the loaded folder of the extractor.
-        picking: settings for the selection of sentences.
+        picking: the settings for selecting sentences.
         content: the content model that chooses the sentences of summaries, or None.
     """
 

@@ -61,7 +61,7 @@ def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, A
     """Convert the model options in a checkpoint to plain values. Files that are only read in training are omitted.
 
     Args:
-        architecture: name of the architecture.
+        architecture: the name of the architecture.
         cfg: the options in the checkpoint.
         extracts: whether the model is an extractor.
 
@@ -79,7 +79,7 @@ def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bo
     """Check options from an untrusted source.
 
     Args:
-        architecture: name of the architecture.
+        architecture: the name of the architecture.
         options: the options to check.
         largest: the largest dimension of any weight in the model. No width can be larger.
         extracts: whether the model is an extractor.

@@ -102,7 +102,7 @@ def check_one_vocabulary(models: Sequence[Any], dictionary: Any) -> None:
     """Raise ValueError if documents and summaries have different dictionaries, because their ids cannot be compared.
 
     Args:
-        models: the models of the search.
+        models: the models used in the search.
         dictionary: the target dictionary.
     """
     for model in models:
@@ -143,7 +143,7 @@ class ExtractiveFeatures(ActiveTerm):
     U is the maximum number of distinct words in a document.
 
     Args:
-        words: search ids of the words in each document (B, S), and :data:`NO_WORD` for tokens that are not words.
+        words: the search ids of the words in each document (B, S), and :data:`NO_WORD` for tokens that are not words.
         weights: the five weights α.
     """
 
@@ -178,10 +178,10 @@ class ExtractiveFeatures(ActiveTerm):
         """Prepare the features for the documents in a batch.
 
         Args:
-            net_input: input of the model, which contains "src_tokens" (B, S).
+            net_input: the model input, which contains "src_tokens" (B, S).
             weights: the five weights α.
-            vocabulary: vocabulary of the search. If it is None, search ids are the same as dictionary ids.
-            dictionary: dictionary of documents and summaries.
+            vocabulary: the search vocabulary. If it is None, search ids are the same as dictionary ids.
+            dictionary: the dictionary shared by documents and summaries.
 
         Raises:
             ValueError: the documents do not consist of words.
@@ -198,7 +198,7 @@ class ExtractiveFeatures(ActiveTerm):
 
         Args:
             lprobs: log-probabilities (B, beam, W), indexed by search id.
-            tokens: search ids of the previous words (B, beam, t), including the start symbol.
+            tokens: the search ids of the previous words (B, beam, t), including the start symbol.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
@@ -256,7 +256,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
     """Sum each feature except log p over the words of a summary.
 
     Args:
-        document, summary: ids of the words, and :data:`NO_WORD` for tokens that are not words.
+        document, summary: the ids of the words, and :data:`NO_WORD` for tokens that are not words.
         of_release: whether to compute the features as in the authors' released code.
     """
     near, far = Weights.of((), of_release).distances
@@ -279,10 +279,10 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
     """Add "features" (5,) to each hypothesis: the sums of log p and of the other features over its words.
 
     Args:
-        results: hypotheses of each document.
-        src_tokens: dictionary ids of the documents (B, S).
+        results: the hypotheses of each document.
+        src_tokens: the dictionary ids of the documents (B, S).
         weights: the five weights α.
-        dictionary: dictionary of documents and summaries.
+        dictionary: the dictionary shared by documents and summaries.
     """
     documents = src_tokens.masked_fill(_is_no_word(src_tokens, dictionary), NO_WORD).tolist()
     for document, hypotheses in zip(documents, results):

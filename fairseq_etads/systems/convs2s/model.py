@@ -45,7 +45,7 @@ class ConvolutionalEncoder(FConvEncoder):
         """Encode source documents.
 
         Args:
-            src_tokens: dictionary ids of the documents (B, S).
+            src_tokens: the dictionary ids of the documents (B, S).
 
         Returns:
             A dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
@@ -107,10 +107,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         """Compute the logits of the next words.
 
         Args:
-            prev_output_tokens: dictionary ids of the previous words (N, T), padded on the right. N is a multiple of the
-                number of documents B, and the rows that belong to the same document are adjacent.
-            encoder_out: output of the encoder.
-            incremental_state: cache of the inputs of the convolutions. If it is not None, only the last step is
+            prev_output_tokens: the dictionary ids of the previous words (N, T), padded on the right. N is a multiple of
+                the number of documents B, and the rows that belong to the same document are adjacent.
+            encoder_out: the encoder output.
+            incremental_state: a cache of the inputs to the convolutions. If it is not None, only the last step is
                 computed.
             features_only: whether to return the input of the output layer (N, T, R) instead of logits.
             request: the words for which a loss needs log-probabilities, or None to compute logits for all words.

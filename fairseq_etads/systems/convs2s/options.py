@@ -109,7 +109,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
 
     Args:
         text: "True", or a list that contains True or False for each layer.
-        layers: number of decoder layers.
+        layers: the number of decoder layers.
 
     Raises:
         ValueError: the text is neither of these, or no layer attends to the document.

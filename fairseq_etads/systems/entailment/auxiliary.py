@@ -28,10 +28,10 @@ class PairClassifier(nn.Module):
     2018).
 
     Args:
-        width: width of u and v.
-        hidden: width of the hidden layers.
-        classes: number of classes.
-        dropout: dropout probability.
+        width: the width of u and v.
+        hidden: the width of the hidden layers.
+        classes: the number of classes.
+        dropout: the dropout probability.
     """
 
     def __init__(self, width: int, hidden: int, classes: int, dropout: float):
@@ -75,9 +75,9 @@ class PairBatches:
 
     Args:
         pairs: for each pair, the ids of the premise (T,), the ids of the hypothesis (T',) and the label.
-        size: number of pairs per batch. The last batch of an epoch may be smaller.
-        seed: seed for shuffling the pairs. The order differs between epochs.
-        pad: id of the padding symbol.
+        size: the number of pairs per batch. The last batch of an epoch may be smaller.
+        seed: a seed for shuffling the pairs. The order differs between epochs.
+        pad: the id of the padding symbol.
     """
 
     def __init__(self, pairs: Sequence[Tuple[Sequence[int], Sequence[int], int]], size: int, seed: int, pad: int):
@@ -173,8 +173,8 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
 
     Args:
         model: a model with a pair classifier.
-        premises: ids of the premises (N, S).
-        hypotheses: ids of the hypotheses (N, S').
+        premises: the ids of the premises (N, S).
+        hypotheses: the ids of the hypotheses (N, S').
     """
     vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)

@@ -20,9 +20,9 @@ class DecomposableAttention(nn.Module):
 
     Args:
         table: the word embedding table, which must have a padding index.
-        width: width of the projected word embeddings and of the layers of F, G and H.
-        classes: number of classes.
-        dropout: dropout probability before each layer of F, G and H.
+        width: the width of the projected word embeddings and of the layers of F, G and H.
+        classes: the number of classes.
+        dropout: the dropout probability before each layer of F, G and H.
     """
 
     def __init__(self, table: nn.Embedding, width: int, classes: int, dropout: float):

@@ -48,8 +48,8 @@ class NliConfig:
     """The model options that are stored in config.json.
 
     Attributes:
-        embed_dim: width of the word embeddings.
-        width: width of the network.
+        embed_dim: the width of the word embeddings.
+        width: the width of the network.
         words: how raw text is split into words; see ``WORD_KINDS``.
         keep_case: whether to keep upper-case letters.
         hide_digits: whether to replace each digit with ``#``.
@@ -94,8 +94,8 @@ class EntailmentScorer:
     the scorer's weights.
 
     Attributes:
-        config: configuration of the model.
-        dictionary: dictionary of the known words. All other words are skipped.
+        config: the model configuration.
+        dictionary: the dictionary of known words. All other words are skipped.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, config: NliConfig):

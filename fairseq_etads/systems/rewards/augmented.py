@@ -85,9 +85,9 @@ class Edits(NamedTuple):
     """K copies of each of B reference summaries, with some words replaced.
 
     Attributes:
-        distances: number of replaced words in each copy (B, K).
-        changed: mask (B, K, T), bool, True at replaced words.
-        target: dictionary ids of the edited references (B, K, T), padded like the references.
+        distances: the number of replaced words in each copy (B, K).
+        changed: a mask (B, K, T), bool, True at replaced words.
+        target: the dictionary ids of the edited references (B, K, T), padded like the references.
     """
 
     distances: Tensor
@@ -212,8 +212,8 @@ class SummarizationRAML(SummarizationNLL):
 
         Args:
             sample: the batch.
-            pairs: index in the batch of the pair that each edited reference belongs to.
-            edited: words of each edited reference.
+            pairs: for each edited reference, the index of its pair in the batch.
+            edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))
         references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))
@@ -250,7 +250,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     Args:
         sample: a batch of B pairs.
         edits: the edited references.
-        weights: weights of the samples (B, K).
+        weights: the sample weights (B, K).
 
     Returns:
         A batch in which each pair is repeated once per row. "weights" contains the weight of each row (N,). "ntokens"

@@ -91,17 +91,17 @@ class Samples:
     """The sampled summaries of a batch, converted to decoder inputs and targets.
 
     Args:
-        summaries: dictionary ids of each summary, with the end symbol.
-        longest: maximum number of tokens before the end symbol. If a summary has more tokens than this, including the
-            end symbol, it was truncated: the model did not generate its end symbol.
+        summaries: the dictionary ids of each summary, with the end symbol.
+        longest: the maximum number of tokens before the end symbol. If a summary has more tokens than this, including
+            the end symbol, it was truncated: the model did not generate its end symbol.
         dictionary: the target dictionary.
 
     Attributes:
-        target: dictionary ids of the summaries (B, T), padded on the right. Truncated summaries have no end symbol
+        target: the dictionary ids of the summaries (B, T), padded on the right. Truncated summaries have no end symbol
             here, because their end symbol must not be scored.
-        previous: dictionary ids of the preceding words (B, T). Each row starts with the end symbol.
-        words: number of scored tokens in each summary (B,).
-        unfinished: number of truncated summaries.
+        previous: the dictionary ids of the preceding words (B, T). Each row starts with the end symbol.
+        words: the number of scored tokens in each summary (B,).
+        unfinished: the number of truncated summaries.
     """
 
     def __init__(self, summaries: Sequence[Tensor], longest: int, dictionary: Any):
@@ -241,8 +241,8 @@ class SummarizationRL(SummarizationNLL):
         Args:
             model: the model.
             sample: the batch.
-            encoder_out: result of :meth:`encode`. If it is None, or if the batch is on a GPU, the documents are encoded
-                again.
+            encoder_out: the result of :meth:`encode`. If it is None, or if the batch is on a GPU, the documents are
+                encoded again.
 
         Returns:
             The sampled summaries and the greedy summaries. Each summary consists of dictionary ids (T,) with the end
@@ -295,7 +295,7 @@ class SummarizationRL(SummarizationNLL):
             sample: the batch.
             sampled: the sampled summaries.
             greedy: the greedy summaries, if they are the baseline.
-            number: index of the reward to use.
+            number: the index of the reward to use.
 
         Returns:
             The differences (B * samples,), float32, and the values to log.
@@ -329,7 +329,7 @@ class SummarizationRL(SummarizationNLL):
 
     @staticmethod
     def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
-        """Convert dictionary ids of summaries or documents to sentences of words. Padding is allowed."""
+        """Convert the dictionary ids of summaries or documents to tokenised sentences. The ids may contain padding."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
         texts: List[Text] = []
         for row in rows:
@@ -342,10 +342,10 @@ class SummarizationRL(SummarizationNLL):
 
         Args:
             model: the model.
-            encoder_out: result of :meth:`encode`.
+            encoder_out: the result of :meth:`encode`.
             drawn: the sampled summaries.
             gains: each sample's reward minus its baseline (N,), without gradients.
-            of: index of each sample's document (N,), int64.
+            of: the index of each sample's document (N,), int64.
         """
         model = unwrapped(model)
         device = next(model.parameters()).device
@@ -364,8 +364,8 @@ class SummarizationRL(SummarizationNLL):
         Args:
             model: the model.
             encoder_out: the encoder's output for each sample.
-            previous: dictionary ids of the preceding tokens (N, T).
-            target: dictionary ids of the sampled tokens (N, T).
+            previous: the dictionary ids of the preceding tokens (N, T).
+            target: the dictionary ids of the sampled tokens (N, T).
         """
         request = WordRequest(target, whole=True)
         output = model.decoder(previous, encoder_out=encoder_out, request=request)

@@ -58,7 +58,7 @@ class Tagger:
     """Saliency of words: the probability that a trained tagger predicts for each word in a sentence.
 
     Args:
-        path: path of a checkpoint that was trained with ``--arch word_tagger``.
+        path: the path of a checkpoint that was trained with ``--arch word_tagger``.
         task: the training task. The tagger must have been trained with the same dictionary.
 
     Raises:
@@ -100,7 +100,7 @@ class TokenJudge:
     Args:
         path: a folder that ``etads-nli train`` created.
         task: the training task.
-        option: name of the option that specified the folder, for messages.
+        option: the option that specified the folder, for messages.
 
     Raises:
         ValueError: the tokens of the data cannot be joined into words, or the system ``entailment`` is missing.
@@ -148,10 +148,10 @@ class Rewards:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Args:
-        names: value of ``--rewards``, a comma-separated list of names.
-        saliency: value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
-        entail_model: value of ``--entail-model``, a folder created by ``etads-nli train``.
-        length_cap: value of ``--entail-length-cap``, either a number or "none".
+        names: the value of ``--rewards``, a comma-separated list of names.
+        saliency: the value of ``--rougesal-saliency``, either "idf" or the checkpoint of a tagger.
+        entail_model: the value of ``--entail-model``, a folder created by ``etads-nli train``.
+        length_cap: the value of ``--entail-length-cap``, either a number or "none".
         task: the training task.
 
     Raises:

@@ -36,15 +36,15 @@ class Abstractor:
     """A sentence rewriter that uses a frozen model loaded from a checkpoint.
 
     Args:
-        checkpoint: path of a checkpoint that fairseq-train wrote. The model can have any of this project's
+        checkpoint: the path of a checkpoint that fairseq-train wrote. The model can have any of this project's
             architectures that generate summaries.
-        data: folder of binarised data that contains the dictionary used for training.
-        option: name of the option that specified the checkpoint, for messages.
+        data: a folder of binarised data that contains the dictionary used for training.
+        option: the option that specified the checkpoint, for messages.
         device: the device on which the model runs.
-        beam: beam size, where 1 means greedy search.
-        diversity: diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
+        beam: the beam size, where 1 means greedy search.
+        diversity: the diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
             times this value.
-        longest: maximum number of tokens in a rewritten sentence.
+        longest: the maximum number of tokens in a rewritten sentence.
 
     Raises:
         InputError: the checkpoint does not contain a suitable model, or was trained with a different dictionary.
@@ -95,7 +95,7 @@ class Abstractor:
         Sentences are truncated to the length that was used in training. Identical sentences are rewritten only once.
 
         Args:
-            sentences: dictionary ids of each sentence (n,), without the end symbol.
+            sentences: the dictionary ids of each sentence (n,), without the end symbol.
 
         Returns:
             The hypotheses for each sentence, best first. For the keys of a hypothesis, see

@@ -116,8 +116,8 @@ class ExtractorRL(FairseqCriterion):
         Args:
             extractor: the extractor.
             tokens: the source documents (B, S).
-            chosen: result of :meth:`PointerExtractor.extract` (B, T).
-            summaries: dictionary ids of the reference summaries (B, T').
+            chosen: the result of :meth:`PointerExtractor.extract` (B, T).
+            summaries: the dictionary ids of the reference summaries (B, T').
         """
         abstractor = self._rewriter(tokens.device)
         taken = extractor.taken_sentences(tokens, chosen)
@@ -142,7 +142,7 @@ class ExtractorRL(FairseqCriterion):
         Args:
             model: the extractor.
             sample: the batch.
-            chosen: indices of the selected candidates (B, T). Each sequence ends with the stop action and is padded
+            chosen: the indices of the selected candidates (B, T). Each sequence ends with the stop action and is padded
                 with -1.
             rewards: one reward per step of each document.
         """

@@ -55,10 +55,11 @@ class PointerExtractorConfig(FairseqDataclass):
 
 
 class CandidateScores(NamedTuple):
-    """The output of a pointer extractor for each step of a selection.
+    """The output of a pointer extractor at each selection step.
 
     Attributes:
-        logits: logits of the candidates (B, T, C), at least float32. They are minus infinity for missing candidates.
+        logits: the logits of the candidates (B, T, C), at least float32. They are minus infinity for missing
+            candidates.
         values: the returns b that the critic predicts (B, T), or None without --learn-to-stop.
     """
 
@@ -75,9 +76,9 @@ class PointerExtractor(SelectingModel):
     ends the summary.
 
     Attributes:
-        stop: vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
+        stop: the vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
         critic: the critic for training with rewards, or None without --learn-to-stop.
-        max_sentences: maximum number of sentences that are read per document.
+        max_sentences: the maximum number of sentences that are read per document.
     """
 
     unit = "sentences"
@@ -154,7 +155,7 @@ class PointerExtractor(SelectingModel):
         Args:
             src_tokens: the source documents (B, S), int64.
             src_lengths: ignored.
-            chosen: indices of the selected candidates (B, T), padded with negative values.
+            chosen: the indices of the selected candidates (B, T), padded with negative values.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
         sentences = self.read(src_tokens)
@@ -169,7 +170,7 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            most: maximum number of sentences, or None for no limit. Without a limit, an extractor without a stop
+            most: the maximum number of sentences, or None for no limit. Without a limit, an extractor without a stop
                 candidate selects all sentences.
             sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
 
@@ -202,8 +203,8 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            chosen: result of :meth:`extract` for these documents (B, T). If the extractor has a stop candidate, it must
-                be the last selected candidate of each document.
+            chosen: the result of :meth:`extract` for these documents (B, T). If the extractor has a stop candidate, it
+                must be the last selected candidate of each document.
 
         Returns:
             For each document, the dictionary ids (n,) of the words in each selected sentence.

@@ -19,8 +19,8 @@ class SentenceConvolution(nn.Module):
     Sentences that are shorter than the widest filter are padded with zero vectors.
 
     Args:
-        word: width of the word embeddings.
-        filters: number of filters for each width in :data:`WIDTHS`.
+        word: the width of the word embeddings.
+        filters: the number of filters for each width in :data:`WIDTHS`.
     """
 
     def __init__(self, word: int, filters: int):
@@ -31,8 +31,8 @@ class SentenceConvolution(nn.Module):
         """Encode R sentences. Returns (R, 3 * filters).
 
         Args:
-            words: word embeddings of the sentences (R, W, E), padded on the right.
-            there: mask (R, W), bool, True at words and False at padding. Padding does not affect the result.
+            words: the word embeddings of the sentences (R, W, E), padded on the right.
+            there: a mask (R, W), bool, True at words and False at padding. Padding does not affect the result.
         """
         widest = max(WIDTHS)
         words = words.masked_fill(~there[:, :, None], 0).transpose(1, 2)  # (R, E, W)
@@ -51,8 +51,8 @@ class Candidates(NamedTuple):
     """The candidates that can be selected from B documents: sentences and, with --learn-to-stop, a stop candidate.
 
     Attributes:
-        states: states h of the candidates (B, C, D).
-        missing: mask (B, C), bool, True at candidates that do not exist in the document.
+        states: the states h of the candidates (B, C, D).
+        missing: a mask (B, C), bool, True at candidates that do not exist in the document.
     """
 
     states: Tensor
@@ -66,7 +66,7 @@ class Memory(NamedTuple):
         glimpsed: the keys of the glimpse, k = W_1 h.
         values: the values of the glimpse, also k.
         keys: the keys W_3 h for scoring the candidates.
-        missing: mask (B, C), bool, True at candidates that do not exist in the document.
+        missing: a mask (B, C), bool, True at candidates that do not exist in the document.
     """
 
     glimpsed: SharedKeys
@@ -132,9 +132,9 @@ class PointerNetwork(nn.Module):
         """Run T steps.
 
         Args:
-            inputs: inputs x of the steps (B, T, D).
-            state: state of the LSTM before the steps.
-            memory: result of :meth:`remember`.
+            inputs: the inputs x of the steps (B, T, D).
+            state: the LSTM state before the steps.
+            memory: the result of :meth:`remember`.
 
         Returns:
             The scores u (B, T, C), at least float32, and the state of the LSTM after the steps. Scores of missing
@@ -149,7 +149,7 @@ class PointerNetwork(nn.Module):
 
         Args:
             candidates: the candidates of the documents.
-            chosen: indices of the selected candidates (B, T), padded with negative values.
+            chosen: the indices of the selected candidates (B, T), padded with negative values.
 
         Returns:
             The scores u (B, T, C), at least float32.
@@ -195,7 +195,8 @@ def taken_before(chosen: Tensor, count: int) -> Tensor:
     """Compute a mask (B, T, C), bool, that is True at candidates that were selected in an earlier step.
 
     Args:
-        chosen: indices of the selected candidates (B, T), padded with negative values. The mask is False at padding.
+        chosen: the indices of the selected candidates (B, T), padded with negative values. The mask is False at
+            padding.
         count: C, the number of candidates.
     """
     taken = nn.functional.one_hot(chosen.clamp(min=0), count).bool() & (chosen >= 0)[:, :, None]
