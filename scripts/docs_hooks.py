@@ -66,7 +66,7 @@ def with_links(text: str, path: str) -> str:
         path: path of the page in the repository.
     """
 
-    def of_site(match):
+    def site_link(match):
         if "://" in match[2]:
             return match[0]
         target = os.path.normpath(os.path.join(os.path.dirname(path), match[2])).replace(os.sep, "/")
@@ -74,7 +74,7 @@ def with_links(text: str, path: str) -> str:
         # MkDocs warns about links to files that are not pages.
         return match[0] if page is None else match[1] + page + match[3]
 
-    return _LINK.sub(of_site, text)
+    return _LINK.sub(site_link, text)
 
 
 def notebook_page(notebook: dict) -> str:

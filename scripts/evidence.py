@@ -64,7 +64,7 @@ def parameters(log: Path) -> int:
     return int(found.group(1).replace(",", ""))
 
 
-def of_mechanisms(log: TrainingLog) -> Dict[str, List[float]]:
+def mechanism_figures(log: TrainingLog) -> Dict[str, List[float]]:
     """Return the values of each figure about a mechanism, after the first step and after each tenth of training."""
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
@@ -105,7 +105,7 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
         "parameters": parameters(path),
         "steps": log.updates,
         "valid_perplexity": min(perplexities.values()) if checkpoint == "best" else perplexities[max(perplexities)],
-        "mechanisms": of_mechanisms(log),
+        "mechanisms": mechanism_figures(log),
         **likelihoods,
     }
 

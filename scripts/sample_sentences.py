@@ -98,7 +98,7 @@ def _comments(text: str) -> Iterator[Tuple[int, str]]:
         yield begun, " ".join(parts)
 
 
-def of_module(path: Path) -> Iterator[Piece]:
+def module_pieces(path: Path) -> Iterator[Piece]:
     """Yield the sentences in the docstrings, help texts and comments of a module."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
@@ -115,7 +115,7 @@ def of_module(path: Path) -> Iterator[Piece]:
             yield Piece("comment", f"{_name(path)}:{line}", sentence)
 
 
-def of_page(path: Path) -> Iterator[Piece]:
+def page_pieces(path: Path) -> Iterator[Piece]:
     """Yield the sentences of a page, without code, tables, headings and pictures."""
     text = path.read_text(encoding="utf-8")
     words = [(word, number) for number, line in enumerate(text.splitlines(), 1) for word in line.split()]
@@ -142,8 +142,8 @@ def names() -> Iterator[Piece]:
 def all_sentences() -> Dict[str, List[Piece]]:
     """Collect the sentences of all files for each kind."""
     found: Dict[str, List[Piece]] = {kind: [] for kind in ("docstring", "page", "help", "comment")}
-    pieces = [piece for path in modules() for piece in of_module(path)]
-    pieces += [piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in of_page(path)]
+    pieces = [piece for path in modules() for piece in module_pieces(path)]
+    pieces += [piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in page_pieces(path)]
     for piece in pieces:
         found[piece.kind].append(piece)
     return found

@@ -174,7 +174,7 @@ def _names(given: _Given) -> Dict[str, Any]:
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
-def _made(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
+def _signature_end(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
     """Format the last part of the signature. It describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
@@ -206,7 +206,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
         heads, more, signatures = other_scores.score_texts(others, text, references, settings)
         scores.append(np.concatenate([rouge, more], axis=1))
     first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
-    made = _made(given, first.shape[1], args, f"figure:{args.figure}|")
+    made = _signature_end(given, first.shape[1], args, f"figure:{args.figure}|")
     also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}
     return {
         **_names(given),
@@ -239,7 +239,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, An
         check_comparable(found[0], likelihoods, [names[0], name])
     scores = np.stack([likelihoods.per_token() for likelihoods in found])[:, :, None]
     first, second = scores[: len(given.first)], scores[len(given.first) :]
-    made = _made(given, first.shape[1], args)
+    made = _signature_end(given, first.shape[1], args)
     return {
         **_names(given),
         "subset": args.subset,

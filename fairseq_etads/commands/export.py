@@ -149,7 +149,7 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
         path = Path(args.content) / CONTENT
     if not path.is_file():
         raise InputError(f"--content {args.content}: it has no {CONTENT}; create it with etads-content")
-    if extractor is None and _of_extractor(path):
+    if extractor is None and _reads_extractor(path):
         raise InputError(
             f"{path}: this content model needs the extractor with which it was trained: name its run with --extractor, "
             "or leave the content model out with --content none"
@@ -157,7 +157,7 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
     return path
 
 
-def _of_extractor(content: Path) -> bool:
+def _reads_extractor(content: Path) -> bool:
     """Return whether a content model needs an extractor's probabilities. Raises InputError if the file is damaged."""
     from ..search.content.model import ContentModel
 
@@ -227,7 +227,7 @@ def main(args: argparse.Namespace) -> None:
     checkpoint = _checkpoint(args)
     extractor_run = _extractor_run(args, prepared)
     content = _content(args, extractor_run)
-    of_extractor = content is not None and _of_extractor(content)
+    of_extractor = content is not None and _reads_extractor(content)
     chooses = {} if content is None else {"choose": "content" if of_extractor else "hypothesis"}
     call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
     info = _card_info(args, prepared, extractor_run, content)

@@ -121,7 +121,7 @@ def _way(
         return _best(text.sentences(), scores, count)
 
     def phrases(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
-        probabilities = _of_words(text, values(number, tokens))
+        probabilities = _per_word(text, values(number, tokens))
         found: List[List[str]] = [[] for _ in text.sentences()]
         for word, place, probability in zip(text.words, text.sentence_numbers(), probabilities):
             if place is not None and probability is not None and probability > threshold:
@@ -197,7 +197,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
     return extract
 
 
-def _of_words(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Convert values per token to values per word. There may be fewer values than tokens in the text."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
@@ -209,7 +209,7 @@ def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float
     """Compute the mean value over the words of each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
-    for place, value in zip(text.sentence_numbers(), _of_words(text, values)):
+    for place, value in zip(text.sentence_numbers(), _per_word(text, values)):
         if place is not None and value is not None:
             sums[place] += value
             counts[place] += 1

@@ -125,7 +125,7 @@ def _call_labeller(method: str, numbers: range) -> List[Any]:
     return [getattr(_labeller, method)(number) for number in numbers]
 
 
-def _of_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
+def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
     """Yield the result of a Labeller method for each document, in order.
 
     Args:
@@ -173,7 +173,7 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
                 bar.update()
                 yield row
 
-        write_rows(path, header, counted(_of_all(labeller._replace(idf=idf), "row", arguments, jobs)))
+        write_rows(path, header, counted(_label_all(labeller._replace(idf=idf), "row", arguments, jobs)))
     return str(counts)
 
 
@@ -203,7 +203,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     count = 0
     with contextlib.ExitStack() as stack:
         files = [stack.enter_context(writing(path, lines=lambda: count)) for path in paths]
-        found = _of_all(labeller, "matched", arguments, jobs)
+        found = _label_all(labeller, "matched", arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:
                 count += 1

@@ -251,10 +251,10 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
     about["files"] = _digests(settings)
     # Continue only if all three files exist. Otherwise, the model of the best epoch might be lost.
-    goes_on = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
-    if goes_on and read_config(out)["dictionary"] != fingerprint(dictionary):
+    is_resumed = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
+    if is_resumed and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
-    progress = trainer.load(out / STATE) if goes_on else Progress()
+    progress = trainer.load(out / STATE) if is_resumed else Progress()
     known = len(dictionary) - dictionary.nspecial
     print(f"{len(pairs.labels):,} training pairs, {counts[SKIPPED]:,} {SKIPPED}; {known:,} known words")
     total = len(valid.labels)

@@ -111,7 +111,7 @@ def decoding_of(run: Path) -> Dict[str, int]:
     return dict(record["decoding"]) if record else {}
 
 
-def _begun_without(args: argparse.Namespace) -> bool:
+def _started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested and training in RUN was started without a recipe."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     return args.recipe is None and begun and read_record(args.run) is None
@@ -120,7 +120,7 @@ def _begun_without(args: argparse.Namespace) -> bool:
 def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
     """Choose the recipe that ``args`` requests, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_record(args.run)
-    if _begun_without(args):
+    if _started_without_recipe(args):
         _say(f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)")
         return None
     if args.recipe == "paper":
@@ -165,7 +165,7 @@ def _prepare(args: argparse.Namespace) -> List[str]:
 
     With whole words, the number of known words is the number of words that a model can learn from the text.
     """
-    if args.recipe == "paper" or _begun_without(args):
+    if args.recipe == "paper" or _started_without_recipe(args):
         return []
     check_suitable(args.recipe or "paper", args.arch)
     before = args.prepared / "prepare.json"

@@ -57,7 +57,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
     subwords = detect_subwords(task.src_dict, str(folder))
     tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
-    output = _Output(args.output, _made_by(args, folder))
+    output = _Output(args.output, _provenance(args, folder))
     with tqdm(
         total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents", disable=None
     ) as bar:
@@ -117,7 +117,7 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
     return Candidate(abstractor.words(hypothesis), float(hypothesis["positional_scores"].sum()))
 
 
-def _made_by(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
+def _provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
     """Return everything that determines the summaries: the options, and the sizes and modification times of files.
 
     The files are the checkpoints and the binarised data.

@@ -43,7 +43,7 @@ class RunRecord:
         """
         path = run / RECORD
         if not path.is_file():
-            return cls._of_earlier_version(run)
+            return cls._from_earlier_version(run)
         try:
             record = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError, RecursionError) as error:
@@ -53,7 +53,7 @@ class RunRecord:
         return record
 
     @classmethod
-    def _of_earlier_version(cls, run: Path) -> Optional["RunRecord"]:
+    def _from_earlier_version(cls, run: Path) -> Optional["RunRecord"]:
         for name in _COMMANDS:
             if not (run / name).is_file():
                 continue

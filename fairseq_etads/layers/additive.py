@@ -31,7 +31,7 @@ class _StepGradients:
         self._records: List[Any] = []
         self._pass = -1
 
-    def of_this_pass(self) -> List[Any]:
+    def current_records(self) -> List[Any]:
         """Return the records of the current backward pass."""
         if self._pass != backward_pass():
             self._records, self._pass = [], backward_pass()
@@ -39,7 +39,7 @@ class _StepGradients:
 
     def consume(self) -> List[Any]:
         """Return the records of the current backward pass, and delete them."""
-        records, self._records = self.of_this_pass(), []
+        records, self._records = self.current_records(), []
         return records
 
 
@@ -220,7 +220,7 @@ class _WeightedSum(torch.autograd.Function):
         gradient = gradient.to(states.dtype)  # autocast may have computed the product in another dtype
         if ctx.needs_input_grad[1]:
             # Detach the records. Otherwise, a record and the graph would keep each other alive.
-            ctx.gradients.of_this_pass().append((weights.detach(), gradient))
+            ctx.gradients.current_records().append((weights.detach(), gradient))
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
@@ -242,7 +242,7 @@ class _Products(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Tensor, None, None]:
         query, keys = ctx.saved_tensors
         if ctx.needs_input_grad[1]:
-            ctx.gradients.of_this_pass().append((gradient, at_least_float32(query.detach())))
+            ctx.gradients.current_records().append((gradient, at_least_float32(query.detach())))
         return torch.bmm(gradient, at_least_float32(keys)).to(query.dtype), None, None
 
 
@@ -268,7 +268,7 @@ class _SigmoidScores(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tuple[Optional[Tensor], ...]:
         query, keys, weight, *coverage = ctx.saved_tensors
         weight, gradient = at_least_float32(weight), at_least_float32(gradient)
-        records = ctx.gradients.of_this_pass()
+        records = ctx.gradients.current_records()
         if not records:
             records.append(torch.zeros_like(at_least_float32(keys)))  # (B, S, A)
         d_weight = d_coverage_weight = torch.zeros_like(weight)

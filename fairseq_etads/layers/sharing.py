@@ -59,7 +59,7 @@ def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, 
         state_dict.pop(prefix + name, None)
 
 
-def put_in_shared(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
+def restore_shared_names(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
     """Add the shared tensors under their names in the decoder (a hook for ``load_state_dict``).
 
     Raises:

@@ -104,7 +104,7 @@ def load_initial_weights(
     report.new = [name for name, parameter in parameters if id(parameter) not in loaded]
     report.unused = sorted(weights.keys() - {name for name, _ in parameters})
     if whole and (report.new or report.unused):
-        raise ValueError(report.of_another_model())
+        raise ValueError(report.wrong_model_message())
     numbers = {id(parameter): parameter.numel() for _, parameter in parameters}
     report.write(sum(numbers[key] for key in loaded), sum(numbers.values()))
 
@@ -205,7 +205,7 @@ class _Report:
         self.new: List[str] = []
         self.unused: List[str] = []
 
-    def of_another_model(self) -> str:
+    def wrong_model_message(self) -> str:
         """Return the error message for a checkpoint of another model."""
         if self.other_shape:
             return (

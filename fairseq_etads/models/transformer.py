@@ -47,7 +47,7 @@ from ..layers.encoder_attention import (
     split_heads,
 )
 from ..layers.pointer import Pointer
-from ..layers.sharing import leave_out_shared, put_in_shared, share_sublayers
+from ..layers.sharing import leave_out_shared, restore_shared_names, share_sublayers
 from ..vocabulary.dictionary import known_words, without_tail
 from ..vocabulary.word_vectors import load_vectors
 from .common import PositionedModel, plain_options, position_limit, register_presets
@@ -685,7 +685,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         use_compact_dropout(self)
         use_training_linear(self)
         self._register_state_dict_hook(leave_out_shared)
-        self._register_load_state_dict_pre_hook(put_in_shared, with_module=True)
+        self._register_load_state_dict_pre_hook(restore_shared_names, with_module=True)
 
     def forward(
         self,

@@ -461,19 +461,19 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     # layers instead.
     reads_weights = is_fairseqs_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
-        return Int8Linear(linear.weight, linear.bias, relu=_takes_over_relu(parent, name))
+        return Int8Linear(linear.weight, linear.bias, relu=_absorb_relu(parent, name))
     if not products.packed:
         return linear
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
-    relu = _takes_over_relu(parent, name)
+    relu = _absorb_relu(parent, name)
     # the first feed-forward layer of a Transformer returns the dtype of the products, which the second layer expects
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 
-def _takes_over_relu(layer: Any, name: str) -> bool:
+def _absorb_relu(layer: Any, name: str) -> bool:
     """Return whether a linear layer can apply the ReLU that follows it. If so, the separate activation is removed.
 
     Without a separate activation, there is one pass fewer over the output of the first feed-forward layer, which is

@@ -68,15 +68,15 @@ def choose(
     found: List[Sentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
-            found.append(_of_document(texts, document, candidate.number))
+            found.append(_document_sentence(texts, document, candidate.number))
         elif candidate.written is not None:
             number, text = parts[candidate.written]
             earlier = [part for which, part in parts[: candidate.written] if which == number]
-            found.append(_of_hypothesis(texts, hypotheses[number], text, earlier))
+            found.append(_hypothesis_sentence(texts, hypotheses[number], text, earlier))
     return found, choice.score
 
 
-def _of_document(texts: TextProcessing, document: Document, number: int) -> Sentence:
+def _document_sentence(texts: TextProcessing, document: Document, number: int) -> Sentence:
     """Return a document sentence, tokenised as the model would generate it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
@@ -89,7 +89,7 @@ def _of_document(texts: TextProcessing, document: Document, number: int) -> Sent
     return Sentence(chosen, tokens, list(range(len(tokens))), spans)
 
 
-def _of_hypothesis(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
+def _hypothesis_sentence(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
     """Return a sentence from a hypothesis.
 
     Args:

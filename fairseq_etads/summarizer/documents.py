@@ -241,7 +241,7 @@ class TextProcessing:
             return str(self.subwords.spelling(token))
         return spelling(token, self.words, self.subword_kind)
 
-    def goes_on(self, token: str, following: str) -> bool:
+    def is_same_word(self, token: str, following: str) -> bool:
         """Return whether two adjacent tokens belong to the same word."""
         if self.subword_kind == "subword_nmt":
             return token.endswith("@@")

@@ -91,7 +91,7 @@ class EncodedDocuments:
             InputError: an option does not exist or has an invalid value.
         """
         search = self._summarizer._search(decoding, origins=False)
-        found = self._of_all(lambda part: self._summarizer._decode(part.batch, search, part.encoded), on_batch)
+        found = self._decode_all(lambda part: self._summarizer._decode(part.batch, search, part.encoded), on_batch)
         results = {**self._without_words, **found}
         return [results[number] for number in range(len(results))]
 
@@ -121,10 +121,10 @@ class EncodedDocuments:
                 for row, found in enumerate(results)
             ]
 
-        lists = self._of_all(decode, on_batch)
+        lists = self._decode_all(decode, on_batch)
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
-    def _of_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
+    def _decode_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
         """Call ``decode`` for each batch.
 
         Returns a dictionary from the index of each non-empty document to its result.

@@ -188,7 +188,7 @@ class Explainer:
                 SummaryToken(
                     text=text,
                     shown=texts.shown(text),
-                    starts_word=not (tokens and texts.goes_on(tokens[-1].text, text)),
+                    starts_word=not (tokens and texts.is_same_word(tokens[-1].text, text)),
                     log_probability=log_prob,
                     p_gen=None if p_gen is None else p_gen[place],
                     copied_share=None if shares is None else shares[place],

@@ -485,7 +485,7 @@ class Summarizer:
                 while (
                     last + 1 < len(tokens)
                     and origins[last + 1] == origins[last] + 1
-                    and self._texts.goes_on(tokens[last], tokens[last + 1])
+                    and self._texts.is_same_word(tokens[last], tokens[last + 1])
                 ):
                     last += 1
                 known = [span for span in spans[origins[first] : origins[last] + 1] if span is not None]

@@ -134,7 +134,7 @@ def tables(
         rows: List[List[float]] = []
         labels: List[bool] = []
         for gram, numbers in places[order].items():
-            common = _of_gram(numbers, probabilities, ranks, len(document))
+            common = _gram_features(numbers, probabilities, ranks, len(document))
             if order == 2:
                 first, second = word_priors[gram[:1]], word_priors[gram[1:]]
                 common += [first, second, min(first, second)]
@@ -161,7 +161,7 @@ def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
     return found
 
 
-def _of_gram(
+def _gram_features(
     numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
 ) -> List[float]:
     """Return the features of a gram: its frequency, and the probabilities, positions and ranks of its sentences."""

@@ -119,14 +119,14 @@ class ContentModel(NamedTuple):
             InputError: the file is missing or damaged.
         """
         try:
-            return cls._of(_arrays(path))
+            return cls._from_arrays(_arrays(path))
         except FileNotFoundError:
             raise InputError(f"there is no {path}; {advice}") from None
         except Exception as error:  # zipfile, zlib and numpy raise various exceptions
             raise InputError(f"{path} is damaged ({type(error).__name__}: {error}); {advice}") from None
 
     @classmethod
-    def _of(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
+    def _from_arrays(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
         """Create a model from the arrays of a file. Raises ValueError or KeyError if they are inconsistent."""
         networks = {order: _network(stored, order) for order in MOST_COUNTED}
         text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()

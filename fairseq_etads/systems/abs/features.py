@@ -204,9 +204,9 @@ class ExtractiveFeatures(ActiveTerm):
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
         follows = self._shifted(near).eq(last)  # (B, beam, S): True at positions preceded by the last word
-        added = unigram + bigram * self._of_words(follows)  # (B, beam, U)
+        added = unigram + bigram * self._per_word(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
-            added += trigram * self._of_words(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
+            added += trigram * self._per_word(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
         added += reordering * (self.first[:, None] < self._place_of(last))
         lprobs.mul_(self.weights[0])
         columns = self.columns[:, None].expand_as(added)
@@ -228,7 +228,7 @@ class ExtractiveFeatures(ActiveTerm):
         """Return the word that is ``places`` positions before each position in the documents (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
-    def _of_words(self, flags: Tensor) -> Tensor:
+    def _per_word(self, flags: Tensor) -> Tensor:
         """Convert a mask over positions (B, beam, S), bool, to indicators for distinct words (B, beam, U), float.
 
         The indicator of a word is 1 if the mask is True at one of its positions, and 0 otherwise.

@@ -109,7 +109,7 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
     words = [[]]
     for token, following in zip(document.tokens, [*document.tokens[1:], None]):
         words[-1].append(token)
-        if following is not None and not texts.goes_on(token, following):
+        if following is not None and not texts.is_same_word(token, following):
             words.append([])
     assert texts.word_of(words[1]) == "audio" and texts.word_of(words[2]) == "library"
     summary = summarizer.summarize(LINE)
