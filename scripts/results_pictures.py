@@ -63,7 +63,10 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Compute half the width of the range with 95 % of the differences in mean ROUGE between two runs of one system."""
+    """Compute half the width of the interval that contains 95 % of the differences between two runs of a system.
+
+    The differences are between the mean ROUGE scores of the runs.
+    """
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom

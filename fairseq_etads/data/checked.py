@@ -24,7 +24,7 @@ class DataChecks:
     def __init__(self) -> None:
         self.checked: Dict[str, Checksums] = {}
 
-    def _of(self, directory: str) -> Checksums:
+    def _checksums(self, directory: str) -> Checksums:
         if directory not in self.checked:
             self.checked[directory] = Checksums(Path(directory), ADVICE)
         return self.checked[directory]
@@ -34,7 +34,7 @@ class DataChecks:
 
         Raise InputError if a file has changed.
         """
-        checksums = self._of(directory)
+        checksums = self._checksums(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
@@ -42,7 +42,7 @@ class DataChecks:
 
         Raise InputError if a file has changed.
         """
-        checksums = self._of(directory)
+        checksums = self._checksums(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
 
     def check_unchanged(self) -> None:

@@ -17,7 +17,8 @@ from .summaries import split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, marks (\p{M}) are parts of letters. Words in these scripts and in Persian may contain joiners.
+# In Indic scripts, combining marks (\p{M}) belong to the letter they follow. Words in these scripts and in Persian may
+# contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
 WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {

@@ -87,6 +87,6 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
             for seen, bigrams, score, length, places in partial
             for place, (occurring, more, candidate) in enumerate(described)
         ]
-    # Σ (n - 1) over the distinct bigrams equals the number of all bigrams minus the number of distinct bigrams
+    # Σ (n - 1) over the distinct bigrams equals the total number of bigrams minus the number of distinct bigrams
     best = min(partial, key=lambda found: (found[1] - bin(found[0]).count("1"), -found[2] / max(found[3], 1)))
     return list(best[4])

@@ -161,7 +161,7 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
     """Read the sentences of all hypotheses from the output of fairseq-generate, by document number.
 
     Raises:
-        InputError: the output belongs to other documents, or there are no hypotheses for a document.
+        InputError: the output does not match the documents, or a document has no hypotheses.
     """
     found: Dict[int, List[List[str]]] = {}
     for line in read_lines(path):

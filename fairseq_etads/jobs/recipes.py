@@ -5,9 +5,9 @@ This module imports neither torch nor fairseq, does not read files and does not 
 
 docs/experiments.md contains the measurements behind these settings. If the texts are read too few times to be
 memorised, Muon's learning rate is 6e-3 for width 128, and there is no dropout. Otherwise, the learning rate is halved,
-and dropout is used. The focus is relative and narrow, the pointer continues copied phrases, and the model reads
-neighbouring words. Word vectors and the output bias are initialised from the training text. The settings of ``large``
-extend the same rules to the sizes in the paper, but they have not been measured.
+and dropout is used. The focus is relative and narrow, the pointer favours the continuation of a copied phrase, and the
+model also reads the neighbours of each word. Word vectors and the output bias are initialised from the training text.
+The settings of ``large`` extend the same rules to the sizes in the paper, but they have not been measured.
 """
 
 from dataclasses import dataclass, field

@@ -93,7 +93,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 def _focus_by_columns(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute :func:`focus_attention` in the form "columns". All tensors must have the same dtype."""
+    """Compute :func:`focus_attention` in its "columns" form. All tensors must have the same dtype."""
     batch, _, length, width = q.shape
     positions, lengths = document_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):

@@ -87,8 +87,8 @@ class Bidirectional(nn.Module):
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
-        # If the packed sequence included the order of the texts, torch would also reorder their lengths and wait for a
-        # GPU.
+        # If the packed sequence included the order of the texts, torch would also reorder their lengths, which would
+        # synchronise the CPU with a GPU.
         in_order = PackedSequence(packed.data, packed.batch_sizes)
         states, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x.shape[1])
         states = states.index_select(0, packed.unsorted_indices)

@@ -46,7 +46,7 @@ class Parser(argparse.ArgumentParser):
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._takes_intermixed():  # the rest may consist of files after options
+        if rest and namespace is None and self._allows_intermixed():  # the rest may consist of files after options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -54,7 +54,7 @@ class Parser(argparse.ArgumentParser):
                 self._is_intermixed = False
         return parsed, rest
 
-    def _takes_intermixed(self) -> bool:
+    def _allows_intermixed(self) -> bool:
         """Return whether positional arguments may be given both before and after options.
 
         argparse does not support this for subcommands.

@@ -78,7 +78,7 @@ class _Lock:
         return True
 
     def holder(self) -> str:
-        """Return a description of the process that holds the lock, for a message."""
+        """Return a description of the process that holds the lock, for use in an error message."""
         try:
             about = json.loads(self.path.read_text(encoding="utf-8"))
             return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
@@ -227,7 +227,7 @@ def _check_lines(partial: Path, path: Path, expected: int) -> None:
 def writing(
     path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
 ) -> Iterator[TextIO]:
-    """Open a UTF-8 text file for writing. The file receives its name only when it is complete.
+    """Open a UTF-8 text file for writing. The file is renamed to its final name only when it is complete.
 
     If an error is raised inside the context, the temporary file is deleted and an existing file is not changed.
 

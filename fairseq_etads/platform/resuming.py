@@ -49,10 +49,10 @@ class ResumableBatches(iterators.EpochBatchIterator):
     @property
     def iterations_in_epoch(self) -> int:
         """Number of batches that one worker has read in the current epoch."""
-        return int(super().iterations_in_epoch) + math.ceil(self._before / self.num_shards)
+        return int(super().iterations_in_epoch) + math.ceil(self._batches_before / self.num_shards)
 
     @property
-    def _before(self) -> int:
+    def _batches_before(self) -> int:
         """Total number of batches in the current epoch that all workers had read when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
@@ -61,9 +61,9 @@ class ResumableBatches(iterators.EpochBatchIterator):
         state: Dict[str, Any] = super().state_dict()
         if state["iterations_in_epoch"]:
             here = int(super().iterations_in_epoch)
-            read = self._before + here * self.num_shards
+            read = self._batches_before + here * self.num_shards
             state.update(batches_read=read, batches=len(self.frozen_batches), workers=self.num_shards)
-            state["is_shared_out_again"] = bool(self._before)
+            state["is_shared_out_again"] = bool(self._batches_before)
         return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:

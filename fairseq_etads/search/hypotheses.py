@@ -237,7 +237,7 @@ class Finished:
 
         Args:
             batch_rows: rows (n,) of their documents in the batch.
-            ended: (n, beam), bool, True for hypotheses that end.
+            ended: (n, beam), bool, True for hypotheses that end at this step.
             score: scores (n, beam) of the hypotheses.
             tokens, log_probs, ancestors: (n, beam, length), including the end symbol.
         """

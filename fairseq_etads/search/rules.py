@@ -296,7 +296,7 @@ class NGramBlocker:
             repeats &= ~exempt.unsqueeze(1)
         words = ngrams[:, :, -1]
         before = lprobs.gather(1, words)
-        # several n-grams may end in the same word, so add instead of writing: x + -inf = -inf, x + 0 = x
+        # several n-grams may end in the same word, so add rather than assign: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
         if lprobs.device.type != "cpu" or wordless.any():  # unconditional on a GPU, where any() would synchronise

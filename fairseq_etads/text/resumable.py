@@ -141,7 +141,7 @@ class ResumableLines:
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
             differ = " and ".join(sorted(differing(before, settings)))
-            raise InputError(self._begun_otherwise(f"was started with another {differ}"))
+            raise InputError(self._mismatch_message(f"was started with another {differ}"))
         begun = []
         for done in found[1:]:
             if isinstance(done, dict) and set(done) == {OUTPUT}:
@@ -151,7 +151,7 @@ class ResumableLines:
                 begun.append(Progress(**done))
         return begun
 
-    def _begun_otherwise(self, how: str) -> str:
+    def _mismatch_message(self, how: str) -> str:
         advice = f"choose another --output, or delete it and {self.journal.name} to start again"
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
@@ -164,10 +164,10 @@ class ResumableLines:
         for number in range(self.progress.documents):
             document = next(documents, None)
             if document is None:
-                raise InputError(self._begun_otherwise(f"{done}, but there are only {number:,} documents now"))
+                raise InputError(self._mismatch_message(f"{done}, but there are only {number:,} documents now"))
             self._count(document)
         if self._digest.hexdigest() != self.progress.sha256:
-            raise InputError(self._begun_otherwise(f"{done}, which have changed"))
+            raise InputError(self._mismatch_message(f"{done}, which have changed"))
         return documents
 
     def _count(self, document: NewDocument) -> None:
@@ -190,7 +190,7 @@ class ResumableLines:
         """Record the lines written so far in the journal, so that a later run does not compute them again."""
         assert self._file is not None
         self._file.flush()
-        # The lines must be stored on the disk before they are recorded in the journal.
+        # The lines must be flushed to disk before they are recorded in the journal.
         os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._note(self.progress._asdict())

@@ -180,14 +180,14 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         If the user has requested columns, these are chosen. Otherwise, the first known pair that occurs in ``names`` is
         chosen. Exact matches are preferred to matches that ignore case.
         """
-        known = next((pair for pair in COLUMNS if all(_like(name, names) for name in pair)), ("", ""))
+        known = next((pair for pair in COLUMNS if all(_matching_names(name, names) for name in pair)), ("", ""))
         chosen = []
         has = f"{name_of(path)}; it has {', '.join(names) or 'none'}"
         options = ("--source-column", "--target-column")
         if not any((*known, *self.asked_columns)):
             raise InputError(f"{' and '.join(options)} are needed: no known pair of columns in {has}")
         for asked, usual, option in zip(self.asked_columns, known, options):
-            found = _like(asked or usual, names)
+            found = _matching_names(asked or usual, names)
             if not found:
                 wrong = f"{asked}: no such column" if asked else "is needed: no known pair of columns"
                 raise InputError(f"{option} {wrong} in {has}")
@@ -272,7 +272,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
-def _like(wanted: str, names: Sequence[str]) -> List[str]:
+def _matching_names(wanted: str, names: Sequence[str]) -> List[str]:
     """Return the names that equal ``wanted`` or, if there are none, that differ only in case and surrounding space."""
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]

@@ -1,4 +1,4 @@
-"""Choose the sentences of a summary with a content model, from the document's sentences and generated sentences."""
+"""Select summary sentences from a document's own and generated sentences, by a content model."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -74,7 +74,7 @@ def merged(
 
     Args:
         sentences: words of the document's sentences.
-        document: stems of the document's sentences.
+        document: the document's sentences, each as a list of stems.
         written: words of the generated sentences.
     """
     words = [set(sentence) for sentence in document]
