@@ -102,7 +102,7 @@ systems differ in only one respect, with two exceptions. `es` and `gated_es` unt
 therefore have 60 % more weights than `plain`. The `layers_*` systems keep saliency-selection, which Table 6 of ETADS
 omits. No learning rate was tuned, and the decoding options were chosen on the validation pairs for `etads`. The lengths
 of `lead-12-words`, `textrank-14-words` and `lexrank-14-words` were also chosen on the validation pairs
-(`results/extracts.json`). For SumPubMed, only the usual `lead-3` was tried.
+(`results/extracts.json`), and so was the length of `lead-120-words` for SumPubMed.
 """
 
 HOW = """\
