@@ -71,8 +71,8 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         metavar="CHARS",
         type=int,
         default=0,
-        help="with --source-sentences, keep one more sentence if the kept sentences have fewer characters than CHARS "
-        "(NAMAS on DUC: 1 sentence, 130)",
+        help="with --source-sentences, keep an additional sentence if the kept ones contain fewer than CHARS "
+        "characters (NAMAS on DUC: 1 sentence, 130)",
     )
     add("--source-words", metavar="N", type=int, default=0, help="keep only the first N words of a document")
     add(

@@ -148,7 +148,7 @@ def speed(answers: Answers) -> Optional[str]:
 
 
 def trick(answers: Answers) -> Optional[str]:
-    """Answer with the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
+    """Return the time of a step with the full softmax, relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 

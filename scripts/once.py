@@ -95,7 +95,7 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="outputs of the command")
-    parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="inputs of the command")
+    parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="files the command reads")
     parser.add_argument("--keeps", metavar="FILE", type=Path, help="file for the command's output")
     parser.add_argument("--record", metavar="RECORD", type=Path, help="file for the record of command and files")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")

@@ -82,7 +82,7 @@ def page(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 if the page differs")
+    parser.add_argument("--check", action="store_true", help="only exit with status 1 if the page is out of date")
     args = parser.parse_args()
     old = PAGE.read_text(encoding="utf-8")
     new = page(old)

@@ -119,7 +119,7 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training")
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training run")
     parser.add_argument("prepared", metavar="PREPARED", type=Path, help="output folder of etads-prepare")
     parser.add_argument(
         "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the training takes longer"

@@ -32,7 +32,7 @@ needs the extra "demo"; etads doctor prints the line that installs it.
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
-        description="Try a model folder from etads-export on a page in the browser.",
+        description="Try out a model exported with etads-export in the browser.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

@@ -70,7 +70,7 @@ examples:
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="with --rerank: normalise scores by the length with the end symbol (tokens) or without it (words, as in "
+        help="with --rerank: normalise scores by the length, counting the end symbol (tokens) or not (words, as in "
         "Chen and Bansal's code) (default: %(default)s)",
     )
     add(
@@ -90,7 +90,7 @@ examples:
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read only the first N tokens of a document (default: as in the extractor's training)",
+        help="read only the first N tokens of a document (default: the value used to train the extractor)",
     )
     add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
     add_device(add)

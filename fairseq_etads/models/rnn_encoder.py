@@ -106,7 +106,7 @@ class RecurrentEncoder(WordEncoder):
         dictionary: the dictionary of known words.
         embed_tokens: the embeddings of the known words.
         factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
-        sentence_mark: the id of the token that ends a sentence, or None if the model does not use sentences.
+        sentence_mark: the id of the token that ends a sentence, or None if the model does not use sentence indices.
     """
 
     def __init__(

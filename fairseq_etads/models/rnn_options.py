@@ -73,8 +73,8 @@ class RecurrentConfig(PointerOptions):
         default="none",
         metadata={
             "excludes": {"--encoder conv": "the gate needs the last states of --encoder rnn"},
-            "help": "gate of encoder states. selective: computed from the state itself and the last states of both "
-            "directions (Zhou et al. 2017)",
+            "help": "gate applied to the encoder states. selective: computed from each state and the final states "
+            "of both directions (Zhou et al. 2017)",
         },
     )
     encoder_projection: int = field(

@@ -118,7 +118,7 @@ set without splits is divided by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        # The data set is loaded again, because the reader is copied to other processes and must not contain open files.
+        # Load the data set again: the reader is copied to other processes, so it must not hold open files.
         found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0

@@ -235,7 +235,7 @@ def _go_on(
 def _first_weights(present: str, path: Path) -> List[float]:
     """Return the weights for round 0.
 
-    Round 0 uses the weights in the folder, or its previous weights if --write has replaced the weights.
+    Round 0 uses the weights in the folder or, if --write has overwritten them, the original weights.
     """
     try:
         first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
