@@ -18,7 +18,8 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# These words are weaker hints: a hypothesis file may be called "test.target-summaries.txt", and so may a reference file.
+# These words are weaker hints: a hypothesis file may be called "test.target-summaries.txt", and so may a reference
+# file.
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
