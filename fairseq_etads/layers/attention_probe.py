@@ -87,7 +87,7 @@ class AttentionRecord(AttentionObserver):
         self.form = inputs.form
 
 
-class AttentionFigures(AttentionObserver):
+class AttentionStatistics(AttentionObserver):
     """Sums and counts of :data:`FIGURES` over all layers in a forward pass.
 
     For speed, the gate is read at only one word of each summary, and only the vectors of focus-attention are read.
@@ -150,9 +150,9 @@ def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None
 
 
 @contextlib.contextmanager
-def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionFigures]:
-    """Collect figures in the forward passes within a ``with`` block. For ``real``, see :class:`AttentionFigures`."""
-    figures = AttentionFigures(real)
+def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionStatistics]:
+    """Collect figures in the forward passes within a ``with`` block. For ``real``, see :class:`AttentionStatistics`."""
+    figures = AttentionStatistics(real)
     with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
         yield figures
 

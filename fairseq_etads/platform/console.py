@@ -240,7 +240,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _open_closed_files()
-    with _signals_as_exits(command), _harmless_output():
+    with _exit_on_signals(command), _harmless_output():
         try:
             if sys.stdout is None:  # the parent process has closed standard output
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
@@ -327,7 +327,7 @@ def _end_worker(number: int, frame: Any) -> None:
 
 
 @contextlib.contextmanager
-def _signals_as_exits(command: str) -> Iterator[None]:
+def _exit_on_signals(command: str) -> Iterator[None]:
     """Context in which signals raise SystemExit.
 
     Signals that the process already ignores, for example because of nohup, are still ignored.

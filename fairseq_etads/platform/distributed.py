@@ -255,7 +255,7 @@ class _AnyDevice(DistributedDataParallel):
         super().__init__(module, device_ids=device_ids, output_device=output_device, **options)
 
 
-def _gathered_as_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
+def _all_gather_objects(all_gather_list: Callable[..., Any]) -> Callable[..., Any]:
     """Replace fairseq's ``all_gather_list``, which requires GPU memory and is limited to 16,384 bytes per worker.
 
     fairseq-validate uses this function to gather the statistics of all batches, which easily exceed this limit. Some
@@ -324,7 +324,7 @@ def install() -> None:
     """Patch fairseq to support several processes. This function can be called repeatedly."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
         distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
-        distributed_utils.all_gather_list = _gathered_as_objects(distributed_utils.all_gather_list)
+        distributed_utils.all_gather_list = _all_gather_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDevice
     # At this point, the module is fully imported only if the command is fairseq-generate.
     command: Any = sys.modules.get("fairseq_cli.generate")

@@ -21,7 +21,7 @@ from .progress import OnStep, StepAttention, best_so_far
 from .rules import Source, Step, rules_of
 from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
 from .shortlisting import batch_candidates, in_columns
-from .strategies import continues_in_place, extended_constraints, for_one_search, widest_beam
+from .strategies import extended_constraints, for_one_search, keeps_beam_order, widest_beam
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 STEPS_BETWEEN_LOOKS = 4
@@ -227,7 +227,7 @@ class BeamSearch:
             ended = words.eq(self.special.eos)
         else:
             ended = fillers
-        if not continues_in_place(self.strategy):
+        if not keeps_beam_order(self.strategy):
             log_probs = log_probs.masked_fill(ended, -math.inf)  # finished hypotheses have no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
         self._finish(step, extensions, ended_now, stuck, cost)

@@ -216,7 +216,7 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
         check_choice("--constraints", strategy.representation, CONSTRAINTS)
 
 
-def continues_in_place(strategy: Any) -> bool:
+def keeps_beam_order(strategy: Any) -> bool:
     """Return whether each hypothesis continues in its own slot, so that no finished one reappears in another slot."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 

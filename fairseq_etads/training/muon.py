@@ -81,10 +81,10 @@ class MuonWithAdam(torch.optim.AdamW):
             self.param_groups = groups
         for group in groups:
             if group["momentum"] is not None:
-                self._step_of_matrices(group)
+                self._step_matrices(group)
         return loss
 
-    def _step_of_matrices(self, group: Dict[str, Any]) -> None:
+    def _step_matrices(self, group: Dict[str, Any]) -> None:
         by_shape: Dict[Tuple[int, ...], List[Tuple[Tensor, Tensor]]] = {}
         for weight in group["params"]:
             if weight.grad is None:

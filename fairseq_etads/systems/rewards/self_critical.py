@@ -207,16 +207,16 @@ class SummarizationRL(SummarizationNLL):
         number = self._updates % len(self.rewards)
         encoder_out = self.encode(model, sample)
         sampled, greedy = self.draw(model, sample, encoder_out)
-        gains, figures = self.gains(sample, sampled, greedy, number)
+        advantages, figures = self.advantages(sample, sampled, greedy, number)
         # Divide the loss by the mean length of the references.
-        gains = gains / self.samples * len(sample["target"]) / sample["ntokens"]
+        advantages = advantages / self.samples * len(sample["target"]) / sample["ntokens"]
         drawn = Samples(sampled, self.longest, self.dictionary)
-        taught = gains.nonzero().flatten()  # a sample has no gradient if its reward equals its baseline
+        taught = advantages.nonzero().flatten()  # a sample has no gradient if its reward equals its baseline
         policy = total.new_zeros(())
         if len(taught):
             some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
             with evaluating([model]):  # without dropout
-                policy = self.policy_loss(model, encoder_out, some, gains[taught], taught // self.samples)
+                policy = self.policy_loss(model, encoder_out, some, advantages[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
             loss=total.detach(),
@@ -286,7 +286,7 @@ class SummarizationRL(SummarizationNLL):
             keep_attention=False,
         )
 
-    def gains(
+    def advantages(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
     ) -> Tuple[Tensor, Dict[str, float]]:
         """Compute each sample's reward minus its baseline.
@@ -337,14 +337,14 @@ class SummarizationRL(SummarizationNLL):
             texts.append(split_sentences(words, SENTENCE_MARK))
         return texts
 
-    def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, gains: Tensor, of: Tensor) -> Tensor:
+    def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, advantages: Tensor, of: Tensor) -> Tensor:
         """Compute the policy loss: the sum of -gain times log-probability over all samples.
 
         Args:
             model: the model.
             encoder_out: the result of :meth:`encode`.
             drawn: the sampled summaries.
-            gains: each sample's reward minus its baseline (N,), without gradients.
+            advantages: each sample's reward minus its baseline (N,), without gradients.
             of: the index of each sample's document (N,), int64.
         """
         model = unwrapped(model)
@@ -352,7 +352,7 @@ class SummarizationRL(SummarizationNLL):
         encoder_out = model.encoder.reorder_encoder_out(encoder_out, to_device(of, device))
         target = to_device(drawn.target, device)
         log_p = self._log_p_drawn(model, encoder_out, to_device(drawn.previous, device), target)
-        return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * to_device(gains, device)).sum()
+        return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * to_device(advantages, device)).sum()
 
     def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
         """Compute the log-probabilities (N, T) of the tokens under the distribution from which they were sampled.

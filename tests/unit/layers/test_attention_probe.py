@@ -8,7 +8,7 @@ from helpers import make_batch, make_model, make_task
 from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
-from fairseq_etads.layers.attention_probe import FIGURES, AttentionFigures, GateInputs, Observed, observe
+from fairseq_etads.layers.attention_probe import FIGURES, AttentionStatistics, GateInputs, Observed, observe
 from fairseq_etads.models.transformer import BridgeAttention, FocusAttention
 from fairseq_etads.training.losses import SummarizationNLL
 
@@ -31,7 +31,7 @@ def test_figures_of_focus_are_means_over_real_tokens():
     generator = torch.Generator().manual_seed(0)
     center, scope = (10 * torch.rand(2, 3, 5, generator=generator) for _ in range(2))
     mask = padding_mask((5, 2), True)
-    figures = AttentionFigures(torch.ones(2, 1, dtype=torch.bool))
+    figures = AttentionStatistics(torch.ones(2, 1, dtype=torch.bool))
     figures.add_focus(center, scope, torch.tensor([1.0, 2.0, -0.5]), mask)
     logs = figures.logs()
     tokens = [(0, place, place, 5) for place in range(5)] + [(1, 3 + place, place, 2) for place in range(2)]
@@ -52,7 +52,7 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
     generator = torch.Generator().manual_seed(0)
     q, k, gate_q, gate_k = (torch.randn(2, 3, n, 4, generator=generator) for n in (5, 6, 5, 6))
     real, mask = ~padding_mask((5, 2), left), padding_mask((6, 4), False)
-    figures = AttentionFigures(real)
+    figures = AttentionStatistics(real)
     level = torch.tensor([0.3, -0.4, 2.0])
     figures.add_gate(GateInputs(q, k, gate_q, gate_k, mask, form, level))
     total = 0.0

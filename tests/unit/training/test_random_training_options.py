@@ -152,8 +152,8 @@ EQUALLY_LONG = [[5, 45, MARK], [8, 9, 11], [47, 5, 6], [10, MARK, 52], [7, 8, 20
 
 
 def draw_fixed_samples(criterion, model, make):
-    """Let the criterion draw the same samples of a document in every batch, with non-zero gains in float64."""
-    gains, of_document = criterion.gains, {}
+    """Let the criterion draw the same samples of a document in every batch, with non-zero advantages in float64."""
+    advantages, of_document = criterion.advantages, {}
     model.to(torch.float32)  # in which the search computes
     for number in ALL:
         torch.manual_seed(number)
@@ -165,7 +165,7 @@ def draw_fixed_samples(criterion, model, make):
         return tuple([text for drawn in found for text in drawn[part]] for part in (0, 1))
 
     criterion.draw = fixed
-    criterion.gains = lambda *arguments: (gains(*arguments)[0].double() + 0.1, {})
+    criterion.advantages = lambda *arguments: (advantages(*arguments)[0].double() + 0.1, {})
 
 
 def draw_fixed_edits(criterion):

@@ -113,8 +113,8 @@ def test_samples_are_compared_with_the_documents_others():
     _, ours = build(rewards=f"{__name__}:Length", rl_samples=3, rl_baseline="others")
     rows = [[5], [5, 6, 7], [], [6], [6], [6]]
     sample = make_sample([[8, 9], [9]], [[5], [7]])
-    gains, figures = ours.gains(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
-    assert gains.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
+    advantages, figures = ours.advantages(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
+    assert advantages.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
     assert ours.rewards._rewards[0].references == [[["w1"]]] * 3 + [[["w3"]]] * 3
     assert figures == pytest.approx({f"reward_{__name__}:Length": 4 / 3 + 1, f"reward_{__name__}:Length_count": 2})
 
@@ -122,13 +122,13 @@ def test_samples_are_compared_with_the_documents_others():
 def test_several_samples_have_the_mean_of_their_losses(monkeypatch):
     """For a document with given samples, the loss is the mean of the losses with each sample alone."""
     drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7], [50], [], [9, 9], [8])]
-    gains = torch.tensor([0.5, -1.0, 0.25, 1.0, 0.0, -0.5])
+    advantages = torch.tensor([0.5, -1.0, 0.25, 1.0, 0.0, -0.5])
     model, ours = build(rl_samples=2, rl_baseline="others")
     sample = make_sample([[8, 50, 5], [5], [9, 9]], [[5], [7, 8], [9]])
 
     def loss(criterion, rows):
         monkeypatch.setattr(criterion, "draw", lambda *_: ([drawn[row] for row in rows], []))
-        monkeypatch.setattr(criterion, "gains", lambda *_: (gains[rows], {}))
+        monkeypatch.setattr(criterion, "advantages", lambda *_: (advantages[rows], {}))
         return criterion(model.train(), sample)[0].item()
 
     _, alone = build()

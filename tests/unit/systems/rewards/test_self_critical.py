@@ -54,7 +54,7 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
     drawn = [torch.tensor([EOS]), *(torch.tensor(pair) for pair in itertools.product(words[1:], words))]
     # A summary of three tokens is cut at two. There the end symbol comes from the limit, not from the model.
     drawn = [row if row[-1] == EOS else torch.cat([row, torch.tensor([EOS])]) for row in drawn]
-    gains = torch.linspace(-1, 2, len(drawn))
+    advantages = torch.linspace(-1, 2, len(drawn))
     sample = make_sample([[8, 50, 5]] * len(drawn), [[5]] * len(drawn))
     samples = Samples(drawn, 2, ours.dictionary)
     assert samples.unfinished == 9 and samples.words.tolist() == [1] + [2] * 12
@@ -68,11 +68,11 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
         p = drawable(model.get_normalized_probs(output, log_probs=False)[0], pointer)
         log_p.append(sum(p[t, column].log() for t, column in enumerate(columns[:2].tolist())))
     log_p = torch.stack(log_p)
-    expected = gradients(model, -(log_p.exp() * gains).sum())
+    expected = gradients(model, -(log_p.exp() * advantages).sum())
     found = gradients(
         model,
         ours.policy_loss(
-            model, ours.encode(model, sample), samples, gains * log_p.exp().detach(), torch.arange(len(drawn))
+            model, ours.encode(model, sample), samples, advantages * log_p.exp().detach(), torch.arange(len(drawn))
         ),
     )
     same(found, expected, rtol=1e-4, atol=1e-6)
@@ -144,12 +144,12 @@ def test_rewards_see_copied_words_and_sentences():
     Recorder.calls = []
     sampled = [torch.tensor([5, mark, 50, EOS])]
     sample = make_sample([[50, 5, 61]], [[61, mark, 7]])
-    gains, figures = ours.gains(sample, sampled, [torch.tensor([EOS])], 0)
+    advantages, figures = ours.advantages(sample, sampled, [torch.tensor([EOS])], 0)
     (hypotheses, references, documents), (greedy, _, _) = Recorder.calls
     assert hypotheses == [[["w1"], [task.target_dictionary[50]]]] and task.target_dictionary[50].startswith("rare")
     assert references == [[[task.target_dictionary[61]], ["w3"]]] and greedy == [[]]
     assert documents == [[[task.target_dictionary[50], "w1", task.target_dictionary[61]]]]
-    assert gains.tolist() == [-1.0]  # the first call had the reward 1, the second 2
+    assert advantages.tolist() == [-1.0]  # the first call had the reward 1, the second 2
     assert figures[f"reward_{__name__}:Recorder"] == 1
 
 
@@ -174,9 +174,9 @@ def test_a_long_sample_is_not_blamed_less(monkeypatch):
     model, ours = build(pointer="none")
     sample = make_sample()
     drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7, 8, 9], [6, 7], [])]
-    gains = torch.tensor([-0.5, -0.5, 1.0, -0.25])
+    advantages = torch.tensor([-0.5, -0.5, 1.0, -0.25])
     monkeypatch.setattr(ours, "draw", lambda *_: (drawn, drawn))
-    monkeypatch.setattr(ours, "gains", lambda *_: (gains, {}))
+    monkeypatch.setattr(ours, "advantages", lambda *_: (advantages, {}))
     expected = 0.0
     for row, words in enumerate(drawn):
         one = {key: value[row : row + 1] for key, value in sample["net_input"].items()}
@@ -185,7 +185,7 @@ def test_a_long_sample_is_not_blamed_less(monkeypatch):
             output = model.eval()(**{**one, "prev_output_tokens": previous})
         p = drawable(model.get_normalized_probs(output, log_probs=False)[0], "none")
         log_p = sum(p[t, word].log().item() for t, word in enumerate(words.tolist()))
-        expected -= gains[row].item() * log_p / (sample["ntokens"] / len(drawn))
+        expected -= advantages[row].item() * log_p / (sample["ntokens"] / len(drawn))
     assert ours(model.train(), sample)[0].item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -194,12 +194,12 @@ def test_padding_and_order_change_nothing(left):
     model, ours = build()
     documents, summaries = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70]], [[50, 5, 12], [9, 47], [71]]
     drawn = [torch.tensor([50, 6, 6, 61, EOS]), torch.tensor([9, EOS]), torch.tensor([70, 12, 5, 5, 5, 5, EOS])]
-    gains = torch.tensor([0.5, -1.0, 2.0])
+    advantages = torch.tensor([0.5, -1.0, 2.0])
     together = ours.policy_loss(
         model,
         ours.encode(model, make_sample(documents, summaries, left)),
         Samples(drawn, 6, ours.dictionary),
-        gains,
+        advantages,
         torch.arange(3),
     )
     alone = [
@@ -207,7 +207,7 @@ def test_padding_and_order_change_nothing(left):
             model,
             ours.encode(model, make_sample([d], [s])),
             Samples([row], 6, ours.dictionary),
-            gains[number : number + 1],
+            advantages[number : number + 1],
             torch.zeros(1).long(),
         )
         for number, (d, s, row) in reversed(list(enumerate(zip(documents, summaries, drawn))))
@@ -327,7 +327,7 @@ def train_on_key(ours, model):
     sample = batch(200)
     judge = SummarizationRL(ours.task, **{**DEFAULTS, **RL, **ON_KEY})
     _, greedy = judge.draw(model, sample)
-    return judge.gains(sample, greedy, greedy, 0)[1][f"reward_{__name__}:AfterKey"] / 200
+    return judge.advantages(sample, greedy, greedy, 0)[1][f"reward_{__name__}:AfterKey"] / 200
 
 
 ON_KEY = {"rewards": f"{__name__}:AfterKey", "rl_max_len": 1}
