@@ -138,7 +138,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
     parser.add_argument("--tokens", type=int, default=4000, help="source tokens per batch (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=12, help="number of measured batches (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=12, help="number of batches to measure (default: %(default)s)")
     parser.add_argument(
         "--longest", type=int, default=30, help="maximum number of tokens per summary (default: %(default)s)"
     )

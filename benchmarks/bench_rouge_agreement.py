@@ -4,9 +4,9 @@
         [--output benchmarks/results/rouge_agreement.json]
 
 rouge-score and ROUGE-1.5.5.pl score the same lines three times: with their defaults, both with WordNet's lists of
-irregular word forms, and both without these lists. By default, only ROUGE-1.5.5.pl uses these lists, before it stems a
-word. The report contains the differences between the means (Perl minus Python, on a scale from 0 to 100), the
-differences for single pairs, and the words with different stems.
+irregular word forms, and both without these lists. By default, only ROUGE-1.5.5.pl uses these lists; it applies them
+before stemming. The report contains the differences between the means (Perl minus Python, on a scale from 0 to 100),
+the differences for single pairs, and the words with different stems.
 """
 
 import argparse

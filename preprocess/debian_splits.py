@@ -102,7 +102,9 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
 
 
 def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
-    """Select the pairs to keep, in their original order. Of several pairs with equal documents, only the first is kept.
+    """Select the pairs to keep, in their original order.
+
+    If several pairs have the same document, only the first is kept.
 
     Returns:
         The selected pairs, and the number of pairs dropped for each reason.

@@ -295,7 +295,9 @@ def main() -> None:
     extracting.set_defaults(run_command=write_extracts)
     extracting.add_argument("summaries", type=Path, help="file to write, one summary per line")
     extracting.add_argument(
-        "--kind", required=True, help="lead-N, lead-N-words, oracle-N; with sumy: textrank-N, lexrank-N, also -words"
+        "--kind",
+        required=True,
+        help="lead-N, lead-N-words, oracle-N; with sumy: textrank-N, lexrank-N, textrank-N-words, lexrank-N-words",
     )
     extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
     choosing = commands.add_parser("choose", help="find the best extracts on the validation pairs")

@@ -47,7 +47,7 @@ def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
 
 
 def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
-    """Return whether all outputs match the record at ``path`` and the record matches the wanted command and inputs."""
+    """Return whether all outputs match the record at ``path``, and the record matches the given command and inputs."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -43,7 +43,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--host",
         default=LOOPBACK,
-        help="address to listen on: 127.0.0.1 or localhost, which only this computer can open (default: %(default)s)",
+        help="address to listen on: 127.0.0.1 or localhost, both reachable only from this computer "
+        "(default: %(default)s)",
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--no-open", dest="open", action="store_false", help="do not open the page (default)")

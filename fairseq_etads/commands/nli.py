@@ -89,7 +89,13 @@ def _add_train(commands: Any) -> None:
         default=50_000,
         help="size of the vocabulary: the N most frequent words of the pairs (default: %(default)s)",
     )
-    add("--embed-dim", metavar="N", type=int, default=300, help="width of word vectors (default: %(default)s)")
+    add(
+        "--embed-dim",
+        metavar="N",
+        type=int,
+        default=300,
+        help="dimension of the word embeddings (default: %(default)s)",
+    )
     add("--width", metavar="N", type=int, default=300, help="width of the network (default: %(default)s)")
     add("--dropout", metavar="P", type=float, default=0.2, help="dropout before each layer (default: %(default)s)")
     add("--lr", metavar="R", type=float, default=0.001, help="learning rate of Adam (default: %(default)s)")

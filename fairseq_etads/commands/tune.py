@@ -60,7 +60,13 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         help="file with one document per line, or a JSON Lines or CSV file, which may also contain the references",
     )
-    add("target", metavar="REFERENCES", type=Path, nargs="?", help="references of the documents, in the same order")
+    add(
+        "target",
+        metavar="REFERENCES",
+        type=Path,
+        nargs="?",
+        help="reference summaries for the documents, in the same order",
+    )
     add("--source-column", metavar="NAME", default="", help="field with the document (default: detected)")
     add("--target-column", metavar="NAME", default="", help="field with the reference (default: detected)")
     add(

@@ -103,7 +103,7 @@ def identity_of(annotator: str, key: Dict[str, Any]) -> str:
 
 
 def escape_formula(text: str) -> str:
-    """Insert an apostrophe before a text that a spreadsheet would interpret as a formula.
+    """Insert an apostrophe before text that a spreadsheet would interpret as a formula.
 
     Such texts start with =, +, -, @ or a control character.
     """

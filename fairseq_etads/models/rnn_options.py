@@ -38,21 +38,22 @@ class RecurrentConfig(PointerOptions):
     """Options of the recurrent family. The defaults describe the Gigaword models of Nallapati et al. (2016)."""
 
     encoder_embed_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
+        default=200, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings"}
     )
     encoder_hidden_size: int = field(
-        default=400, metadata={"bounds": SIZE, "help": "width of each direction of the encoder's network"}
+        default=400, metadata={"bounds": SIZE, "help": "size of each direction of the encoder's network"}
     )
     encoder_layers: int = field(default=1, metadata={"bounds": SIZE, "help": "number of encoder layers"})
     decoder_embed_dim: int = field(
-        default=II("model.encoder_embed_dim"), metadata={"bounds": SIZE, "help": "width of the summaries' word vectors"}
+        default=II("model.encoder_embed_dim"),
+        metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings"},
     )
     decoder_hidden_size: int = field(
-        default=II("model.encoder_hidden_size"), metadata={"bounds": SIZE, "help": "width of the decoder's network"}
+        default=II("model.encoder_hidden_size"), metadata={"bounds": SIZE, "help": "size of the decoder's network"}
     )
     attention_dim: int = field(
         default=II("model.decoder_hidden_size"),
-        metadata={"bounds": SIZE, "help": "width of the hidden layer of attention"},
+        metadata={"bounds": SIZE, "help": "size of the attention's hidden layer"},
     )
     readout_dim: int = field(
         default=II("model.decoder_embed_dim"),
@@ -166,14 +167,14 @@ class RecurrentConfig(PointerOptions):
         default=False,
         metadata={
             "excludes": {"--readout none": _NO_READOUT},
-            "help": "also use the word vectors of summaries as the weight of the output layer",
+            "help": "also use the summary word embeddings as the weights of the output layer",
         },
     )
     share_all_embeddings: bool = field(
         default=False,
         metadata={
             "excludes": {"--readout none": _NO_READOUT},
-            "help": "share one table of word vectors between documents, summaries and the output layer",
+            "help": "share one embedding table between documents, summaries and the output layer",
         },
     )
     share_input_embeddings: bool = field(
@@ -183,7 +184,7 @@ class RecurrentConfig(PointerOptions):
                 "--share-all-embeddings": "",
                 "--share-decoder-input-output-embed": "together they are --share-all-embeddings; give that instead",
             },
-            "help": "share one table of word vectors between documents and summaries, but not with the output layer",
+            "help": "share one embedding table between documents and summaries, but not with the output layer",
         },
     )
     paper_init: bool = field(
@@ -239,7 +240,7 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "bounds": SIZE,
             "needs": ("--sentence-attention extractor",),
-            "help": "width of the extractor's word vectors",
+            "help": "dimension of the extractor's word embeddings",
         },
     )
     extractor_hidden_size: int = field(
@@ -247,7 +248,7 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "bounds": SIZE,
             "needs": ("--sentence-attention extractor",),
-            "help": "width of each direction of the extractor's networks",
+            "help": "size of each direction of the extractor's networks",
         },
     )
     max_sentences: int = field(
@@ -327,7 +328,7 @@ _CNN: Dict[str, Any] = {"encoder_embed_dim": 100, "encoder_hidden_size": 200, **
 # the total width of the factors is 55, as in the paper
 _FEATURES: Dict[str, Any] = {**_LVT2K, "source_factors": "pos:20,ner:15,tf:10,idf:10"}
 
-# See et al. 2017, section 5: the width of states is 256, and the width of word embeddings is 128. All other values come
+# See et al. 2017, section 5: 256-dimensional states and 128-dimensional word embeddings. All other values come
 # from their code.
 _SEE: Dict[str, Any] = {
     "encoder_embed_dim": 128,

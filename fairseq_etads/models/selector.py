@@ -91,12 +91,12 @@ def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEm
 class TaggerConfig(FairseqDataclass):
     """Options of word taggers. The defaults describe the tagger that Gehrmann et al. (2018) released, without ELMo."""
 
-    encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "width of word vectors"})
+    encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "file of word vectors in word2vec's text format, such as GloVe of width 100"}
     )
     letter_dim: int = field(
-        default=8, metadata={"bounds": SIZE, "help": "width of the vectors of letters (bytes of UTF-8)"}
+        default=8, metadata={"bounds": SIZE, "help": "dimension of the letter embeddings (bytes of UTF-8)"}
     )
     letter_filters: int = field(
         default=50,
@@ -109,7 +109,7 @@ class TaggerConfig(FairseqDataclass):
         default=0.2, metadata={"bounds": PROBABILITY, "help": "dropout probability of the spelling features"}
     )
     encoder_hidden_size: int = field(
-        default=100, metadata={"bounds": SIZE, "help": "width of each direction of the LSTM"}
+        default=100, metadata={"bounds": SIZE, "help": "size of each direction of the LSTM"}
     )
     encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "number of layers of the LSTM"})
     dropout: float = field(
@@ -159,12 +159,12 @@ class WordTagger(Selector):
 class ExtractorConfig(FairseqDataclass):
     """Options of sentence extractors. The defaults are from Hsu et al. (2018)."""
 
-    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
+    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "file of word vectors in word2vec's text format"}
     )
     encoder_hidden_size: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of each direction of both GRUs, and of u"}
+        default=200, metadata={"bounds": SIZE, "help": "size of each direction of both GRUs, and of u"}
     )
     dropout: float = field(
         default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability of word vectors and states"}

@@ -1,7 +1,7 @@
 """Run beam search over a batch, step by step.
 
-If no options of this project are set, the results are the same as in fairseq, because operations run in the same order
-and ties are broken in the same way.
+If none of this project's options are set, the results are the same as in fairseq, because operations run in the same
+order and ties are broken in the same way.
 """
 
 import math

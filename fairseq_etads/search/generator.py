@@ -1,6 +1,6 @@
 """Generate summaries of a batch, for fairseq's commands and for ``Summarizer``.
 
-If no options of this project are set, the results are the same as with fairseq's ``SequenceGenerator``.
+If none of this project's options are set, the results are the same as with fairseq's ``SequenceGenerator``.
 ``docs/decoding.md`` describes the options.
 """
 

@@ -197,8 +197,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default=None,
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "tokeniser that converts words back to text before scoring: etads, moses, … (default: none; ROUGE "
-            "splits at punctuation in any case)",
+            "help": "tokeniser with which summaries are detokenised before scoring: etads, moses, … (default: none; "
+            "ROUGE splits at punctuation in any case)",
         },
     )
     eval_rouge_detok_args: str = field(

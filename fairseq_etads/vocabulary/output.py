@@ -2,7 +2,7 @@
 
 A word has up to three numbers:
 
-- its *id in the dictionary*: 0 … V-1 for words that are known in summaries, and V or more for words that can only be
+- its *id in the dictionary*: 0 … V-1 for words in the summary vocabulary, and V or more for words that can only be
   copied;
 - its *extended id* in a batch: the same as the id if this is below V, and V + k for slot k of the document (see
   :class:`BatchVocab`). ``get_normalized_probs`` returns probabilities by extended id;

@@ -98,13 +98,13 @@ set without splits is divided by --split."""
             f"{DEFAULT_SHARES})",
         )
         add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
-        add("--source-column", metavar="NAME", default="", help="column of documents (default: a known name)")
-        add("--target-column", metavar="NAME", default="", help="column of summaries (default: a known name)")
+        add("--source-column", metavar="NAME", default="", help="name of the column with documents (default: detected)")
+        add("--target-column", metavar="NAME", default="", help="name of the column with summaries (default: detected)")
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="meaning of a list in the column of summaries (default: %(default)s)",
+            help="meaning of a list in the column with summaries (default: %(default)s)",
         )
 
     def splits(self) -> List[str]:

@@ -110,8 +110,8 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             add(f"--{split}", metavar="FILE", type=Path)
         add_input_options(parser, "FILE", "one table for all splits", several=False)
         add("--format", choices=FORMATS, help="format of all files (default: by their names)")
-        add("--source-column", metavar="NAME", default="", help="column of documents (default: a known name)")
-        add("--target-column", metavar="NAME", default="", help="column of summaries (default: a known name)")
+        add("--source-column", metavar="NAME", default="", help="name of the column with documents (default: detected)")
+        add("--target-column", metavar="NAME", default="", help="name of the column with summaries (default: detected)")
         add(
             "--delimiter",
             metavar="CHAR",
@@ -123,7 +123,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="meaning of a list in the column of summaries (default: %(default)s)",
+            help="meaning of a list in the column with summaries (default: %(default)s)",
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:

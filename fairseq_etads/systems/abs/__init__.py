@@ -1,7 +1,7 @@
 """ABS: Rush, Chopra and Weston 2015, "A neural attention model for abstractive sentence summarization".
 
 ``options`` and ``model``  ``--arch abs``, a neural language model with attention
-``features``               ``--extractive-weights``, search features that favour words of the document
+``features``               ``--extractive-weights``, search features that favour words from the document
 
 Job: ``jobs/tuning/extractive_weights.py`` (``etads-tune --mert``). Command: ``commands/tune.py``.
 Recipe: ``scripts/reproduce/abs_gigaword.sh``. Page: ``docs/abs.md``.

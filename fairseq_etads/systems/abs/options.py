@@ -12,7 +12,7 @@ class NeuralLanguageModelConfig(PointerOptions):
     """Options of ABS. The letters in the help texts refer to the equations in ``model.py``."""
 
     encoder_embed_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of the documents' word vectors (F)"}
+        default=200, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings (F)"}
     )
     encoder_window: int = field(
         default=5, metadata={"help": "number of words (odd) in the window around each place of the document"}
@@ -29,10 +29,11 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=5, metadata={"bounds": SIZE, "help": "number of preceding words (C) on which the next word depends"}
     )
     decoder_embed_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of the summaries' word vectors (E)"}
+        default=200, metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings (E)"}
     )
     decoder_context_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "width of the preceding words' vectors for attention (G)"}
+        default=200,
+        metadata={"bounds": SIZE, "help": "dimension of the embeddings of preceding words used by attention (G)"},
     )
     decoder_hidden_size: int = field(
         default=400, metadata={"bounds": SIZE, "help": "width of the language model's hidden layer (h)"}

@@ -17,7 +17,7 @@ class ConvolutionalConfig(PointerOptions):
         default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layer inputs and the output"}
     )
     encoder_embed_dim: int = field(
-        default=512, metadata={"bounds": SIZE, "help": "width of the documents' word vectors"}
+        default=512, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings"}
     )
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
@@ -25,7 +25,7 @@ class ConvolutionalConfig(PointerOptions):
     encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {LAYERS_HELP}"})
     decoder_embed_dim: int = field(
         default=512,
-        metadata={"bounds": SIZE, "help": "width of the summaries' word vectors, equal to the documents'"},
+        metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings, equal to the documents'"},
     )
     decoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}

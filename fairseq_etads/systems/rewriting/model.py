@@ -26,7 +26,7 @@ from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, Sentenc
 class PointerExtractorConfig(FairseqDataclass):
     """Options of pointer extractors. The defaults are from Chen and Bansal (2018)."""
 
-    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "width of word vectors"})
+    encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
     encoder_embed_path: Optional[str] = field(
         default=None, metadata={"help": "initial word vectors, in word2vec's text format"}
     )
