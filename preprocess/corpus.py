@@ -148,8 +148,7 @@ class SplitWriter:
     Args:
         stack: exit stack that closes the files. Each file receives its final name when it is closed.
         train_references: value of --train-references, "first" or "all".
-        beside: names from BESIDE. For each of them, a file SPLIT.source.NAME is also written, as requested with
-            --keep-NAME.
+        beside: names from BESIDE that were requested with --keep-NAME. A file SPLIT.source.NAME is written for each.
     """
 
     def __init__(

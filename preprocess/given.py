@@ -43,7 +43,7 @@ class GivenFiles:
 
     @property
     def has_subwords(self) -> bool:
-        """Whether the user has passed a subword model, in which case none needs to be learned."""
+        """True if the user has passed a subword model. Otherwise, one is learned."""
         return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:

@@ -250,13 +250,8 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
     return {path.name: sha256(path) for path in paths}
 
 
-def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
-    add = parser.add_argument
-    # Options that are not given are None, so that options that were given together with --like can be detected.
-    flag: Any = {"action": "store_true", "default": None}
-    add("text", metavar="TEXT", type=Path, help="folder with the six text files")
-    add("out", metavar="OUT", type=Path, help="folder to write")
+def _add_token_options(add: Any) -> None:
+    """Add the options that determine how text is split into tokens."""
     add(
         "--tokens",
         choices=TOKENS,
@@ -292,6 +287,16 @@ def build_parser() -> argparse.ArgumentParser:
         help="for gpt2: BART's dict.txt, which determines the words of the model and their order (default: the pieces "
         "of the training text, by frequency)",
     )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    # Options that are not given are None, so that options that were given together with --like can be detected.
+    flag: Any = {"action": "store_true", "default": None}
+    add("text", metavar="TEXT", type=Path, help="folder with the six text files")
+    add("out", metavar="OUT", type=Path, help="folder to write")
+    _add_token_options(add)
     add("--keep-case", **flag, help="do not lower-case the text (CNN/DM systems lower-case it)")
     add(
         "--source-sentence-marks",

@@ -64,7 +64,8 @@ NOT_PROSE = re.compile(
 )
 """Pattern for strings that contain a few words but are only read by programs, such as regular expressions."""
 WORDS = re.compile(r"[A-Za-z]{2,}")
-ANY = re.compile(rf"\b(?:{'|'.join([*PHRASES, *SPELLINGS])})\b")
+ADVICE = {**PHRASES, **SPELLINGS}
+ANY = re.compile(rf"\b(?:{'|'.join(ADVICE)})\b")
 """All patterns at once, to skip the texts without a hit, which are nearly all."""
 
 
@@ -136,7 +137,7 @@ def check(text: Text) -> Iterator[Tuple[str, str]]:
     prose = CODE.sub(" ", text.text)
     if not ANY.search(prose):
         return
-    for pattern, advice in {**PHRASES, **SPELLINGS}.items():
+    for pattern, advice in ADVICE.items():
         for hit in re.finditer(rf"\b(?:{pattern})\b", prose):
             yield hit[0], advice
 

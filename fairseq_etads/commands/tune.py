@@ -45,6 +45,28 @@ describes the search.
 """
 
 
+def _add_mert_options(add: Any) -> None:
+    """Add --mert and the options that it requires."""
+    add(
+        "--mert",
+        action="store_true",
+        help="tune --extractive-weights instead, with minimum-error-rate training on n-best lists",
+    )
+    add(
+        "--nbest",
+        metavar="N",
+        type=int,
+        help="with --mert, number of hypotheses per document and size of the beam (default: 100)",
+    )
+    add(
+        "--starting-points",
+        metavar="N",
+        type=int,
+        help="with --mert, number of starting points for the search; all but one are random (default: "
+        f"{STARTING_POINTS})",
+    )
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-tune",
@@ -99,24 +121,7 @@ def _parser() -> argparse.ArgumentParser:
         dest="ranges",
         help="values to try for an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
     )
-    add(
-        "--mert",
-        action="store_true",
-        help="tune --extractive-weights instead, with minimum-error-rate training on n-best lists",
-    )
-    add(
-        "--nbest",
-        metavar="N",
-        type=int,
-        help="with --mert, number of hypotheses per document and size of the beam (default: 100)",
-    )
-    add(
-        "--starting-points",
-        metavar="N",
-        type=int,
-        help="with --mert, number of starting points for the search; all but one are random (default: "
-        f"{STARTING_POINTS})",
-    )
+    _add_mert_options(add)
     add("--out", metavar="DIR", type=Path, help="folder for trials, tables and the plot (default: FOLDER-tuning)")
     add(
         "--seed",

@@ -167,7 +167,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """Whether fairseq may reuse the batches of the previous epoch."""
+        """True if fairseq may reuse the batches of the previous epoch."""
         return not self._sorts_in_parts
 
     @property

@@ -58,7 +58,7 @@ class Settings:
 
     @property
     def reads_raw_text(self) -> bool:
-        """Whether subwords are created directly from raw text, without first splitting the text into words."""
+        """True if raw text is split directly into subwords, rather than into words first."""
         return self.is_sentencepiece or self.tokens in OPAQUE
 
     @property

@@ -255,7 +255,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     """
 
     shares_documents = True
-    """Whether the encoder output can have one row per document while prev_output_tokens has one row per hypothesis."""
+    """The decoder accepts encoder output with one row per document together with one row of tokens per hypothesis."""
     takes_requests = True
 
     def __init__(

@@ -38,7 +38,7 @@ class Interruption:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """Whether the handler may raise an exception. It may do so only while no weights are being changed."""
+        """True while the handler may raise an exception, that is, while no weights are being changed."""
 
     def watch(self) -> None:
         """Start handling the signals, except signals that the process ignores."""

@@ -47,7 +47,7 @@ class HuggingFacePieces:
         except BaseException as error:  # the library raises a plain Exception or one of its own classes
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{path}: not a usable tokenizer.json ({reason})") from None
-        spaced = [piece for piece in pieces if piece.split() != [piece]]
+        spaced = [piece for piece in pieces if _is_spaced(piece)]
         if spaced:
             raise ValueError(f"{path}: its pieces contain white space, such as {spaced[0]!r}; add a pre-tokenizer")
 
@@ -70,7 +70,7 @@ class HuggingFacePieces:
         """Return the pieces of a text, separated by spaces."""
         encoding = self._tokenizer.encode(x, add_special_tokens=False)
         return " ".join(
-            UNKNOWN if number == self._unknown or piece in RESERVED or piece.split() != [piece] else piece
+            UNKNOWN if number == self._unknown or piece in RESERVED or _is_spaced(piece) else piece
             for piece, number in zip(encoding.tokens, encoding.ids)
         )
 
@@ -82,3 +82,8 @@ class HuggingFacePieces:
     def spelling(self, piece: str, before: str = "a") -> str:
         """Return the text of a piece that follows the piece ``before``, including any space between them."""
         return self.decode(f"{before} {piece}")[len(self.decode(before)) :]
+
+
+def _is_spaced(piece: str) -> bool:
+    """Return whether a piece is empty or contains white space, which separates the pieces of a line."""
+    return piece.split() != [piece]

@@ -93,7 +93,7 @@ class SummarizationTask(FairseqTask):
         self.capabilities: Capabilities = frozenset()
         self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
-        self._hides_rare_words = False  # whether one of the models is external
+        self._hides_rare_words = False  # set to True if one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to be loaded
         self._training_batches: Any = None
         self._criterion: Any = None  # the training generator

@@ -30,7 +30,7 @@
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   no training: the document's first words or sentences; the three
 #                     sentences that match the summary best
-#   lead-12-words textrank-14-words lexrank-14-words (debian)   the number of words that is best on the validation pairs (results/extracts.json,
+#   lead-12-words textrank-14-words lexrank-14-words (debian), lead-120-words (sumpubmed)   the number of words that is best on the validation pairs (results/extracts.json,
 #                     by scripts/evidence.py choose), only if named; TextRank and LexRank pick the most central sentence: pip install sumy
 #
 # Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source

@@ -51,8 +51,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
 """A dictionary from the name of each architecture to the defaults that it changes."""
 
 
-# Rush et al. 2015 and their released code use plain gradient descent. They halve the learning rate after each epoch in
-# which the validation loss does not improve.
+# Rush et al. 2015 and their released code use plain gradient descent. If the validation loss does not improve in an
+# epoch, they halve the learning rate.
 TRAINING: Dict[str, Any] = {
     "task": {"truncate_source": 100, "truncate_target": 50},
     "optimizer": {"_name": "nag", "momentum": 0.0},  # fairseq's sgd has no Hydra options
