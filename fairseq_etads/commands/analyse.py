@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, Analyser, Analysis, Source, extract
+from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
 from ..evaluation.summaries import find_leftovers, split_summary
@@ -121,31 +121,6 @@ def _extracts(
     }
 
 
-def _analyse_all(
-    sources: Sequence[str], systems: Dict[str, List[List[str]]], kind: str, settings: Settings
-) -> Dict[str, Analysis]:
-    """Analyse each system.
-
-    Args:
-        sources: the documents.
-        systems: a dictionary that maps the name of each system to the sentences of each summary.
-        kind: a key of ``WORD_SPLITTERS``, which determines how sentences are split into words.
-        settings: the settings for splitting documents into sentences.
-
-    Returns:
-        A dictionary that maps the name of each system to its results.
-    """
-    words = WORD_SPLITTERS[kind]
-    analysers = {name: Analyser() for name in systems}
-    for number, text in enumerate(tqdm(sources, desc="n-grams", unit=" documents", disable=None)):
-        sentences = split_summary(text, settings.sentence_mark, split_sentences=False)
-        source = Source([word for sentence in sentences for word in words(sentence)], text)
-        for name, analyser in analysers.items():
-            written = systems[name][number]
-            analyser.add(source, [words(sentence) for sentence in written], written)
-    return {name: analyser.result() for name, analyser in analysers.items()}
-
-
 def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     """Analyse the systems. Returns the report as a dictionary of JSON types."""
     settings = settings_of(args)
@@ -181,7 +156,8 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     for name, lines in outputs.items():
         found = pair_scores(lines, references, settings, args.jobs, progress=True)
         scores[name] = make_report(found, lines, len(references), settings, args.bootstrap, args.seed)
-    analyses = _analyse_all(sources, systems, args.words, settings)
+    progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
+    analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)
     report = {
         name: {
             "file": files.get(name, args.reference[0] if name == REFERENCE else None),

@@ -6,14 +6,14 @@ defined. For example, trigram statistics are undefined for a summary of two word
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 import regex
 
 from ..text.subsequences import ngrams
 from .rouge import Settings
-from .summaries import split_summary
+from .summaries import SENTENCE_MARK, split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
@@ -143,7 +143,7 @@ class Analyser:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
-    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
+    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str]) -> None:
         """Add a summary.
 
         Args:
@@ -179,6 +179,33 @@ class Analyser:
             counted={name: len(values) for name, values in real.items()},
             positions=(100 * self._tenths / total if total else self._tenths).tolist(),
         )
+
+
+def analyse_systems(
+    documents: Iterable[str],
+    systems: Mapping[str, Sequence[Sequence[str]]],
+    split_words: Callable[[str], List[str]] = WORD_SPLITTERS["words"],
+    sentence_mark: str = SENTENCE_MARK,
+) -> Dict[str, Analysis]:
+    """Compute the statistics of several systems' summaries of the same documents.
+
+    Args:
+        documents: the documents as strings.
+        systems: a dictionary that maps the name of each system to its summaries, each a list of sentences.
+        split_words: a function that splits a text into words, such as a value of :data:`WORD_SPLITTERS`.
+        sentence_mark: the mark between the sentences of a document, which is not a word.
+
+    Returns:
+        A dictionary that maps the name of each system to its statistics.
+    """
+    analysers = {name: Analyser() for name in systems}
+    for number, document in enumerate(documents):
+        sentences = split_summary(document, sentence_mark, split_sentences=False)
+        source = Source([word for sentence in sentences for word in split_words(sentence)], document)
+        for name, analyser in analysers.items():
+            summary = systems[name][number]
+            analyser.add(source, [split_words(sentence) for sentence in summary], summary)
+    return {name: analyser.result() for name, analyser in analysers.items()}
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:

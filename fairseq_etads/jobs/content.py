@@ -19,7 +19,6 @@ from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
 from ..search.content.model import FILE, ContentModel, Network
 from ..search.content.reranking import probabilities_by_position, sentences_of
 from ..text.subwords import OPAQUE
-from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
 
 HIDDEN = 32
@@ -66,7 +65,7 @@ class ContentTexts:
         task = open_task(folder)
         task.load_dataset(split)
         self.pairs = PreparedPairs(task.dataset(split))
-        self._subwords = detect_subwords(task.src_dict, str(folder))
+        self._subwords = task.subwords
         if self._subwords in OPAQUE:
             kind = OPAQUE[self._subwords]
             raise InputError(f"RUN: its data consists of {kind}, which this command cannot join into words")

@@ -19,7 +19,6 @@ from ..text.files import read_lines
 from ..text.picking import pick
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task
 from .runs import detokenizer_of
 
@@ -51,7 +50,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     task = open_task(folder)
     task.load_dataset(args.subset)
     pairs = PreparedPairs(task.dataset(args.subset))
-    subwords = detect_subwords(task.src_dict, str(folder))
+    subwords = task.subwords
     tokenizer = detokenizer_of(task.src_dict, subwords, folder)
     if args.by == "oracle" and not pairs.has_summaries:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")

@@ -25,7 +25,6 @@ from ..platform.processes import process_pool
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
-from ..vocabulary.kinds import detect_subwords
 from .runs import detokenizer_of
 
 Row = Tuple[str, List[str]]
@@ -118,7 +117,7 @@ def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str,
 def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
     task = open_task(folder)
     task.load_dataset(split)
-    return Labeller(PreparedPairs(task.dataset(split)), kind, limit, detect_subwords(task.src_dict, str(folder)), idf)
+    return Labeller(PreparedPairs(task.dataset(split)), kind, limit, task.subwords, idf)
 
 
 def _call_labeller(method: str, numbers: range) -> List[Any]:

@@ -19,7 +19,6 @@ from ..platform.outputs import locked
 from ..systems.rewriting.abstractor import Abstractor
 from ..systems.rewriting.model import PointerExtractor
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks
 from .runs import detokenizer_of, device_of
 
@@ -55,7 +54,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     task.load_dataset(args.subset)
     documents = task.dataset(args.subset).src
     need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
-    subwords = detect_subwords(task.src_dict, str(folder))
+    subwords = task.subwords
     tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
     output = _Output(args.output, _provenance(args, folder))
     with tqdm(

@@ -18,7 +18,6 @@ from ..models.selector import Selector
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..training.task import SummarizationTask
-from ..vocabulary.kinds import detect_subwords
 from .runs import device_of
 
 
@@ -54,7 +53,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
         pairs = PreparedPairs(task.dataset(split))
-        subwords = detect_subwords(task.src_dict, str(folder))
+        subwords = task.subwords
         documents = map(pairs.document, range(len(pairs)))
         lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
         write_rows(path, header, lines)

@@ -17,7 +17,6 @@ from ..text.files import read_lines
 from ..text.picking import FACTOR, FILE, Picking, learn_edges
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.kinds import detect_subwords
 from .labels import need_marks, open_task, splits_of
 
 _ADVICE = "shorten the split train first, because the levels are learned from it"
@@ -54,7 +53,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
         task.load_dataset(split)
         pairs = PreparedPairs(task.dataset(split))
         need_marks(pairs, "--prepared")
-        yield _shorten_split(pairs, split, detect_subwords(task.src_dict, str(folder)), tokenizer, picking, args)
+        yield _shorten_split(pairs, split, task.subwords, tokenizer, picking, args)
     write_text(path, picking.to_json())
 
 

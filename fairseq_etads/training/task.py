@@ -435,7 +435,7 @@ class SummarizationTask(FairseqTask):
                         f"--content-model {content}: this model needs an extractor's probabilities; name the file of "
                         "a summariser's run"
                     )
-                reranker = Reranker(model, weight, detect_subwords(self.src_dict, self.cfg.data))
+                reranker = Reranker(model, weight, self.subwords)
                 options["terms"] = [*options.get("terms", ()), ContentTerm(reranker, self.src_dict)]
             if getattr(args, "lm_path", None) and "lm_model" not in options:
                 raise ValueError("--lm-path: only fairseq-generate reads it; in Python, pass lm_model to the generator")
@@ -568,6 +568,11 @@ class SummarizationTask(FairseqTask):
     @property
     def target_dictionary(self) -> Dictionary:
         return self.tgt_dict
+
+    @property
+    def subwords(self) -> str:
+        """The kind of subwords in the data, as found by :func:`~fairseq_etads.vocabulary.kinds.detect_subwords`."""
+        return detect_subwords(self.src_dict, self.cfg.data)
 
     @property
     def factor_dictionaries(self) -> Dict[str, Dictionary]:

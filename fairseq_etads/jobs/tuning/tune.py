@@ -10,12 +10,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import numpy as np
 import torch
 
-from ...evaluation.analysis import WORD_SPLITTERS, Analyser, Source
+from ...evaluation.analysis import Analysis, analyse_systems
 from ...evaluation.resampling import bootstrap_intervals, compare_pairs
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...evaluation.rouge import SEED as RESAMPLING_SEED
 from ...evaluation.rouge import Settings, pair_scores
-from ...evaluation.summaries import SENTENCE_MARK, split_summary
+from ...evaluation.summaries import split_summary
 from ...platform.errors import InputError
 from ...search.call_options import present_value
 from ...summarizer import Summarizer
@@ -308,10 +308,14 @@ class _Study:
             "settings": settings,
             "decoding": decoding,
             "scores": scores.round(6).tolist(),
-            "figures": _figures([document for document, _ in self.pairs], summaries),
+            "figures": self._analyse(summaries).figures,
             "summaries": summaries,
             "seconds": round(time.monotonic() - started, 3),
         }
+
+    def _analyse(self, summaries: Sequence[str]) -> Analysis:
+        documents = [document for document, _ in self.pairs]
+        return analyse_systems(documents, {"trial": [split_summary(summary) for summary in summaries]})["trial"]
 
     def _say_what_is_kept(self) -> None:
         kept, documents = self.encoded.encoded_once, self.encoded.documents
@@ -319,13 +323,3 @@ class _Study:
         if kept < documents:
             about += f" for {kept:,} of {documents:,} documents; the others are encoded again in each trial"
         self.listener.say(f"{about} (--encoder-memory)")
-
-
-def _figures(documents: Sequence[str], summaries: Sequence[str]) -> Dict[str, Optional[float]]:
-    """Measure the lengths, novelty, repetition and copying of summaries, as in ``etads-analyse``."""
-    words, analyser = WORD_SPLITTERS["words"], Analyser()
-    for document, summary in zip(documents, summaries):
-        sentences = split_summary(document, SENTENCE_MARK, split_sentences=False)
-        source = Source([word for sentence in sentences for word in words(sentence)])
-        analyser.add(source, [words(sentence) for sentence in split_summary(summary)])
-    return analyser.result().figures

@@ -15,6 +15,7 @@ from fairseq_etads.evaluation.analysis import (
     WORD_SPLITTERS,
     Analyser,
     Source,
+    analyse_systems,
     greedy_oracle,
     lead_words,
     repeated_ngrams,
@@ -93,11 +94,22 @@ def test_numbers_and_names_are_looked_up_in_the_document():
     assert result.counted["found numbers"] == result.counted["found names"] == 2
 
 
+def test_systems_are_analysed_with_the_text_of_documents_and_summaries():
+    documents = ["In 1999 the band <q> met Anna", "Anna left"]
+    systems = {"good": [["The year 1999 . "], ["Then Anna left"]], "bad": [["The year 2000"], ["Then Bob met Anna"]]}
+    found = {name: analysis.figures for name, analysis in analyse_systems(documents, systems).items()}
+    assert found["good"]["found numbers"] == found["good"]["found names"] == 100
+    assert found["bad"]["found numbers"] == 0 and found["bad"]["found names"] == 50
+    assert found["good"]["novel 2-grams"] == pytest.approx(100 * (1 + 1 / 2) / 2)
+    marked = analyse_systems(["a <q> b"], {"all": [["a b"]]}, WORD_SPLITTERS["space"], sentence_mark="")["all"]
+    assert marked.figures["novel 2-grams"] == 100  # without a mark, <q> is a word between a and b
+
+
 def test_figures_are_means_over_the_summaries_that_have_them():
     analyser = Analyser()
     source = Source(["a", "b", "c", "d"])
     for sentences in ([["a", "b"], ["x"]], [], [["a"]]):
-        analyser.add(source, sentences)
+        analyser.add(source, sentences, [" ".join(words) for words in sentences])
     result = analyser.result()
     assert result.figures["words"] == pytest.approx(4 / 3) and result.counted["words"] == 3
     assert result.figures["sentences"] == 1
