@@ -33,6 +33,12 @@ from .unknown_words import describe, vocabulary_report
 from .word_shards import join_shards, shard_folder
 
 NOTHING_GIVEN = GivenFiles()
+CORPORA: Dict[str, Dict[str, Any]] = {
+    "cnndm": {"tokens": "word", "words": "ptb", "size": 50_000},
+    "gigaword": {"tokens": "word", "words": "spaces", "size": 50_000},
+    "sumpubmed": {"tokens": "word", "words": "ptb", "size": 50_000},
+}
+"""The settings that the recipes use for each corpus of --corpus, instead of the defaults of the command."""
 DESCRIPTION = f"""\
 Convert TEXT/{{train,valid,test}}.{{source,target}} (one document or summary per line) to OUT/bin, the input of
 fairseq-train.
@@ -343,6 +349,12 @@ def build_parser() -> argparse.ArgumentParser:
         "only some splits, such as a test set for a trained model",
     )
     add(
+        "--corpus",
+        choices=CORPORA,
+        help="use the settings of this corpus's recipes for --tokens, --words and --size, unless they are given or "
+        "determined by --like, --model, or pieces with a fixed vocabulary",
+    )
+    add(
         "--shard",
         metavar="I/N",
         help="tokenise only the I-th of N shards of the text (2/4: the second of four) and write it to OUT/shards. "
@@ -353,16 +365,21 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings_from(args: argparse.Namespace) -> Settings:
+def settings_from(args: argparse.Namespace) -> Settings:
     """Create the settings from the options.
 
     Raise InputError if --like is combined with options that it determines.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
-    others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard"})
+    others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard", "corpus"})
     if args.like and others:
         raise InputError(f"--like {args.like}: determines the options; leave out --{others[0].replace('_', '-')}")
     is_opaque = args.tokens in OPAQUE  # the pieces may be case-sensitive, and no piece represents the sentence mark
+    if args.corpus and not args.like and not is_opaque:
+        usual = dict(CORPORA[args.corpus])
+        if args.model:
+            del usual["size"]  # the model determines it
+        given = {**usual, **given}
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(
         **{name: given[name] for name in same_names},
@@ -379,7 +396,7 @@ def main(args: argparse.Namespace) -> None:
     given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_positive(jobs=args.jobs)
-    options = prepare(_settings_from(args), args.text, args.out, args.jobs, args.like, given, shard)
+    options = prepare(settings_from(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
         print(f"shard {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shards")
         return

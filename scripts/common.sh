@@ -108,11 +108,11 @@ hide_gpus() {
     export CUDA_VISIBLE_DEVICES=""
 }
 
-# prepare_corpus KIND "DEFAULTS" [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: convert
-# raw data to DIR/text and DIR/prepared/bin. DEFAULTS are options of etads-prepare that the caller's options override.
+# prepare_corpus KIND [options of etads-corpus KIND] --out DIR [--jobs N] [-- options of etads-prepare]: convert raw data to
+# DIR/text and DIR/prepared/bin.
 prepare_corpus() {
-    local kind=$1 defaults=$2 out="" corpus=() prepare=() jobs=()
-    shift 2
+    local kind=$1 out="" corpus=() prepare=() jobs=()
+    shift
     while [ $# -gt 0 ]; do
         case $1 in
             --out) need_value "$@"; out=$2; shift 2 ;;
@@ -122,11 +122,7 @@ prepare_corpus() {
         esac
     done
     [ -n "$out" ] || die "--out is missing; see --help"
-    # The defaults of a corpus do not apply to pieces that are fixed and created from raw text, or with --like.
-    case " ${prepare[*]} " in
-        *" --tokens gpt2 "* | *" --tokens huggingface "* | *" --like "*) defaults="" ;;
-        *" --model "*) defaults=${defaults%--size *} ;;
-    esac
+    case $kind in cnndm | gigaword | sumpubmed) prepare=(--corpus "$kind" "${prepare[@]}") ;; esac
     use_environment
     need_folder --out "$out"
     say "reading the corpus into $out/text"
@@ -136,8 +132,7 @@ prepare_corpus() {
         supervise etads-corpus "$kind" "${corpus[@]}" "${jobs[@]}" --out "$out/text"
     fi
     say "preparing $out/prepared"
-    # shellcheck disable=SC2086  # must be split into words
-    supervise etads-prepare "$out/text" "$out/prepared" $defaults "${jobs[@]}" "${prepare[@]}"
+    supervise etads-prepare "$out/text" "$out/prepared" "${jobs[@]}" "${prepare[@]}"
 }
 
 # inference_options PREPARED: print the options with which fairseq processes new text like the prepared text, one word per line.

@@ -22,4 +22,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 case " $* " in *" --help "* | *" -h "*) usage ;; esac
-prepare_corpus cnndm "--tokens word --words ptb --size 50000" "$@"
+prepare_corpus cnndm "$@"

@@ -32,4 +32,4 @@ while [ $# -gt 0 ]; do
     esac
 done
 need_choice --kind "$kind" table parallel
-prepare_corpus "$kind" "--tokens bpe --size 8000" "${more[@]}"
+prepare_corpus "$kind" "${more[@]}"

@@ -13,4 +13,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 case " $* " in *" --help "* | *" -h "*) usage ;; esac
-prepare_corpus debian "--tokens bpe --size 8000" "$@"
+prepare_corpus debian "$@"

@@ -27,4 +27,4 @@ while [ $# -gt 0 ]; do
 done
 [ ${#like[@]} -gt 0 ] || die "--like is missing; see --help"
 case " ${more[*]} " in *" --data "*) ;; *) more=(--as-gigaword "${more[@]}") ;; esac  # --data already contains such text
-prepare_corpus duc "" --source-sentences 1 --short-lead 130 "${more[@]}" -- "${like[@]}"
+prepare_corpus duc --source-sentences 1 --short-lead 130 "${more[@]}" -- "${like[@]}"

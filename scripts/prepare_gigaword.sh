@@ -27,4 +27,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 case " $* " in *" --help "* | *" -h "*) usage ;; esac
-prepare_corpus gigaword "--tokens word --words spaces --size 50000" "$@"
+prepare_corpus gigaword "$@"

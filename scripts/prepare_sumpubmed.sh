@@ -14,4 +14,4 @@
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
 case " $* " in *" --help "* | *" -h "*) usage ;; esac
-prepare_corpus sumpubmed "--tokens word --words ptb --size 50000" "$@"
+prepare_corpus sumpubmed "$@"

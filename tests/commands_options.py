@@ -328,6 +328,7 @@ ENTRIES["etads-prepare"] = entries(
     idf_bins="--factors idf :: --idf-bins 2",
     spacy_model="--spacy-model x !! --spacy-model",
     like="=in/text made2 --tokens word :: --like made",
+    corpus="=in/text made :: --corpus gigaword",
     shard="--shard 1/2",
     jobs="--jobs 0 !! --jobs 0",
 )

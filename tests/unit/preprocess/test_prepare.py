@@ -9,7 +9,7 @@ from pathlib import Path
 import corpora
 import pytest
 from etads_preprocess import encode, subwords
-from etads_preprocess.prepare import main
+from etads_preprocess.prepare import build_parser, main, settings_from
 from etads_preprocess.prepare import prepare as prepare_with
 from etads_preprocess.processes import ordered_map
 from fairseq.data import Dictionary
@@ -364,3 +364,18 @@ def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, cap
         with pytest.raises(SystemExit):
             main([str(text), str(tmp_path / "out"), "--like", str(tmp_path / "none"), *more])
         assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "given,tokens,words,size",
+    [
+        ([], "word", "spaces", 50_000),
+        (["--tokens", "bpe", "--size", "30"], "bpe", "spaces", 30),
+        (["--tokens", "gpt2"], "gpt2", Settings("gpt2").words, Settings("gpt2").size),
+        (["--tokens", "bpe", "--model", "codes"], "bpe", "spaces", Settings("bpe").size),
+        (["--like", "prepared"], Settings().tokens, Settings().words, Settings().size),
+    ],
+)
+def test_the_settings_of_a_corpus_replace_only_defaults(given, tokens, words, size):
+    settings = settings_from(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *given]))
+    assert (settings.tokens, settings.words, settings.size) == (tokens, words, size)
