@@ -205,7 +205,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
-        "--given", nargs=argparse.REMAINDER, default=[], help="further options of fairseq-train, which come last"
+        "--given",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="further options to pass to fairseq-train; --given must come last",
     )
     return parser
 
