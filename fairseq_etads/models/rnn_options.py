@@ -102,7 +102,7 @@ class RecurrentConfig(PointerOptions):
         default="gru",
         metadata={
             "help": "type of recurrent cell in the encoder and decoder. lstm: as in See et al. 2017; elman: as in "
-            "Chopra et al. 2016, only for the decoder with --encoder conv"
+            "Chopra et al. 2016, only for a decoder with --encoder conv"
         },
     )
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
@@ -115,15 +115,16 @@ class RecurrentConfig(PointerOptions):
     merge_input: bool = field(
         default=False,
         metadata={
-            "help": "feed the decoder cell W [word embedding; context] + b, which has the dimension of a word "
-            "embedding, instead of [word embedding; context] (See et al. 2017)"
+            "help": "feed W [word embedding; context] + b to the decoder cell instead of [word embedding; context], "
+            "so that the input has the dimension of a word embedding (See et al. 2017)"
         },
     )
     attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
         default="before",
         metadata={
-            "help": "query of attention. before: the decoder state before the current step, and the previous word; "
-            "after: the decoder state after the current step, which depends on the previous context (See et al. 2017)"
+            "help": "attention query. before: the decoder state before the current step, together with the previous "
+            "word; after: the decoder state after the current step, which depends on the previous context (See et al. "
+            "2017)"
         },
     )
     input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
@@ -136,9 +137,9 @@ class RecurrentConfig(PointerOptions):
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
-            "help": "attention score of a query and a key. additive: v tanh(query + key); dot: the dot product of "
-            "decoder state and key (Chopra et al. 2016). With --encoder rnn, dot uses W h as the key of encoder state "
-            "h (Luong et al. 2015: general)"
+            "help": "attention scoring function. additive: v tanh(query + key); dot: the dot product of decoder "
+            "state and key (Chopra et al. 2016). With --encoder rnn, dot uses W h as the key of encoder state h "
+            "(Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
@@ -211,8 +212,8 @@ class RecurrentConfig(PointerOptions):
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of words in the softmax: the words of the batch's documents and the most frequent words "
-            "(0: all words)",
+            "help": "number of words over which the softmax is computed: the words of the batch's documents and the "
+            "most frequent words (0: all words)",
         },
     )
     coverage: bool = field(
@@ -308,7 +309,7 @@ class RecurrentConfig(PointerOptions):
             },
             "help": "select sentences of the document before each summary sentence is written (Li et al. 2018); "
             "requires --hierarchical-attention. The decoder starts from the selected sentences and keeps their "
-            f'weights until the next "{SENTENCE_MARK}". See --selection-loss for training the selection',
+            f'weights until the next "{SENTENCE_MARK}". Use --selection-loss to train the selection',
         },
     )
     closed_book_decoder: bool = field(

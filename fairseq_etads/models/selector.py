@@ -106,8 +106,8 @@ class TaggerConfig(FairseqDataclass):
         default=50,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of convolution filters over five letters that compute spelling features of each word (0: "
-            "none)",
+            "help": "number of convolution filters, each over five letters, that compute spelling features of each "
+            "word (0: none)",
         },
     )
     letter_dropout: float = field(

@@ -33,7 +33,8 @@ class EncoderConfig(EncDecBaseConfig):
     gate: bool = field(
         default=False,
         metadata={
-            "help": "multiply each encoder state by a gate, computed from this state and the document's last state"
+            "help": "multiply each encoder state by a gate that is computed from this state and the document's last "
+            "state"
         },
     )
     neighbours: int = field(
@@ -68,9 +69,11 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
-    focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention: {LAYERS_HELP}"})
+    focus_layers: str = field(
+        default="all", metadata={"help": f"encoder layers that use focus-attention: {LAYERS_HELP}"}
+    )
     saliency_layers: str = field(
-        default="all", metadata={"help": f"decoder layers with saliency-selection: {LAYERS_HELP}"}
+        default="all", metadata={"help": f"decoder layers that use saliency-selection: {LAYERS_HELP}"}
     )
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
@@ -91,7 +94,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="auto",
         metadata={
             "help": "kernel for computing focus-attention. auto: the fastest kernel that is known to be exact on the "
-            "device; flex: FlexAttention, for GPUs, without --attention-dropout (not run on a GPU yet); fused: the "
+            "device; flex: FlexAttention, for GPUs, without --attention-dropout (not yet run on a GPU); fused: the "
             "bias as additional columns of queries and keys; plain: a separate bias for each pair of words. If flex "
             "or fused cannot be used, a warning is logged and auto is used instead"
         },
@@ -118,7 +121,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         metadata={
             "excludes": {"--encoder-layerdrop": "aggregation needs the states of every layer; choose one"},
             "help": "how to combine the states of earlier encoder layers with the states of the last layer. add: sum "
-            "the states; proj: attend to the last layer with a projection of the earlier states as query; attn: "
+            "the states; proj: attend to the last layer with a projection of the earlier states as the query; attn: "
             "attend to one layer after another",
         },
     )

@@ -67,8 +67,8 @@ class DecodingOptions:
     )
     coverage_penalty_type: str = _option(
         "summary",
-        "type of coverage penalty. summary: penalise reading a word of the document twice; wu: penalise leaving "
-        "words of the document unread",
+        "type of coverage penalty. summary: penalise document words that receive a total attention above 1; wu: "
+        "penalise document words that receive a total attention below 1",
         choices=COVERAGE_KINDS,
         needs=("--coverage-penalty",),
     )
@@ -111,7 +111,7 @@ class DecodingOptions:
         "five weights, separated by commas, for the log-probability of a word and the four features of ABS+: the "
         "word is in the document, ends a bigram of the document, ends a trigram of the document, or occurs in the "
         "document before the preceding summary word. release: the features and weights of the authors' code. "
-        "release:A1,…,A5: the features of the authors' code with other weights",
+        "release:A1,A2,A3,A4,A5: the features of the authors' code with other weights",
         tunable=False,
         excludes={"--score-reference": ""},
     )
@@ -171,7 +171,7 @@ class DecodingOptions:
     )
     infer_dtype: Optional[str] = _option(
         None,
-        "data type for generation; auto chooses the fastest on this processor in a short trial (default: the data "
+        "data type for generation. auto: the fastest data type on this processor in a short trial (default: the data "
         "type of the model)",
         choices=INFER_DTYPES,
         tunable=False,

@@ -1,7 +1,7 @@
 """Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
 ``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
-fairseq-interactive and cleaned in the same way as training data in ``etads-corpus``. This module defines the input
+fairseq-interactive and cleaned in the same way as ``etads-corpus`` cleans training data. This module defines the input
 options of the script.
 """
 

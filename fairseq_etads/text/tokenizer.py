@@ -39,8 +39,9 @@ class TextConfig(FairseqDataclass):
     text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
         default="drop",
         metadata={
-            "help": f"treatment of {SENTENCE_MARK} between sentences. drop: remove existing marks; keep: keep "
-            "existing marks; insert: add marks by rules to a text without marks (for hierarchical models)"
+            "help": f"treatment of the mark {SENTENCE_MARK} between sentences. drop: remove existing marks; keep: "
+            "keep existing marks; insert: use rules to mark the sentences of a text without marks (for hierarchical "
+            "models)"
         },
     )
 

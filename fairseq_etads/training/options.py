@@ -87,8 +87,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     init_from: Optional[str] = field(
         default=None,
         metadata={
-            "help": "initialise weights from this checkpoint where the names match; the checkpoint may come from a "
-            "model without a pointer or coverage, for example; ignored when training is resumed"
+            "help": "initialise weights from this checkpoint where the names match, even if it comes from a model "
+            "without a pointer or coverage; ignored when training is resumed"
         },
     )
     extractor: Optional[str] = field(
@@ -117,7 +117,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--auxiliary-task",),
             "help": "folder containing the data of the auxiliary task, such as pairs of sentences in files "
-            "*train*.jsonl (as in SNLI and MultiNLI) or *train*.tsv (as in etads-nli)",
+            "*train*.jsonl (as in SNLI and MultiNLI) or *train*.tsv (as written by etads-nli)",
         },
     )
     auxiliary_every: str = field(
@@ -178,8 +178,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     eval_rouge: bool = field(
         default=False,
         metadata={
-            "help": "generate summaries during validation and log rouge1, rouge2 and rougeL (F1), for example for "
-            "--best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
+            "help": "generate summaries during validation and log rouge1, rouge2 and rougeL (F1), for use with "
+            "options such as --best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
         },
     )
     eval_rouge_samples: int = field(
@@ -195,15 +195,15 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default="{}",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": 'generation options during validation as JSON, such as \'{"beam": 4, "min_len": 35}\' (default: '
-            "the defaults of fairseq-generate, except that max_len_b is --truncate-target)",
+            "help": 'JSON object containing generation options for validation, such as \'{"beam": 4, "min_len": 35}\' '
+            "(default: the defaults of fairseq-generate, except that max_len_b is --truncate-target)",
         },
     )
     eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "method of joining subwords into words during validation (default: detected from the dictionary)",
+            "help": "method for joining subwords into words during validation (default: detected from the dictionary)",
         },
     )
     eval_rouge_detok: Optional[str] = field(
@@ -216,7 +216,10 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     )
     eval_rouge_detok_args: str = field(
         default="{}",
-        metadata={"needs": ("--eval-rouge-detok",), "help": "options of the tokeniser in --eval-rouge-detok as JSON"},
+        metadata={
+            "needs": ("--eval-rouge-detok",),
+            "help": "JSON object containing options of the --eval-rouge-detok tokeniser",
+        },
     )
     eval_rouge_print_samples: int = field(
         default=0,

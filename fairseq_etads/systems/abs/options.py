@@ -23,8 +23,8 @@ class NeuralLanguageModelConfig(PointerOptions):
         default=3,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of begin symbols and number of end symbols around each document to which attention can "
-            "attend (0: only the usual end symbol)",
+            "help": "number of begin symbols before each document, and of end symbols after it, to which attention "
+            "can attend (0: only the usual end symbol)",
         },
     )
     context_size: int = field(

@@ -49,7 +49,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default=5,
         metadata={
             "bounds": SIZE,
-            "help": "number of references to sample for each training pair, with or without edits",
+            "help": "number of edited or unedited references to sample for each training pair",
         },
     )
     raml_entailment_model: Optional[str] = field(
