@@ -70,8 +70,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="file containing training documents for rougesal, one per line; words that are rare in these documents "
-        "receive larger weights",
+        help="file containing training documents for the rougesal reward, one per line; words that are rare in these "
+        "documents receive larger weights",
     )
     add(
         "--entail-model",

@@ -204,7 +204,7 @@ class PointerOptions(FairseqDataclass):
         default="none",
         metadata={
             "help": "mechanism for copying words from the document, including unknown words. soft: mix the "
-            "probabilities of copying and generating; switch: choose between copying and generating for each word"
+            "distributions for copying and generating; switch: choose between copying and generating for each word"
         },
     )
     pointer_continue: bool = field(

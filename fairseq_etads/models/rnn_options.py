@@ -108,8 +108,9 @@ class RecurrentConfig(PointerOptions):
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "activation function a in the decoder's initial state, a(W [last encoder states] + b). relu: as "
-            "in See et al. 2017; linear: no activation; zero: an initial state of zero (Chopra et al. 2016)"
+            "help": "activation function a that computes the decoder's initial state, a(W [last encoder states] + "
+            "b). relu: as in See et al. 2017; linear: no activation; zero: an initial state of zero (Chopra et al. "
+            "2016)"
         },
     )
     merge_input: bool = field(
@@ -130,7 +131,7 @@ class RecurrentConfig(PointerOptions):
     input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
         default="context",
         metadata={
-            "help": "vector from the previous step to feed to the decoder cell, with --attention-query after. "
+            "help": "vector that the decoder cell receives from the previous step, with --attention-query after. "
             "context: the attention context; readout: the readout (Luong et al. 2015)"
         },
     )
@@ -227,8 +228,8 @@ class RecurrentConfig(PointerOptions):
     temporal_attention: bool = field(
         default=False,
         metadata={
-            "help": "use temporal attention, which divides the attention to a word by the word's scores in "
-            "earlier steps (Nallapati et al. 2016)"
+            "help": "use temporal attention, which divides the attention to a word by the sum of the word's scores "
+            "in earlier steps (Nallapati et al. 2016)"
         },
     )
     hierarchical_attention: bool = field(
@@ -285,8 +286,8 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "needs": ("--hierarchical-attention",),
             "without": "without --hierarchical-attention, for which documents mark their sentences",
-            "help": "reset the word-level encoder at the start of each sentence (Li et al. 2018); requires "
-            "--hierarchical-attention",
+            "help": "reset the state of the word-level encoder at the start of each sentence (Li et al. 2018); "
+            "requires --hierarchical-attention",
         },
     )
     sentence_gate: bool = field(

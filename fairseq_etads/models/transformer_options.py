@@ -129,7 +129,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default=1,
         metadata={
             "needs": tuple(f"--aggregation {kind}" for kind in AGGREGATIONS[1:]),
-            "help": "number of layers before the last encoder layer that --aggregation uses (L in Liao et al. 2019)",
+            "help": "number of earlier encoder layers that --aggregation combines with the last layer (L in Liao et "
+            "al. 2019)",
         },
     )
     share_encoder_decoder_layers: bool = field(
