@@ -243,7 +243,7 @@ class RecurrentConfig(PointerOptions):
     sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "attention to sentences. extractor: multiply the attention to each word by an extractor's "
+            "help": "sentence-level attention. extractor: multiply the attention to each word by an extractor's "
             "probability of its sentence, and renormalise (Hsu et al. 2018); each sentence must end with "
             f'"{SENTENCE_MARK}"'
         },
