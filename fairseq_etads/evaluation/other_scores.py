@@ -45,33 +45,39 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         choices=NAMES,
         nargs="+",
         default=[],
-        help="further scores: METEOR (requires WordNet), BERTScore (requires a model and pip install bert-score), and "
-        "the training rewards rougesal (requires --saliency-documents) and entail (requires --entail-model)",
+        help="additional scores to compute. meteor: METEOR (requires WordNet); bertscore: BERTScore (requires pip "
+        "install bert-score and --bertscore-model); rougesal, entail: rewards used in training (require "
+        "--saliency-documents and --entail-model, respectively)",
     )
     add(
         "--wordnet",
         metavar="DIR",
-        help=f"meteor: folder with the WordNet files (default: the corpus of nltk, or {DEBIAN_WORDNET} of Debian)",
+        help="folder containing the WordNet files for METEOR (default: NLTK's WordNet corpus, or Debian's "
+        f"{DEBIAN_WORDNET})",
     )
     add(
         "--bertscore-model",
         metavar="DIR",
-        help="bertscore: folder with a model and its tokeniser, as written by save_pretrained",
+        help="folder containing the model and tokeniser for BERTScore, as saved by save_pretrained",
     )
     add(
         "--bertscore-layer",
         metavar="N",
         type=int,
-        help="bertscore: use the states of layer N (default: the layer that bert-score uses for a model with the "
-        "folder's name, or else the last layer)",
+        help="layer that provides the hidden states for BERTScore (default: the layer that bert-score uses for a "
+        "model with the folder's name, or otherwise the last layer)",
     )
     add(
         "--saliency-documents",
         metavar="FILE",
-        help="rougesal: file with training documents, one per line; words that are rare in these documents have more "
-        "weight",
+        help="file containing training documents for the rougesal reward, one per line; words that are rare in these "
+        "documents receive larger weights",
     )
-    add("--entail-model", metavar="DIR", help="entail: folder written by etads-nli train")
+    add(
+        "--entail-model",
+        metavar="DIR",
+        help="folder containing the model for the entail reward, created by etads-nli train",
+    )
 
 
 def check_options(args: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""Check and describe long documents for training, for ``scripts/train.sh --long``.
+"""Check and describe long training documents for ``scripts/train.sh --long``.
 
 python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --extractor DIR [--words N]
 

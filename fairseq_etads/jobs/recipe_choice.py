@@ -1,11 +1,11 @@
-"""Choose a recipe for a folder of data on this machine, for ``scripts/train.sh``, without importing torch or fairseq.
+"""Choose a recipe for a data folder and this machine in ``scripts/train.sh``, without importing torch or fairseq.
 
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
-"prepare" prints options for etads-prepare, "train" options for fairseq-train, and "decoding" options for generate.sh,
-one word per line. RUN/recipe.json records the choice, with decoding options that suit the data, so that a resumed run
-uses the same settings on any machine.
+"prepare" prints options for etads-prepare, "train" prints options for fairseq-train, and "decoding" prints options for
+generate.sh. Each line of the output contains one word. The choice is recorded in RUN/recipe.json, together with
+decoding options that suit the data, so that a resumed run uses the same settings on any machine.
 """
 
 import argparse
@@ -205,7 +205,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cpu", action="store_true")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
-        "--given", nargs=argparse.REMAINDER, default=[], help="further options of fairseq-train, which come last"
+        "--given",
+        nargs=argparse.REMAINDER,
+        default=[],
+        help="further options to pass to fairseq-train; --given must come last",
     )
     return parser
 

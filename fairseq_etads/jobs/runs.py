@@ -43,13 +43,13 @@ def add_run_options(add: Callable[..., Any]) -> None:
         "--checkpoint",
         choices=CHECKPOINTS,
         default="best",
-        help="checkpoint to use: checkpoint_best.pt or checkpoint_last.pt in RUN (default: %(default)s)",
+        help="checkpoint to load: checkpoint_best.pt or checkpoint_last.pt in RUN (default: %(default)s)",
     )
     add(
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="prepared data (default: RUN/prepared, or the data used for training)",
+        help="folder containing the prepared data (default: RUN/prepared, or the data used for training)",
     )
     add_max_tokens(add)
     add_device(add)

@@ -18,9 +18,9 @@ from .beam_state import IncrementalState
 CENTERS = ("absolute", "relative")
 STRENGTHS = ("fixed", "learned")
 SCOPES_HELP = (
-    'initial scope (sigma) in tokens, or "half" for half of the document, as in the paper; a list such as "2,2,8,half" '
-    "sets a scope for each head in turn. At the distance of the scope, the attention weight is e^-2 = 0.14 times as "
-    "large as at the centre"
+    'initial scope (sigma) of focus-attention in tokens, or "half" for half of the document, as in the ETADS paper; '
+    'a list such as "2,2,8,half" assigns scopes to the heads in turn. At a distance of one scope from the centre, the '
+    "attention weight is e^-2 = 0.14 times as large as at the centre"
 )
 
 

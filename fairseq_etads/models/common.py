@@ -203,16 +203,16 @@ class PointerOptions(FairseqDataclass):
     pointer: ChoiceEnum(KINDS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "copy words of the document, including unknown words. soft: mix copying and generating; switch: "
-            "choose one of them for each word"
+            "help": "mechanism for copying words from the document, including unknown words. soft: mix the "
+            "distributions for copying and generating; switch: choose between copying and generating for each word"
         },
     )
     pointer_continue: bool = field(
         default=False,
         metadata={
             "needs": _KINDS,
-            "help": "inform the pointer which words of the document follow the last written words and which have "
-            "already been written, so that it learns faster to continue copying",
+            "help": "add pointer features that indicate which document words follow the last words written and which "
+            "have already been written, so that the model learns faster to copy consecutive words",
         },
     )
 

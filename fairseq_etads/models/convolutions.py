@@ -5,9 +5,9 @@ from typing import List, Tuple
 
 MOST_LAYERS = 1000
 LAYERS_HELP = (
-    'convolutions as a list of (width, kernel), with repetitions and concatenations: "[(512, 3)] * 20", or "[(512, 3)] '
-    '* 9 + [(1024, 3)] * 4". An optional third number is the number of layers that the residual connection spans '
-    "(default 1; 0: none)"
+    'convolutions as a list of (width, kernel size) pairs, which can be repeated and concatenated, such as "[(512, '
+    '3)] * 20" or "[(512, 3)] * 9 + [(1024, 3)] * 4". An optional third number is the number of layers that the '
+    "residual connection spans (default 1; 0: no residual connection)"
 )
 
 Convolution = Tuple[int, ...]

@@ -41,7 +41,7 @@ class RecurrentConfig(PointerOptions):
         default=200, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings"}
     )
     encoder_hidden_size: int = field(
-        default=400, metadata={"bounds": SIZE, "help": "size of each direction of the encoder's network"}
+        default=400, metadata={"bounds": SIZE, "help": "hidden size of the encoder in each direction"}
     )
     encoder_layers: int = field(default=1, metadata={"bounds": SIZE, "help": "number of encoder layers"})
     decoder_embed_dim: int = field(
@@ -49,33 +49,34 @@ class RecurrentConfig(PointerOptions):
         metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings"},
     )
     decoder_hidden_size: int = field(
-        default=II("model.encoder_hidden_size"), metadata={"bounds": SIZE, "help": "size of the decoder's network"}
+        default=II("model.encoder_hidden_size"), metadata={"bounds": SIZE, "help": "hidden size of the decoder"}
     )
     attention_dim: int = field(
         default=II("model.decoder_hidden_size"),
-        metadata={"bounds": SIZE, "help": "size of the attention's hidden layer"},
+        metadata={"bounds": SIZE, "help": "size of the hidden layer in the attention mechanism"},
     )
     readout_dim: int = field(
         default=II("model.decoder_embed_dim"),
-        metadata={"bounds": SIZE, "help": "width of the readout, which is the input of the output layer"},
+        metadata={"bounds": SIZE, "help": "dimension of the readout, which is the input to the output layer"},
     )
     encoder: ChoiceEnum(ENCODERS) = field(  # type: ignore[valid-type]
         default="rnn",
         metadata={
-            "help": "kind of encoder. rnn: a bidirectional network with its states as keys and values of attention; "
-            "conv: a convolution over words and positions for keys, and word vectors as values (Chopra et al. 2016)"
+            "help": "type of encoder. rnn: a bidirectional recurrent network that provides the keys and values of "
+            "attention; conv: a convolution over word and position embeddings that provides the keys, with word "
+            "embeddings as values (Chopra et al. 2016)"
         },
     )
     encoder_window: int = field(
         default=5,
-        metadata={"needs": ("--encoder conv",), "help": "odd number of words in the window of --encoder conv"},
+        metadata={"needs": ("--encoder conv",), "help": "window size of --encoder conv in words (an odd number)"},
     )
     encoder_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
             "excludes": {"--encoder conv": "the gate needs the last states of --encoder rnn"},
-            "help": "gate applied to the encoder states. selective: computed from each state and the final states "
-            "of both directions (Zhou et al. 2017)",
+            "help": "gate applied to each encoder state. selective: computed from the state and the final states of "
+            "both directions (Zhou et al. 2017)",
         },
     )
     encoder_projection: int = field(
@@ -86,95 +87,100 @@ class RecurrentConfig(PointerOptions):
                 "--encoder conv": _NOT_RECURRENT,
                 "--hierarchical-attention": "that attention reads the unprojected states; choose one",
             },
-            "help": "let attention read W [encoder state], with width N, instead of the encoder state (0: off)",
+            "help": "dimension to which encoder states are linearly projected before attention reads them (0: no "
+            "projection)",
         },
     )
     learnt_start: bool = field(
         default=False,
         metadata={
             "excludes": {"--encoder conv": _NOT_RECURRENT},
-            "help": "learn the initial states of the encoder's networks instead of using 0",
+            "help": "learn the initial states of the encoder's recurrent networks instead of setting them to zero",
         },
     )
     rnn_cell: ChoiceEnum(CELLS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "kind of recurrent network in encoder and decoder (lstm: See et al. 2017; elman: Chopra et al. "
-            "2016, only a decoder for --encoder conv)"
+            "help": "type of recurrent cell in the encoder and decoder. lstm: as in See et al. 2017; elman: as in "
+            "Chopra et al. 2016, only for a decoder with --encoder conv"
         },
     )
     bridge: ChoiceEnum(BRIDGES) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "nonlinearity a in the decoder's initial state, a(W [last states] + b) (relu: See et al. 2017; "
-            "linear: none; zero: the initial state is 0, Chopra et al. 2016)"
+            "help": "activation function a that computes the decoder's initial state, a(W [last encoder states] + "
+            "b). relu: as in See et al. 2017; linear: no activation; zero: an initial state of zero (Chopra et al. "
+            "2016)"
         },
     )
     merge_input: bool = field(
         default=False,
         metadata={
-            "help": "let the decoder's cell read W [word vector; context] + b, which is as wide as a word vector, "
-            "instead of [word vector; context] (See et al. 2017)"
+            "help": "feed W [word embedding; context] + b to the decoder cell instead of [word embedding; context], "
+            "so that the input has the dimension of a word embedding (See et al. 2017)"
         },
     )
     attention_query: ChoiceEnum(QUERIES) = field(  # type: ignore[valid-type]
         default="before",
         metadata={
-            "help": "query of attention. before: the state before the step and the previous word; after: the state "
-            "after the step, which depends on the previous context (See et al. 2017)"
+            "help": "attention query. before: the decoder state before the current step, together with the previous "
+            "word; after: the decoder state after the current step, which depends on the previous context (See et al. "
+            "2017)"
         },
     )
     input_feed: ChoiceEnum(FEEDS) = field(  # type: ignore[valid-type]
         default="context",
         metadata={
-            "help": "with --attention-query after, input of the cell from the previous step: the context, or the "
-            "readout (Luong et al. 2015)"
+            "help": "vector that the decoder cell receives from the previous step, with --attention-query after. "
+            "context: the attention context; readout: the readout (Luong et al. 2015)"
         },
     )
     attention_score: ChoiceEnum(SCORES) = field(  # type: ignore[valid-type]
         default="additive",
         metadata={
-            "help": "kind of attention score. additive: v tanh(query + key); dot: the dot product of state and key "
-            "(Chopra et al. 2016), where keys are W h with --encoder rnn (Luong et al. 2015: general)"
+            "help": "attention scoring function. additive: v tanh(query + key); dot: the dot product of decoder "
+            "state and key (Chopra et al. 2016). With --encoder rnn, dot uses W h as the key of encoder state h "
+            "(Luong et al. 2015: general)"
         },
     )
     readout: ChoiceEnum(READOUTS) = field(  # type: ignore[valid-type]
         default="tanh",
         metadata={
-            "help": "input of the output layer. tanh: tanh(W [state; word vector; context] + b); linear: W [state; "
-            "context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 "
+            "help": "input to the output layer. tanh: tanh(W [state; word embedding; context] + b); linear: W "
+            "[state; context] + b (See et al. 2017); luong: tanh(W [state; context]) (Luong et al. 2015); mlp: W_2 "
             "tanh(W_1 [state; context] + b) (Chen and Bansal 2018); none: [state; context]"
         },
     )
     output_bias: bool = field(default=True, metadata={"help": "add a bias to the output layer"})
     dropout: float = field(
-        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability; see --dropout-at"}
+        default=0.0,
+        metadata={"bounds": PROBABILITY, "help": "dropout probability; --dropout-at selects where dropout is applied"},
     )
     dropout_at: ChoiceEnum(DROPOUT_PLACES) = field(  # type: ignore[valid-type]
         default="words",
         metadata={
-            "help": "where to apply --dropout, in addition to the readout. words: to word vectors and encoder states; "
-            "state: to the decoder's state after each step"
+            "help": "where to apply --dropout, in addition to the readout. words: to word embeddings and encoder "
+            "states; state: to the decoder state after each step"
         },
     )
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "file of initial word vectors for documents, in word2vec's text format"}
+        default=None, metadata={"help": "path to pretrained document word embeddings in word2vec's text format"}
     )
     decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "file of initial word vectors for summaries, in word2vec's text format"}
+        default=None, metadata={"help": "path to pretrained summary word embeddings in word2vec's text format"}
     )
     share_decoder_input_output_embed: bool = field(
         default=False,
         metadata={
             "excludes": {"--readout none": _NO_READOUT},
-            "help": "also use the summary word embeddings as the weights of the output layer",
+            "help": "tie the weights of the output layer to the summary word embeddings",
         },
     )
     share_all_embeddings: bool = field(
         default=False,
         metadata={
             "excludes": {"--readout none": _NO_READOUT},
-            "help": "share one embedding table between documents, summaries and the output layer",
+            "help": "use one embedding matrix for documents, summaries and the output layer",
         },
     )
     share_input_embeddings: bool = field(
@@ -184,14 +190,14 @@ class RecurrentConfig(PointerOptions):
                 "--share-all-embeddings": "",
                 "--share-decoder-input-output-embed": "together they are --share-all-embeddings; give that instead",
             },
-            "help": "share one embedding table between documents and summaries, but not with the output layer",
+            "help": "use one embedding matrix for documents and summaries, but not for the output layer",
         },
     )
     paper_init: bool = field(
         default=False,
         metadata={
-            "help": "initialise weights as in See et al.'s code: tiny word vectors, uniform weights up to 0.02 in "
-            "networks, Glorot's rule for other matrices (docs/recurrent.md)"
+            "help": "initialise weights as in See et al.'s code: word embeddings close to zero, uniform weights in "
+            "[-0.02, 0.02] in recurrent networks, and Glorot initialisation of other matrices (docs/recurrent.md)"
         },
     )
     uniform_init: float = field(
@@ -199,40 +205,47 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--paper-init": "both determine the initial weights; choose one"},
-            "help": "initialise all weights uniformly between -R and R (0: as described in docs/recurrent.md)",
+            "help": "bound R of the interval [-R, R] from which all initial weights are drawn uniformly (0: "
+            "initialise as described in docs/recurrent.md)",
         },
     )
     large_vocabulary_trick: int = field(
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "compute the softmax over the words of the batch and the most frequent words, N words in total (0: "
-            "over all words)",
+            "help": "number of words over which the softmax is computed: the words of the batch's documents and the "
+            "most frequent words (0: all words)",
         },
     )
     coverage: bool = field(
         default=False,
         metadata={
             "excludes": {"--attention-score dot": "coverage is added inside --attention-score additive"},
-            "help": "let attention read the sum of its weights in earlier steps (See et al. 2017)",
+            "help": "add coverage, which is the sum of the attention weights in earlier steps, to the inputs of "
+            "attention (See et al. 2017)",
         },
     )
     temporal_attention: bool = field(
         default=False,
-        metadata={"help": "divide the attention to a word by its scores in earlier steps (Nallapati et al. 2016)"},
+        metadata={
+            "help": "use temporal attention, which divides the attention to a word by the sum of the word's scores "
+            "in earlier steps (Nallapati et al. 2016)"
+        },
     )
     hierarchical_attention: bool = field(
         default=False,
         metadata={
             "excludes": {"--encoder conv": "this attention needs the states of --encoder rnn"},
-            "help": f'also attend to the sentences of a document, which must end with "{SENTENCE_MARK}"',
+            "help": "attend to sentences as well as words of the document; each sentence must end with "
+            f'"{SENTENCE_MARK}"',
         },
     )
     sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "extractor: multiply the attention to each word by an extractor's probability of its sentence, "
-            f'and renormalise (Hsu et al. 2018); sentences must end with "{SENTENCE_MARK}"'
+            "help": "sentence-level attention. extractor: multiply the attention to each word by an extractor's "
+            "probability of its sentence, and renormalise (Hsu et al. 2018); each sentence must end with "
+            f'"{SENTENCE_MARK}"'
         },
     )
     extractor_embed_dim: int = field(
@@ -248,7 +261,7 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "bounds": SIZE,
             "needs": ("--sentence-attention extractor",),
-            "help": "size of each direction of the extractor's networks",
+            "help": "hidden size of the extractor's recurrent networks in each direction",
         },
     )
     max_sentences: int = field(
@@ -273,8 +286,8 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "needs": ("--hierarchical-attention",),
             "without": "without --hierarchical-attention, for which documents mark their sentences",
-            "help": "with --hierarchical-attention, reset the word-level network at the start of each sentence (Li et "
-            "al. 2018)",
+            "help": "reset the state of the word-level encoder at the start of each sentence (Li et al. 2018); "
+            "requires --hierarchical-attention",
         },
     )
     sentence_gate: bool = field(
@@ -282,8 +295,8 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "needs": ("--hierarchical-attention",),
             "without": "without --hierarchical-attention, for which documents mark their sentences",
-            "help": "with --hierarchical-attention, filter the states of sentences with a gate that reads the whole "
-            "document (Li et al. 2018)",
+            "help": "filter the sentence states with a gate that reads the whole document (Li et al. 2018); requires "
+            "--hierarchical-attention",
         },
     )
     sentence_selector: bool = field(
@@ -295,9 +308,9 @@ class RecurrentConfig(PointerOptions):
                 f"--bridge {kind}": "each sentence begins with what was selected; choose --bridge tanh or relu"
                 for kind in ("zero", "linear")
             },
-            "help": "with --hierarchical-attention, select sentences of the document at the start of each sentence in "
-            f"the summary (Li et al. 2018). The decoder starts from the selected sentences, and their weights are kept "
-            f'until the next "{SENTENCE_MARK}". See --selection-loss',
+            "help": "select sentences of the document before each summary sentence is written (Li et al. 2018); "
+            "requires --hierarchical-attention. The decoder starts from the selected sentences and keeps their "
+            f'weights until the next "{SENTENCE_MARK}". Use --selection-loss to train the selection',
         },
     )
     closed_book_decoder: bool = field(
@@ -309,15 +322,16 @@ class RecurrentConfig(PointerOptions):
                 "summary with the selected sentences; choose one",
                 "--large-vocabulary-trick": "this decoder's softmax is over all words; choose one",
             },
-            "help": "in training, add a second decoder without attention and pointer, which only reads the last state "
-            "of the encoder (Jiang and Bansal 2018); see --closed-book-weight of the criterion",
+            "help": "during training, add a second decoder without attention or a pointer, which reads only the "
+            "encoder's last state (Jiang and Bansal 2018); --closed-book-weight of the criterion sets the weight of "
+            "its loss",
         },
     )
     closed_book_cut: bool = field(
         default=False,
         metadata={
             "needs": ("--closed-book-decoder",),
-            "help": "stop gradients from the closed-book decoder to the encoder (a control)",
+            "help": "do not backpropagate from the closed-book decoder to the encoder (a control experiment)",
         },
     )
     source_factors: str = field(default="none", metadata={"help": FACTORS_HELP.format(FACTOR_DIM)})

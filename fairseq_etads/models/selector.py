@@ -93,27 +93,33 @@ class TaggerConfig(FairseqDataclass):
 
     encoder_embed_dim: int = field(default=50, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "file of word vectors in word2vec's text format, such as GloVe of width 100"}
+        default=None,
+        metadata={
+            "help": "path to pretrained word embeddings in word2vec's text format, such as "
+            "100-dimensional GloVe vectors"
+        },
     )
     letter_dim: int = field(
-        default=8, metadata={"bounds": SIZE, "help": "dimension of the letter embeddings (bytes of UTF-8)"}
+        default=8, metadata={"bounds": SIZE, "help": "dimension of the letter embeddings; letters are UTF-8 bytes"}
     )
     letter_filters: int = field(
         default=50,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of filters over five letters, which compute features of a word's spelling (0: none)",
+            "help": "number of convolution filters, each over five letters, that compute spelling features of each "
+            "word (0: none)",
         },
     )
     letter_dropout: float = field(
         default=0.2, metadata={"bounds": PROBABILITY, "help": "dropout probability of the spelling features"}
     )
     encoder_hidden_size: int = field(
-        default=100, metadata={"bounds": SIZE, "help": "size of each direction of the LSTM"}
+        default=100, metadata={"bounds": SIZE, "help": "hidden size of the LSTM in each direction"}
     )
-    encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "number of layers of the LSTM"})
+    encoder_layers: int = field(default=2, metadata={"bounds": SIZE, "help": "number of LSTM layers"})
     dropout: float = field(
-        default=0.5, metadata={"bounds": PROBABILITY, "help": "dropout probability between layers and before the last"}
+        default=0.5,
+        metadata={"bounds": PROBABILITY, "help": "dropout probability between LSTM layers and before the output layer"},
     )
 
 
@@ -161,37 +167,42 @@ class ExtractorConfig(FairseqDataclass):
 
     encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "file of word vectors in word2vec's text format"}
+        default=None, metadata={"help": "path to pretrained word embeddings in word2vec's text format"}
     )
     encoder_hidden_size: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "size of each direction of both GRUs, and of u"}
+        default=200,
+        metadata={
+            "bounds": SIZE,
+            "help": "hidden size of both GRUs in each direction, and dimension of the sentence vectors u",
+        },
     )
     dropout: float = field(
-        default=0.0, metadata={"bounds": PROBABILITY, "help": "dropout probability of word vectors and states"}
+        default=0.0,
+        metadata={"bounds": PROBABILITY, "help": "dropout probability of word embeddings and hidden states"},
     )
     max_sentences: int = field(
         default=50,
         metadata={
             "bounds": SIZE,
-            "help": "maximum number of sentences read per document; the probability of later sentences is 0",
+            "help": "maximum number of sentences to read per document; later sentences receive probability 0",
         },
     )
     max_sentence_words: int = field(
-        default=50, metadata={"bounds": SIZE, "help": "maximum number of words read per sentence"}
+        default=50, metadata={"bounds": SIZE, "help": "maximum number of words to read per sentence"}
     )
     sentence_encoder: ChoiceEnum(SENTENCE_ENCODERS) = field(  # type: ignore[valid-type]
         default="gru",
         metadata={
-            "help": "encoder of sentences. gru: the mean state of a GRU over the words; pool: the mean and the "
-            "maximum of word vectors, which is many times faster"
+            "help": "type of sentence encoder. gru: the mean of the states of a GRU over the words; pool: the mean "
+            "and the maximum of the word embeddings, which is many times faster"
         },
     )
     sentence_features: bool = field(
         default=False,
         metadata={
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool, also read simple features of each sentence, such as position, "
-            "length, similarity to the whole document, and share of new or repeated words",
+            "help": "also use simple features of each sentence, such as its position, its length, its similarity to "
+            "the whole document, and its proportion of new or repeated words; requires --sentence-encoder pool",
         },
     )
     sentence_place_dim: int = field(
@@ -199,16 +210,16 @@ class ExtractorConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-encoder pool",),
-            "help": "with --sentence-encoder pool, width of the vectors for a sentence's position from the start and "
-            "from the end of the document (0: none)",
+            "help": "dimension of the embeddings of a sentence's position, counted from the start and from the end "
+            "of the document (0: none); requires --sentence-encoder pool",
         },
     )
     cross_fit: bool = field(
         default=False,
         metadata={
-            "help": "train two extractors, each on one half of the documents. The probabilities for a training "
-            "document come from the extractor that has not seen it, so that they resemble the probabilities for new "
-            "documents, which are the mean of both extractors"
+            "help": "train two extractors, each on half of the documents. Each training document is scored by the "
+            "extractor that was not trained on it, so that its probabilities resemble the probabilities of new "
+            "documents. New documents receive the mean score of both extractors"
         },
     )
 

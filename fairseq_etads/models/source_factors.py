@@ -8,8 +8,8 @@ from torch import Tensor, nn
 FACTOR_DIM = 16
 """Default width of factor embeddings in recurrent models. --source-factors can specify other widths."""
 HELP = (
-    "source factors of the documents' words: none, all, or a list of names from DATA/factors.json with optional "
-    'widths, such as "pos:20,tf" (default width: {})'
+    "source factors (word-level features) of the documents: none, all, or a list of names from DATA/factors.json "
+    'with optional dimensions, such as "pos:20,tf" (default dimension: {})'
 )
 _TABLES = "encoder.factors."
 

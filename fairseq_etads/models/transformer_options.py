@@ -23,7 +23,7 @@ from .common import PointerOptions, check_pointer, preset_dataclass
 from .source_factors import HELP as FACTORS_HELP
 
 BIAS_INITS = ("zeros", "frequencies")
-LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or "1,3-4"'
+LAYERS_HELP = '"all", "none", or layer numbers, counted from 1, such as "1-2" or "1,3-4"'
 
 
 @dataclass
@@ -31,15 +31,19 @@ class EncoderConfig(EncDecBaseConfig):
     """Encoder options. fairseq stores them in a nested config, and their flat names start with ``encoder_``."""
 
     gate: bool = field(
-        default=False, metadata={"help": "gate each encoder state, based on this state and the document's last state"}
+        default=False,
+        metadata={
+            "help": "multiply each encoder state by a gate that is computed from this state and the document's last "
+            "state"
+        },
     )
     neighbours: int = field(
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the N word vectors on either side to each word vector, initialised to zero (0: "
-            "off)",
+            "help": "number of words on either side to include in the embedding of each word: linear projections of "
+            "their embeddings are added, with weights initialised to zero (0: off)",
         },
     )
 
@@ -53,7 +57,8 @@ class DecoderConfig(FairseqDecoderConfig):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "add linear maps of the N preceding word vectors to each word vector, initialised to zero (0: off)",
+            "help": "number of preceding words to include in the embedding of each word: linear projections of their "
+            "embeddings are added, with weights initialised to zero (0: off)",
         },
     )
 
@@ -64,40 +69,42 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
-    focus_layers: str = field(default="all", metadata={"help": f"encoder layers with focus-attention; {LAYERS_HELP}"})
+    focus_layers: str = field(
+        default="all", metadata={"help": f"encoder layers that use focus-attention: {LAYERS_HELP}"}
+    )
     saliency_layers: str = field(
-        default="all", metadata={"help": f"decoder layers with saliency-selection; {LAYERS_HELP}"}
+        default="all", metadata={"help": f"decoder layers that use saliency-selection: {LAYERS_HELP}"}
     )
     focus_center: ChoiceEnum(CENTERS) = field(  # type: ignore[valid-type]
         default="absolute",
         metadata={
-            "help": "centres of focus-attention. absolute: anywhere in the document (as in the paper); relative: near "
-            "the query, where heads are initially centred on the query and its neighbours"
+            "help": "position of the centres of focus-attention. absolute: anywhere in the document (as in the ETADS "
+            "paper); relative: near the query; at first, the heads are centred on the query and its neighbours"
         },
     )
     focus_initial_scope: str = field(default="half", metadata={"help": SCOPES_HELP})
     focus_strength: ChoiceEnum(STRENGTHS) = field(  # type: ignore[valid-type]
         default="fixed",
         metadata={
-            "help": "factor of the bias in focus-attention. fixed: 1 (as in the paper); learned: one factor per head, "
-            "initially 0, so that the model starts as a plain Transformer"
+            "help": "factor that multiplies the bias of focus-attention. fixed: 1 (as in the ETADS paper); learned: "
+            "one factor per head, initially 0, so that the model starts as a plain Transformer"
         },
     )
     attention_kernel: ChoiceEnum(KERNELS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
-            "help": "kernel of focus-attention. auto: the fastest kernel that is known to be exact on the device; "
-            "flex: FlexAttention, for GPUs, without --attention-dropout (not run on a GPU yet); fused: the bias in "
-            "columns; plain: a bias for each pair of words. If flex or fused cannot be used, auto is used instead, "
-            "with a warning"
+            "help": "kernel for computing focus-attention. auto: the fastest kernel that is known to be exact on the "
+            "device; flex: FlexAttention, for GPUs, without --attention-dropout (not yet run on a GPU); fused: the "
+            "bias as additional columns of queries and keys; plain: a separate bias for each pair of words. If flex "
+            "or fused cannot be used, a warning is logged and auto is used instead"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="sigmoid",
         metadata={
-            "help": "gate of saliency-selection. sigmoid: between 0 and 1 (as in the paper); open: between 0 and 2; "
-            "normalised: with weights that sum to 1. At the start of training, open and normalised equal plain "
-            "attention"
+            "help": "gate of saliency-selection. sigmoid: gate values between 0 and 1 (as in the ETADS paper); open: "
+            "gate values between 0 and 2; normalised: gated attention weights that are rescaled to sum to 1. At the "
+            "start of training, open and normalised are equivalent to plain attention"
         },
     )
     pointer_initial_generate: float = field(
@@ -105,28 +112,30 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         metadata={
             "bounds": PROBABILITY,
             "needs": ("--pointer soft", "--pointer switch"),
-            "help": "initial probability of generating instead of copying, such as 0.99 for a pretrained decoder "
-            "(default 0: not fixed, about one half)",
+            "help": "initial probability of generating a word instead of copying one, such as 0.99 for a pretrained "
+            "decoder (default 0: not set, about one half)",
         },
     )
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
             "excludes": {"--encoder-layerdrop": "aggregation needs the states of every layer; choose one"},
-            "help": "how to combine earlier encoder layers with the last one. add: sum their states; proj: attend with "
-            "a projection of their states; attn: attend to one layer after another",
+            "help": "how to combine the states of earlier encoder layers with the states of the last layer. add: sum "
+            "the states; proj: attend to the last layer with a projection of the earlier states as the query; attn: "
+            "attend to one layer after another",
         },
     )
     aggregation_layers: int = field(
         default=1,
         metadata={
             "needs": tuple(f"--aggregation {kind}" for kind in AGGREGATIONS[1:]),
-            "help": "number of layers before the last one that --aggregation uses (L in the paper)",
+            "help": "number of earlier encoder layers that --aggregation combines with the last layer (L in Liao et "
+            "al. 2019)",
         },
     )
     share_encoder_decoder_layers: bool = field(
         default=False,
-        metadata={"help": "let decoder layers use the self-attention and feed-forward sublayers of the encoder layers"},
+        metadata={"help": "share the self-attention and feed-forward sublayers between encoder and decoder layers"},
     )
     output_bias: bool = field(
         default=False,
@@ -139,23 +148,23 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="zeros",
         metadata={
             "needs": ("--output-bias",),
-            "help": "initial values of --output-bias. zeros: 0; frequencies: the logarithm of each word's relative "
-            "frequency in the training summaries",
+            "help": "initial values of the biases added by --output-bias. zeros: 0; frequencies: the logarithm of "
+            "each word's relative frequency in the training summaries",
         },
     )
     embed_from_text: bool = field(
         default=False,
         metadata={
             "excludes": {"--encoder-embed-path": "choose one", "--decoder-embed-path": "choose one"},
-            "help": "initialise word vectors from the training text by a truncated singular value decomposition of the "
-            "words' positive pointwise mutual information, which needs a few seconds",
+            "help": "initialise word embeddings from the training text with a truncated singular value decomposition "
+            "of the words' positive pointwise mutual information, which takes a few seconds",
         },
     )
     source_factors: str = field(
         default="none",
         metadata={
             "help": FACTORS_HELP.format("--encoder-embed-dim")
-            + ". Factor vectors are added to word vectors, through a linear map if the widths differ"
+            + ". Factor embeddings are added to word embeddings, after a linear projection if the dimensions differ"
         },
     )
 
@@ -228,8 +237,8 @@ _PAPER: Dict[str, Any] = {
     "max_target_positions": 0,
 }
 _HELP = {
-    "max_source_positions": "maximum length of a document (default 0: --truncate-source plus the end symbol)",
-    "max_target_positions": "maximum length of a summary (default 0: --truncate-target plus the end symbol)",
+    "max_source_positions": "maximum number of tokens in a document (default 0: --truncate-source plus the end symbol)",
+    "max_target_positions": "maximum number of tokens in a summary (default 0: --truncate-target plus the end symbol)",
 }
 
 _PLAIN: Dict[str, Any] = {"focus_layers": "none", "saliency_layers": "none"}

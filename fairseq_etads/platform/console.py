@@ -150,7 +150,7 @@ def add_jobs(parser: argparse.ArgumentParser) -> None:
         "--jobs",
         type=int,
         default=os.cpu_count() or 1,
-        help="number of processes (default: the number of processors, %(default)s)",
+        help="number of parallel processes (default: the number of processors, %(default)s)",
     )
 
 

@@ -43,7 +43,8 @@ _NAMES = (
     "choose_words",
     "content_weight",
 )
-_SHORTLIST_HELP = "use only words of the folder's shortlist, which is faster with a large vocabulary"
+_SHORTLIST_HELP = "restrict generation to words in the model folder's shortlist, which is faster with a large "
+"vocabulary"
 
 
 class CallOption(NamedTuple):

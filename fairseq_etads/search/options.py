@@ -51,12 +51,12 @@ class DecodingOptions:
     """Decoding options that this project adds to fairseq."""
 
     allow_unk: bool = _option(
-        False, "let models with a pointer write <unk> (default: they copy a word instead)", needs=(POINTER,)
+        False, "allow models with a pointer to generate <unk> (default: they copy a word instead)", needs=(POINTER,)
     )
     replace_unknown: bool = _option(
         False,
-        "replace each unknown word with the most attended word of the document, like fairseq's --replace-unk, which "
-        "fairseq-generate does not accept for binarised data",
+        "replace each unknown word in a summary with the most attended word of the document, like fairseq's "
+        "--replace-unk, which fairseq-generate does not accept for binarised data",
         setting="replace_unk",
     )
     coverage_penalty: float = _option(
@@ -67,7 +67,8 @@ class DecodingOptions:
     )
     coverage_penalty_type: str = _option(
         "summary",
-        "kind of coverage penalty: summary penalises reading words twice, wu penalises leaving words unread",
+        "type of coverage penalty. summary: penalise document words that receive a total attention above 1; wu: "
+        "penalise document words that receive a total attention below 1",
         choices=COVERAGE_KINDS,
         needs=("--coverage-penalty",),
     )
@@ -76,82 +77,85 @@ class DecodingOptions:
     )
     length_penalty_type: str = _option(
         "avg",
-        "kind of length penalty: with --lenpen A, avg divides by |Y|^A, and wu by ((beta+|Y|)/(beta+1))^A (ETADS: wu)",
+        "type of length penalty, by which the log-probability of a summary Y is divided. With --lenpen A, the "
+        "penalty is |Y|^A for avg and ((beta+|Y|)/(beta+1))^A for wu (ETADS: wu)",
         choices=LENGTH_KINDS,
         excludes={"--unnormalized": ""},
     )
     length_penalty_beta: float = _option(
         LENGTH_PENALTY_BETA,
-        "beta of --length-penalty-type wu",
+        "constant beta in the length penalty of --length-penalty-type wu",
         bounds=Bounds(above=-1),
         needs=("--length-penalty-type wu",),
         tuned=tuple(float(number) for number in range(11)),
     )
     ngram_ignore_tokens: str = _option(
         "",
-        "tokens that may repeat in spite of --no-repeat-ngram-size, separated by spaces",
+        "tokens exempt from --no-repeat-ngram-size, separated by spaces; n-grams that contain one of these tokens "
+        "may repeat",
         needs=("--no-repeat-ngram-size",),
         tunable=False,
     )
     exact_length: int = _option(
         0,
-        "produce exactly N tokens before the end symbol and ignore --min-len (0: off)",
+        "generate exactly N tokens before the end symbol, and ignore --min-len (0: off)",
         bounds=Bounds(0, what="(0: off)"),
     )
     min_sentences: int = _option(
         0,
-        f'minimum number of sentences in a summary, which are separated by "{SENTENCE_MARK}" (0: off)',
+        f'minimum number of sentences in a summary; sentences are separated by "{SENTENCE_MARK}" (0: off)',
         bounds=Bounds(0, what="(0: off)"),
     )
     extractive_weights: str = _option(
         "",
-        "five weights, separated by commas, for log p of a word and the paper's features: the word is in the document, "
-        "ends one of its bigrams, ends one of its trigrams, or precedes the last word there. release: the features and "
-        "weights of the authors' code. release: followed by five weights: the features of the authors' code with these "
-        "weights",
+        "five weights, separated by commas, for the log-probability of a word and the four features of ABS+: the "
+        "word is in the document, ends a bigram of the document, ends a trigram of the document, or occurs in the "
+        "document before the preceding summary word. release: the features and weights of the authors' code. "
+        "release:A1,A2,A3,A4,A5: the features of the authors' code with other weights",
         tunable=False,
         excludes={"--score-reference": ""},
     )
     recombine: int = _option(
         0,
-        "keep only the best of the hypotheses that share their last N tokens (ABS: 5; 0: off)",
+        "keep only the best of all hypotheses with the same last N tokens (ABS: 5; 0: off)",
         bounds=Bounds(0, what="(0: off)"),
         excludes={"--score-reference": ""},
     )
     selection: Optional[str] = _option(
         None,
-        "folder with the probabilities from etads-select, which limit copying by --pointer soft to probable words "
-        "(Gehrmann et al. 2018; fairseq-generate only)",
+        "folder containing the word probabilities from etads-select, which restrict copying with --pointer soft to "
+        "probable words (Gehrmann et al. 2018; fairseq-generate only)",
     )
     selection_threshold: float = _option(
         0.15,
-        "with --selection, copy only words with a probability above X",
+        "copy only words with a probability above X according to --selection",
         bounds=Bounds(below=1),
         needs=("--selection",),
     )
     selection_factor: float = _option(
         2.0,
-        "with --selection, factor for the probability of copying these words, before renormalising",
+        "factor by which --selection multiplies the probability of copying the selected words before renormalising",
         bounds=Bounds(above=0),
         needs=("--selection",),
     )
     shortlist: Optional[str] = _option(
         None,
-        "file created by etads-shortlist; limits the softmax to words that are frequent or associated with words of "
-        "the document, which is faster with a large vocabulary (default: all words)",
+        "shortlist file created by etads-shortlist; restricts the softmax to words that are frequent or associated "
+        "with words of the document, which is faster with a large vocabulary (default: all words)",
         tunable=False,
         excludes={"--score-reference": ""},
     )
     content_model: Optional[str] = _option(
         None,
-        "file created by etads-content; adds --content-weight times the sum of expected ROUGE and consensus (mean "
-        "ROUGE against the other hypotheses) to the score of each hypothesis before the best one is chosen",
+        "content model created by etads-content. Before the best hypothesis is chosen, --content-weight times the "
+        "sum of expected ROUGE and consensus (mean ROUGE against the other hypotheses) is added to the score of each "
+        "hypothesis",
         tunable=False,
         excludes={"--score-reference": "", "--sampling": ""},
     )
     content_weight: float = _option(
         12.0,
-        "weight of expected ROUGE and consensus in the choice of a hypothesis",
+        "weight of expected ROUGE and consensus when a content model chooses a hypothesis",
         bounds=Bounds(above=0),
         needs=("--content-model", "--choose hypothesis"),
         without="without --content-model (of a model folder: without --choose hypothesis)",
@@ -159,14 +163,16 @@ class DecodingOptions:
     )
     early_stopping: Optional[str] = _option(
         None,
-        "when to end the search for a document. fairseq: --beam hypotheses have ended. admissible: no unfinished "
-        "hypothesis can still become better. heuristic: none would be better if it ended now, which needs half the "
-        "work (default: admissible with a coverage or wu length penalty, otherwise fairseq)",
+        "when to stop the search for a document. fairseq: when --beam hypotheses have finished; admissible: when no "
+        "unfinished hypothesis can still become better than the best finished ones; heuristic: when no unfinished "
+        "hypothesis would be better if it ended now, which halves the work (default: admissible with a coverage or wu "
+        "length penalty, otherwise fairseq)",
         choices=EARLY_STOPPING,
     )
     infer_dtype: Optional[str] = _option(
         None,
-        "data type for generation (default: the model's; auto: the fastest on this processor in a short trial)",
+        "data type for generation. auto: the fastest data type on this processor in a short trial (default: the data "
+        "type of the model)",
         choices=INFER_DTYPES,
         tunable=False,
     )
@@ -177,46 +183,52 @@ class FairseqOptions:
     """Decoding options of fairseq for which this project declares additional metadata."""
 
     beam: int = _option(5, "beam size", bounds=SIZE, setting="beam_size", tuned=(1, 2, 3, 4, 5, 6, 8, 10))
-    min_len: int = _option(1, "minimum number of tokens of a summary", excludes={"--exact-length": ""}, least_in_call=0)
-    max_len_a: float = _option(0, "add X tokens to the maximum length for each token of the document", least_in_call=0)
-    max_len_b: int = _option(200, "maximum number of tokens of a summary", least_in_call=1)
+    min_len: int = _option(1, "minimum number of tokens in a summary", excludes={"--exact-length": ""}, least_in_call=0)
+    max_len_a: float = _option(
+        0, "increase the maximum length of a summary by X tokens for each token in the document", least_in_call=0
+    )
+    max_len_b: int = _option(200, "maximum number of tokens in a summary", least_in_call=1)
     lenpen: float = _option(
         1.0,
-        "length penalty; below 1 for shorter summaries, above 1 for longer summaries",
+        "length penalty; values below 1 favour shorter summaries, and values above 1 favour longer summaries",
         bounds=Bounds(-100, most=100),
         excludes={"--unnormalized": ""},
         setting="len_penalty",
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(21)),
     )
-    unnormalized: bool = _option(False, "compare log-probabilities without dividing them by the length penalty")
+    unnormalized: bool = _option(False, "compare hypotheses by log-probability without dividing by the length penalty")
     no_repeat_ngram_size: int = _option(
         0,
-        "never repeat N consecutive tokens in a summary (0: off)",
+        "do not repeat any sequence of N tokens in a summary (0: off)",
         bounds=Bounds(0, what="(0: off)"),
         tuned=(0, 2, 3, 4),
     )
     temperature: float = _option(
         1.0,
-        "temperature, by which the logits are divided",
+        "softmax temperature, by which the logits are divided",
         bounds=Bounds(above=0),
         tuned=tuple(round(0.1 * tenth, 1) for tenth in range(5, 16)),
     )
     unkpen: float = _option(
         0.0,
-        "number to subtract from the log-probability of the unknown word",
+        "penalty that is subtracted from the log-probability of the unknown word",
         needs=("--allow-unk", NO_POINTER),
         without="on models with --pointer, which never write the unknown word: leave it out, or give --allow-unk",
         setting="unk_penalty",
     )
-    match_source_len: bool = _option(False, "limit a summary to the number of tokens of its source")
-    nbest: int = _option(1, "number of summaries returned per document", bounds=SIZE)
-    print_alignment: Optional[str] = _option(None, "also return alignments to the source", choices=ALIGNMENTS)
-    lm_weight: float = _option(0.0, "weight of the language model's log-probabilities", needs=("--lm-path",))
+    match_source_len: bool = _option(False, "limit each summary to the number of tokens in its document")
+    nbest: int = _option(1, "number of summaries to return per document", bounds=SIZE)
+    print_alignment: Optional[str] = _option(
+        None, "type of token alignment between document and summary to return with each summary", choices=ALIGNMENTS
+    )
+    lm_weight: float = _option(
+        0.0, "weight of the language model's log-probabilities in the score of a summary", needs=("--lm-path",)
+    )
     diverse_beam_strength: float = _option(
-        0.5, "strength of the penalty between groups of beams", needs=("--diverse-beam-groups",)
+        0.5, "strength of the diversity penalty between groups of beams", needs=("--diverse-beam-groups",)
     )
     retain_dropout_modules: Any = _option(
-        None, "modules that apply dropout in inference, too", needs=("--retain-dropout",)
+        None, "modules in which dropout remains enabled during inference", needs=("--retain-dropout",)
     )
 
 
@@ -229,15 +241,17 @@ class FolderOptions:
 
     choose: str = _option(
         "none",
-        "what to choose as summary with the folder's content model. content: sentences from all hypotheses of a "
-        "diverse beam search and from the whole document. hypothesis: the hypothesis with the best sum of score, "
-        "weighted expected ROUGE and weighted consensus. none: the hypothesis with the best score",
+        "how to choose the summary. content: choose sentences from all hypotheses of a diverse beam search and from "
+        "the whole document; hypothesis: choose the hypothesis with the largest sum of score, weighted expected ROUGE "
+        "and weighted consensus; none: choose the hypothesis with the best score. The choices content and hypothesis "
+        "use the folder's content model",
         choices=CHOICES,
         tunable=False,
     )
     choose_words: int = _option(
         0,
-        "maximum number of words in the chosen sentences (0: 1.15 times the mean of the training summaries)",
+        "maximum total number of words in the sentences that --choose content selects (0: 1.15 times the mean length "
+        "of the training summaries)",
         bounds=Bounds(0, what="(0: by the training summaries)"),
         needs=("--choose content",),
     )

@@ -1,7 +1,7 @@
 """Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
 ``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
-fairseq-interactive and cleaned in the same way as training data in ``etads-corpus``. This module defines the input
+fairseq-interactive and cleaned in the same way as ``etads-corpus`` cleans training data. This module defines the input
 options of the script.
 """
 
@@ -72,22 +72,23 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--input-format",
         choices=FORMATS,
-        help="format of the input, in which every file (file), line (lines), file in a folder (folder) or record "
-        "(jsonl, csv) is a document (default: detected from the file names and the first line; a text file is one "
-        "document, and standard input contains one document per line)",
+        help="format of the input, which determines what counts as one document: each line (lines), each record "
+        "(jsonl, csv), each file in a folder (folder) or each input file (file) (default: detected from the file "
+        "names and the first line; a text file is one document, and standard input contains one document per line)",
     )
     group.add_argument(
         "--lines",
         dest="input_format",
         action="store_const",
         const="lines",
-        help="read every line as a document, like --input-format lines",
+        help="treat each line as a document; short for --input-format lines",
     )
     parser.add_argument(
         "--source-column",
         metavar="NAME",
         default="",
-        help="field of the document in JSON lines or CSV (default: article, document, text or another common name)",
+        help="name of the field that contains the document in JSON lines or CSV input (default: article, document, "
+        "text or another common name)",
     )
 
 
@@ -416,7 +417,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--skip-bad", action="store_true")
     parser.add_argument("--out", metavar="DIR", type=Path, required=True)
     parser.add_argument(
-        "--writes", metavar="FILE", nargs="*", default=[], help="output files, which must not be inputs"
+        "--writes", metavar="FILE", nargs="*", default=[], help="output files; none of them may also be an input"
     )
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):

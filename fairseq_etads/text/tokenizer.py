@@ -27,18 +27,21 @@ class TextConfig(FairseqDataclass):
     text_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="moses",
         metadata={
-            "help": "kind of words. moses: words and punctuation as split by Moses; ptb: as in the Penn Treebank and "
-            "CNN/Daily Mail; spaces: split at spaces, for tokenised text; characters: for Chinese; raw: for "
-            "SentencePiece"
+            "help": "type of word tokenisation. moses: words and punctuation as split by Moses; ptb: tokens as in "
+            "the Penn Treebank and CNN/Daily Mail; spaces: split at spaces, for tokenised text; characters: single "
+            "characters, for Chinese; raw: unsplit text, for SentencePiece"
         },
     )
     text_keep_case: bool = field(default=False, metadata={"help": "do not lower-case the text"})
-    text_language: str = field(default="en", metadata={"help": "language of Moses's rules (default: en)"})
+    text_language: str = field(
+        default="en", metadata={"help": "language of the Moses tokenisation rules (default: en)"}
+    )
     text_sentence_marks: ChoiceEnum(list(MARKS)) = field(  # type: ignore[valid-type]
         default="drop",
         metadata={
-            "help": f"treatment of {SENTENCE_MARK} between sentences: drop or keep the marks, or insert them by rules "
-            "into a text without marks (for hierarchical models)"
+            "help": f"treatment of the mark {SENTENCE_MARK} between sentences. drop: remove existing marks; keep: "
+            "keep existing marks; insert: use rules to mark the sentences of a text without marks (for hierarchical "
+            "models)"
         },
     )
 
@@ -106,7 +109,7 @@ class TextTokenizer:
 class HuggingFaceConfig(FairseqDataclass):
     """Options of ``--bpe huggingface``."""
 
-    huggingface_tokenizer: str = field(default="???", metadata={"help": "Hugging Face's tokenizer.json"})
+    huggingface_tokenizer: str = field(default="???", metadata={"help": "path of a Hugging Face tokenizer.json file"})
 
 
 @register_bpe("huggingface", dataclass=HuggingFaceConfig)

@@ -182,11 +182,11 @@ class _LazyConfig(FairseqDataclass):
 class LazyAdadeltaConfig(_LazyConfig):
     """Options of ``--optimizer lazy_adadelta``. They are the same as for fairseq's Adadelta."""
 
-    adadelta_rho: float = field(default=0.9, metadata={"help": "decay of the running averages"})
+    adadelta_rho: float = field(default=0.9, metadata={"help": "decay rate of the running averages"})
     adadelta_eps: float = field(
         default=1e-6, metadata={"help": "term added to the denominator to improve numerical stability"}
     )
-    anneal_eps: bool = field(default=False, metadata={"help": "option without effect, as in fairseq"})
+    anneal_eps: bool = field(default=False, metadata={"help": "no effect, as in fairseq"})
 
 
 @dataclass
@@ -194,7 +194,7 @@ class LazyAdagradConfig(_LazyConfig):
     """Options of ``--optimizer lazy_adagrad``."""
 
     initial_accumulator: float = field(
-        default=0.0, metadata={"help": "initial value of the sums of squared gradients (See et al. 2017: 0.1)"}
+        default=0.0, metadata={"help": "initial value of the accumulated squared gradients (See et al. 2017: 0.1)"}
     )
 
 

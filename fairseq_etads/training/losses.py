@@ -229,7 +229,10 @@ class SummarizationNLLConfig(FairseqDataclass):
 
     label_smoothing: float = field(
         default=0.0,
-        metadata={"bounds": PROBABILITY, "help": "probability mass spread evenly over all producible words"},
+        metadata={
+            "bounds": PROBABILITY,
+            "help": "probability mass for label smoothing, spread evenly over all words that the model can produce",
+        },
     )
     coverage_loss: float = field(
         default=0.0,
@@ -243,7 +246,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "first update with the coverage loss; training may not converge if the loss starts at update 0",
+            "help": "first update that includes the coverage loss; training may not converge if the loss is included "
+            "from update 0",
         },
     )
     coverage_loss_ramp: int = field(
@@ -251,7 +255,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "number of updates from the start of the coverage loss until it has its full weight",
+            "help": "number of updates over which the coverage loss increases to its full weight",
         },
     )
     switch_loss: float = field(
@@ -259,7 +263,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--pointer switch",),
-            "help": "weight of the loss for the decision between generating and pointing (--pointer switch)",
+            "help": "weight of the loss for the decision between generating and copying with --pointer switch",
         },
     )
     extraction_loss: float = field(
@@ -267,8 +271,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss of the --sentence-attention extractor, computed from sentence labels "
-            "(Hsu et al. 2018: 5)",
+            "help": "weight of the loss that trains the extractor of --sentence-attention extractor on sentence "
+            "labels (Hsu et al. 2018: 5)",
         },
     )
     inconsistency_loss: float = field(
@@ -276,8 +280,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--sentence-attention extractor",),
-            "help": "weight of the loss for attention to words in sentences that the extractor considers improbable "
-            "(Hsu et al.: 1)",
+            "help": "weight of the inconsistency loss, which penalises attention to words in sentences that the "
+            "extractor considers improbable (Hsu et al.: 1)",
         },
     )
     inconsistency_top: int = field(
@@ -285,7 +289,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": SIZE,
             "needs": ("--inconsistency-loss",),
-            "help": "number of the most attended words that --inconsistency-loss considers",
+            "help": "number of most attended words that --inconsistency-loss considers at each decoding step",
         },
     )
     selection_loss: float = field(
@@ -297,8 +301,8 @@ class SummarizationNLLConfig(FairseqDataclass):
                 "--extraction-loss": "the two losses need different labels with the same file name (etads-labels "
                 "--kind distribution and extract)"
             },
-            "help": "with --sentence-selector, weight (lambda) of the selection loss, which compares the weights of "
-            "sentences with the labels from etads-labels --kind distribution (Li et al. 2018)",
+            "help": "weight (lambda) of the selection loss, which compares the sentence weights of "
+            "--sentence-selector with the labels from etads-labels --kind distribution (Li et al. 2018)",
         },
     )
     closed_book_weight: float = field(
@@ -306,16 +310,16 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": Bounds(0, 1),
             "needs": ("--closed-book-decoder",),
-            "help": "weight (gamma) of the --closed-book-decoder's likelihood in the loss; the weight of the main "
-            "decoder is 1 - gamma (Jiang and Bansal 2018: 2/3)",
+            "help": "weight (gamma) of the closed-book decoder's likelihood loss; the weight of the main decoder's "
+            "loss is 1 - gamma (Jiang and Bansal 2018: 2/3); requires --closed-book-decoder",
         },
     )
     length_normalised: bool = field(
         default=False,
         metadata={
             "excludes": {"--sentence-avg": "both divide by the number of summaries; leave --sentence-avg out"},
-            "help": "average the loss over each summary's words and then over summaries, instead of over all words, "
-            "so that short summaries have the same weight as long ones (See et al. 2017)",
+            "help": "average the loss over the words of each summary and then over summaries, instead of over all "
+            "words, so that short summaries have the same weight as long ones (See et al. 2017)",
         },
     )
     sentence_avg: bool = II("optimization.sentence_avg")

@@ -107,9 +107,16 @@ class MuonWithAdam(torch.optim.AdamW):
 class MuonConfig(FairseqDataclass):
     """Options of ``--optimizer muon``."""
 
-    muon_momentum: float = field(default=0.95, metadata={"help": "momentum (mu) for the matrices of linear layers"})
-    adam_betas: Any = field(default="(0.9, 0.98)", metadata={"help": "betas of Adam, for all other parameters"})
-    adam_eps: float = field(default=1e-8, metadata={"help": "epsilon of Adam"})
+    muon_momentum: float = field(
+        default=0.95, metadata={"help": "momentum (mu) of Muon, which updates the weight matrices of linear layers"}
+    )
+    adam_betas: Any = field(
+        default="(0.9, 0.98)",
+        metadata={"help": "betas of Adam, which updates all parameters that Muon does not update"},
+    )
+    adam_eps: float = field(
+        default=1e-8, metadata={"help": "epsilon of Adam, which updates all parameters that Muon does not update"}
+    )
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
 

@@ -43,80 +43,89 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     data: Optional[str] = field(
         default=None,
         metadata={
-            "help": "data folder from fairseq-preprocess (or several, separated by colons, read in turn by epochs)"
+            "help": "data folder created by fairseq-preprocess, or several folders separated by colons, which are "
+            "read in turn, one per epoch"
         },
     )
     source_lang: Optional[str] = field(
         default=None,
-        metadata={"help": "suffix of the document files (default: found in DATA)", "argparse_alias": "-s"},
+        metadata={
+            "help": "suffix of the document files (default: detected from the files in DATA)",
+            "argparse_alias": "-s",
+        },
     )
     target_lang: Optional[str] = field(
         default=None,
-        metadata={"help": "suffix of the summary files (default: found in DATA)", "argparse_alias": "-t"},
+        metadata={
+            "help": "suffix of the summary files (default: detected from the files in DATA)",
+            "argparse_alias": "-t",
+        },
     )
     truncate_source: Optional[int] = field(
         default=None,
         metadata={
             "bounds": Bounds(1, what="tokens"),
-            "help": f"read the first N tokens of a document (default: {TRUNCATE_SOURCE} in training, the checkpoint's "
-            "value in generation)",
+            "help": f"use only the first N tokens of each document (default: {TRUNCATE_SOURCE} for training, the "
+            "checkpoint's value for generation)",
         },
     )
     truncate_target: Optional[int] = field(
         default=None,
         metadata={
             "bounds": Bounds(1, what="tokens"),
-            "help": f"use the first N tokens of a summary (default: {TRUNCATE_TARGET} in training, the checkpoint's "
-            "value in generation)",
+            "help": f"use only the first N tokens of each summary (default: {TRUNCATE_TARGET} for training, the "
+            "checkpoint's value for generation)",
         },
     )
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "do not train the model to end summaries where --truncate-target cuts them (See et al. 2017)"
+            "help": "do not train the model to generate the end symbol where --truncate-target cuts a summary (See "
+            "et al. 2017)"
         },
     )
     init_from: Optional[str] = field(
         default=None,
         metadata={
-            "help": "initialise the model's weights from this checkpoint where the names match, for example from a "
-            "model without pointer or coverage; ignored when training resumes"
+            "help": "initialise weights from this checkpoint where the names match, even if it comes from a model "
+            "without a pointer or coverage; ignored when training is resumed"
         },
     )
     extractor: Optional[str] = field(
         default=None,
         metadata={
-            "help": "initialise the extractor of --sentence-attention extractor from this checkpoint of a sentence "
-            "extractor; ignored when training resumes"
+            "help": "checkpoint of a sentence extractor from which to initialise the extractor of "
+            "--sentence-attention extractor; ignored when training is resumed"
         },
     )
     labels: Optional[str] = field(
         default=None,
         metadata={
-            "help": "folder with the labels from etads-labels, for content selectors, --extraction-loss and "
+            "help": "folder containing the labels from etads-labels for content selectors, --extraction-loss and "
             "--selection-loss (default: DATA)"
         },
     )
     auxiliary_task: str = field(
         default="none",
         metadata={
-            "help": f"second task of the model: none, {', '.join(names_of('--auxiliary-task'))}, or one that another "
-            "package registers"
+            "help": "auxiliary task to train in addition to summarisation: none, "
+            f"{', '.join(names_of('--auxiliary-task'))}, or a task that another package registers"
         },
     )
     auxiliary_data: Optional[str] = field(
         default=None,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "folder with the data of the auxiliary task, such as pairs of sentences in files *train*.jsonl "
-            "(as in SNLI and MultiNLI) or *train*.tsv (as in etads-nli)",
+            "help": "folder containing the data of the auxiliary task, such as pairs of sentences in files "
+            "*train*.jsonl (as in SNLI and MultiNLI) or *train*.tsv (as written by etads-nli)",
         },
     )
     auxiliary_every: str = field(
         default="100:10",
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "N:M, to run M updates of the auxiliary task after every N updates of summarisation",
+            "help": "schedule of the auxiliary task in the form N:M: M auxiliary updates after every N summarisation "
+            "updates",
         },
     )
     auxiliary_batch_size: int = field(
@@ -124,50 +133,53 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--auxiliary-task",),
             "bounds": Bounds(1, what="pairs"),
-            "help": "number of pairs per batch of the auxiliary task",
+            "help": "number of pairs per batch in the auxiliary task",
         },
     )
     auxiliary_words: ChoiceEnum(list(WORD_KINDS)) = field(  # type: ignore[valid-type]
         default="ptb",
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "tokenisation of the auxiliary task's texts, as in etads-prepare --words for the documents",
+            "help": "tokenisation of the auxiliary task's texts; should match the value of etads-prepare --words for "
+            "the documents",
         },
     )
     auxiliary_keep_case: bool = field(
-        default=False, metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case the auxiliary task's texts"}
+        default=False,
+        metadata={"needs": ("--auxiliary-task",), "help": "do not lower-case the texts of the auxiliary task"},
     )
     auxiliary_hide_digits: bool = field(
         default=False,
         metadata={
             "needs": ("--auxiliary-task",),
-            "help": "replace each digit of the auxiliary task's texts by #, as in Gigaword's headlines",
+            "help": "replace each digit in the texts of the auxiliary task with #, as in Gigaword's headlines",
         },
     )
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
-        default=-1, metadata={"help": "repeat the first of several combined training sets N times"}
+        default=-1,
+        metadata={"help": "number of times to repeat the first training set when several training sets are combined"},
     )
     sort_within: int = field(
         default=0,
         metadata={
-            "help": "shuffle in every epoch, and sort N batches of --batch-size at a time by length (0: sort all pairs "
-            "once and shuffle the batches, as fairseq does; Nallapati et al.: 10)",
+            "help": "number of batches of --batch-size to sort by length at a time, after shuffling all pairs in "
+            "each epoch (Nallapati et al.: 10; 0: sort all pairs once and shuffle the batches, as fairseq does)",
         },
     )
     save_interval_minutes: float = field(
         default=10.0,
         metadata={
-            "help": "save checkpoint_last.pt every N minutes without validation, so that an interrupted training "
-            "can continue from it (0: save only at --save-interval and --save-interval-updates)"
+            "help": "save checkpoint_last.pt every N minutes without validation, so that an interrupted run can be "
+            "resumed (0: save only at --save-interval and --save-interval-updates)"
         },
     )
     eval_rouge: bool = field(
         default=False,
         metadata={
-            "help": "generate summaries in validation and log rouge1, rouge2 and rougeL (F1), for example to use "
-            "--best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
+            "help": "generate summaries during validation and log rouge1, rouge2 and rougeL (F1), for use with "
+            "options such as --best-checkpoint-metric rouge2 --maximize-best-checkpoint-metric"
         },
     )
     eval_rouge_samples: int = field(
@@ -175,45 +187,51 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         metadata={
             "needs": ("--eval-rouge",),
             "bounds": Bounds(1),
-            "help": "use only the first N documents of each validation set",
+            "help": "number of documents, from the start of each validation set, for which --eval-rouge generates "
+            "summaries",
         },
     )
     eval_rouge_args: str = field(
         default="{}",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": 'generation options as JSON, such as \'{"beam": 4, "min_len": 35}\' (default: the defaults of '
-            "fairseq-generate, except that max_len_b is --truncate-target)",
+            "help": 'JSON object containing generation options for validation, such as \'{"beam": 4, "min_len": 35}\' '
+            "(default: the defaults of fairseq-generate, except that max_len_b is --truncate-target)",
         },
     )
     eval_rouge_post_process: ChoiceEnum(POST_PROCESS) = field(  # type: ignore[valid-type]
         default="auto",
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "method of joining subwords to words (default: detected from the dictionary)",
+            "help": "method for joining subwords into words during validation (default: detected from the dictionary)",
         },
     )
     eval_rouge_detok: Optional[str] = field(
         default=None,
         metadata={
             "needs": _IN_VALIDATION,
-            "help": "tokeniser with which summaries are detokenised before scoring: etads, moses, … (default: none; "
-            "ROUGE splits at punctuation in any case)",
+            "help": "tokeniser for detokenising summaries before ROUGE scoring, such as etads or moses (default: "
+            "none; ROUGE splits at punctuation in any case)",
         },
     )
     eval_rouge_detok_args: str = field(
-        default="{}", metadata={"needs": ("--eval-rouge-detok",), "help": "options of --eval-rouge-detok as JSON"}
+        default="{}",
+        metadata={
+            "needs": ("--eval-rouge-detok",),
+            "help": "JSON object containing options of the --eval-rouge-detok tokeniser",
+        },
     )
     eval_rouge_print_samples: int = field(
         default=0,
-        metadata={"needs": ("--eval-rouge",), "bounds": Bounds(0), "help": "old name of --validation-samples"},
+        metadata={"needs": ("--eval-rouge",), "bounds": Bounds(0), "help": "deprecated alias of --validation-samples"},
     )
     validation_samples: int = field(
         default=0,
         metadata={
             "bounds": Bounds(0),
-            "help": "in each validation, log the first N documents of each validation set with their summaries and "
-            "references as text; --eval-rouge-args sets the generation options, even without --eval-rouge",
+            "help": "number of documents at the start of each validation set to log as text at each validation, with "
+            "generated and reference summaries; --eval-rouge-args sets the generation options, even without "
+            "--eval-rouge",
         },
     )
     save_dir: str = II("checkpoint.save_dir")

@@ -15,7 +15,7 @@ class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
     """Options of ``--lr-scheduler reduce_lr_on_validation``."""
 
     lr_patience: int = field(
-        default=0, metadata={"help": "number of validations without improvement before the rate is reduced"}
+        default=0, metadata={"help": "number of validations without improvement before the learning rate is reduced"}
     )
 
 

@@ -92,7 +92,7 @@ def add_folder(add: Callable[..., Any]) -> None:
         "folder",
         metavar="FOLDER",
         type=find_folder,
-        help="model folder, or name of a model that comes with the package: debian or paper",
+        help="path of a model folder, or name of a model included in the package: debian or paper",
     )
 
 

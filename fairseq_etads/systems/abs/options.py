@@ -12,37 +12,50 @@ class NeuralLanguageModelConfig(PointerOptions):
     """Options of ABS. The letters in the help texts refer to the equations in ``model.py``."""
 
     encoder_embed_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings (F)"}
+        default=200,
+        metadata={"bounds": SIZE, "help": "dimension of the document word embeddings (F in Rush et al. 2015)"},
     )
     encoder_window: int = field(
-        default=5, metadata={"help": "number of words (odd) in the window around each place of the document"}
+        default=5,
+        metadata={"help": "odd number of words in the window over which document word embeddings are averaged"},
     )
     source_marks: int = field(
         default=3,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of extra symbols that attention can use: begin symbols before each document and end "
-            "symbols after it (0: only the usual end symbol)",
+            "help": "number of begin symbols before each document, and of end symbols after it, to which attention "
+            "can attend (0: only the usual end symbol)",
         },
     )
     context_size: int = field(
-        default=5, metadata={"bounds": SIZE, "help": "number of preceding words (C) on which the next word depends"}
+        default=5,
+        metadata={
+            "bounds": SIZE,
+            "help": "number of preceding summary words (C in Rush et al. 2015) from which the next word is predicted",
+        },
     )
     decoder_embed_dim: int = field(
-        default=200, metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings (E)"}
+        default=200,
+        metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings (E in Rush et al. 2015)"},
     )
     decoder_context_dim: int = field(
         default=200,
-        metadata={"bounds": SIZE, "help": "dimension of the embeddings of preceding words used by attention (G)"},
+        metadata={
+            "bounds": SIZE,
+            "help": "dimension of the embeddings of preceding summary words in the attention query (G in Rush et al. "
+            "2015)",
+        },
     )
     decoder_hidden_size: int = field(
-        default=400, metadata={"bounds": SIZE, "help": "width of the language model's hidden layer (h)"}
+        default=400,
+        metadata={"bounds": SIZE, "help": "dimension of the language model's hidden layer (h in Rush et al. 2015)"},
     )
     max_row_norm: float = field(
         default=1.0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "maximum length of word vectors, to which longer vectors are scaled before each epoch (0: off)",
+            "help": "maximum norm of word embeddings; embeddings with a larger norm are scaled down before each "
+            "epoch (0: off)",
         },
     )
 

@@ -14,43 +14,55 @@ class ConvolutionalConfig(PointerOptions):
     """Options of the convolutional family: fairseq's ``fconv`` options with their defaults, and pointer options."""
 
     dropout: float = field(
-        default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layer inputs and the output"}
+        default=0.1,
+        metadata={
+            "bounds": PROBABILITY,
+            "help": "dropout probability of word embeddings, layer inputs and the decoder output",
+        },
     )
     encoder_embed_dim: int = field(
         default=512, metadata={"bounds": SIZE, "help": "dimension of the document word embeddings"}
     )
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "initial word vectors of documents, in word2vec's text format"}
+        default=None, metadata={"help": "path to pretrained document word embeddings in word2vec's text format"}
     )
-    encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the encoder's {LAYERS_HELP}"})
+    encoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"encoder {LAYERS_HELP}"})
     decoder_embed_dim: int = field(
         default=512,
-        metadata={"bounds": SIZE, "help": "dimension of the summary word embeddings, equal to the documents'"},
+        metadata={
+            "bounds": SIZE,
+            "help": "dimension of the summary word embeddings; must be equal to --encoder-embed-dim",
+        },
     )
     decoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "initial word vectors of summaries, in word2vec's text format"}
+        default=None, metadata={"help": "path to pretrained summary word embeddings in word2vec's text format"}
     )
-    decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"the decoder's {LAYERS_HELP}"})
+    decoder_layers: str = field(default="[(512, 3)] * 20", metadata={"help": f"decoder {LAYERS_HELP}"})
     decoder_out_embed_dim: int = field(
-        default=256, metadata={"bounds": SIZE, "help": "width of the output layer's input"}
+        default=256, metadata={"bounds": SIZE, "help": "dimension of the input to the output layer"}
     )
     decoder_attention: str = field(
         default="True",
-        metadata={"help": 'decoder layers that attend to the document: True (all), or a list such as "[True, False]"'},
+        metadata={
+            "help": "decoder layers that attend to the document: True (all layers), or a list of one value per "
+            'layer, such as "[True, False]"'
+        },
     )
     share_input_output_embed: bool = field(
-        default=False, metadata={"help": "share the summaries' word vectors with the output layer"}
+        default=False, metadata={"help": "tie the weights of the output layer to the summary word embeddings"}
     )
     max_source_positions: Optional[int] = field(
         default=None,
         metadata={
-            "help": "number of positions of documents, including the end symbol (default: from --truncate-source)"
+            "help": "maximum number of tokens in a document, including the end symbol (default: determined by "
+            "--truncate-source)"
         },
     )
     max_target_positions: Optional[int] = field(
         default=None,
         metadata={
-            "help": "number of positions of summaries, including the end symbol (default: from --truncate-target)"
+            "help": "maximum number of tokens in a summary, including the end symbol (default: determined by "
+            "--truncate-target)"
         },
     )
 

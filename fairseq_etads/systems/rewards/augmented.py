@@ -32,26 +32,31 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
     raml_reward: ChoiceEnum(list(REWARDS)) = field(  # type: ignore[valid-type]
         default="rouge2",
         metadata={
-            "help": "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the document "
-            "entails it (Li et al. 2018; see --raml-entailment-model); none: minus the number of edits, so "
-            "that all samples have the same weight (Norouzi et al. 2016)"
+            "help": "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the "
+            "document entails the edited reference, computed with --raml-entailment-model (Li et al. 2018); none: the "
+            "negative number of edits, so that all samples have the same weight (Norouzi et al. 2016)"
         },
     )
     raml_temperature: float = field(
         default=0.85,
         metadata={
             "bounds": Bounds(above=0),
-            "help": "temperature (tau) of the edits; larger values replace more words, and values near 0 replace none",
+            "help": "temperature (tau) of the edit distribution; larger values replace more words, and values near 0 "
+            "replace none",
         },
     )
     raml_samples: int = field(
-        default=5, metadata={"bounds": SIZE, "help": "number of references drawn for each pair, edited or not"}
+        default=5,
+        metadata={
+            "bounds": SIZE,
+            "help": "number of edited or unedited references to sample for each training pair",
+        },
     )
     raml_entailment_model: Optional[str] = field(
         default=None,
         metadata={
             "needs": ("--raml-reward entail",),
-            "help": "with --raml-reward entail, the model created by etads-nli train",
+            "help": "folder containing the entailment model for --raml-reward entail, created by etads-nli train",
         },
     )
 

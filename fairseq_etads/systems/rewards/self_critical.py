@@ -42,33 +42,33 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     rewards: str = field(
         default="rougeL",
         metadata={
-            "help": "reward of a summary: rouge1, rouge2, rougeL (F1 on the tokens of the data), rougesal, entail, or "
-            "module:Class; several rewards, separated by commas, alternate between updates"
+            "help": "reward of a summary: rouge1, rouge2 or rougeL (F1 on the tokens of the data), rougesal, entail, "
+            "or module:Class (your own class); several rewards, separated by commas, alternate between updates"
         },
     )
     rougesal_saliency: str = field(
         default=IDF,
         metadata={
-            "help": "weights of words in the reward rougesal: idf (the inverse document frequency, at most 1), or the "
-            "checkpoint of a tagger (--arch word_tagger), which predicts the probability of each word in its sentence"
+            "help": "word weights in the rougesal reward: idf (inverse document frequency, at most 1), or the "
+            "checkpoint of a tagger (--arch word_tagger) that predicts a probability for each word in its sentence"
         },
     )
     entail_model: Optional[str] = field(
-        default=None, metadata={"help": "model of the reward entail: a folder created by etads-nli train"}
+        default=None, metadata={"help": "folder containing the model for the entail reward, created by etads-nli train"}
     )
     entail_length_cap: str = field(
         default="1",
         metadata={
-            "help": "multiple of the reference's length up to which the reward entail grows with the summary's length "
-            "(none: no limit)"
+            "help": "ratio of summary length to reference length up to which the entail reward increases with the "
+            "summary length (none: no limit)"
         },
     )
     rl_weight: float = field(
         default=0.998,
         metadata={
             "bounds": Bounds(0, most=1),
-            "help": "weight (gamma) of the reward loss; the likelihood loss, including terms such as --coverage-loss, "
-            "has the weight 1 - gamma",
+            "help": "weight (gamma) of the reward loss; the weight of the likelihood loss, including terms such as "
+            "--coverage-loss, is 1 - gamma",
         },
     )
     rl_max_len: int = field(
@@ -76,13 +76,13 @@ class SummarizationRLConfig(SummarizationNLLConfig):
         metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens in a sampled summary"},
     )
     rl_samples: int = field(
-        default=1, metadata={"bounds": SIZE, "help": "number of summaries sampled for each document"}
+        default=1, metadata={"bounds": SIZE, "help": "number of summaries to sample for each document"}
     )
     rl_baseline: ChoiceEnum(list(BASELINES)) = field(  # type: ignore[valid-type]
         default="greedy",
         metadata={
-            "help": "baseline of a sample's reward: the reward of the greedy summary (greedy), the mean reward of the "
-            "document's other samples (others, with --rl-samples 2 or more), or 0 (none)"
+            "help": "baseline that is subtracted from the reward of a sample. greedy: the reward of the greedy "
+            "summary; others: the mean reward of the document's other samples, for --rl-samples 2 or more; none: 0"
         },
     )
 

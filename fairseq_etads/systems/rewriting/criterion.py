@@ -27,14 +27,17 @@ class ExtractorRLConfig(FairseqDataclass):
 
     abstractor: Optional[str] = field(
         default=None,
-        metadata={"help": "checkpoint of the frozen model that rewrites sentences, such as sentence_rewriter"},
+        metadata={
+            "help": "checkpoint of a model that rewrites sentences, such as one trained with --arch "
+            "sentence_rewriter; its weights remain frozen"
+        },
     )
     rl_discount: float = field(
-        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor per step for later rewards"}
+        default=DISCOUNT, metadata={"bounds": Bounds(0, most=1), "help": "discount factor per step for future rewards"}
     )
     rl_max_len: int = field(
         default=30,
-        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens of a rewritten sentence"},
+        metadata={"bounds": Bounds(1, what="tokens"), "help": "maximum number of tokens in a rewritten sentence"},
     )
 
 

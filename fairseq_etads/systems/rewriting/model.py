@@ -28,29 +28,40 @@ class PointerExtractorConfig(FairseqDataclass):
 
     encoder_embed_dim: int = field(default=128, metadata={"bounds": SIZE, "help": "dimension of the word embeddings"})
     encoder_embed_path: Optional[str] = field(
-        default=None, metadata={"help": "initial word vectors, in word2vec's text format"}
+        default=None, metadata={"help": "path to pretrained word embeddings in word2vec's text format"}
     )
     sentence_filters: int = field(
         default=100,
-        metadata={"bounds": SIZE, "help": "number of filters of each width (3, 4 and 5 words) for encoding sentences"},
+        metadata={
+            "bounds": SIZE,
+            "help": "number of convolution filters of each width (3, 4 and 5 words) in the sentence encoder",
+        },
     )
     encoder_hidden_size: int = field(
-        default=256, metadata={"bounds": SIZE, "help": "width of each direction of the sentences' LSTM"}
+        default=256, metadata={"bounds": SIZE, "help": "hidden size of the sentence-level LSTM in each direction"}
     )
-    decoder_hidden_size: int = field(default=256, metadata={"bounds": SIZE, "help": "width of the pointer network"})
+    decoder_hidden_size: int = field(
+        default=256, metadata={"bounds": SIZE, "help": "hidden size of the pointer network"}
+    )
     learnt_start: bool = field(
         default=False,
-        metadata={"help": "learn the initial states of the sentences' LSTM, as in Chen and Bansal's code (default: 0)"},
+        metadata={
+            "help": "learn the initial states of the sentence-level LSTM, as in Chen and Bansal's code "
+            "(default: initial states of 0)"
+        },
     )
     max_sentences: int = field(
-        default=60, metadata={"bounds": SIZE, "help": "maximum number of sentences read per document"}
+        default=60, metadata={"bounds": SIZE, "help": "maximum number of sentences to read per document"}
     )
     max_sentence_words: int = field(
-        default=100, metadata={"bounds": SIZE, "help": "maximum number of words read per sentence"}
+        default=100, metadata={"bounds": SIZE, "help": "maximum number of words to read per sentence"}
     )
     learn_to_stop: bool = field(
         default=False,
-        metadata={"help": "add a candidate that ends the summary, for --criterion extractor_rl"},
+        metadata={
+            "help": "add a candidate that ends the summary when it is selected, for training with --criterion "
+            "extractor_rl"
+        },
     )
 
 

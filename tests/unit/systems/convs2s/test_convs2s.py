@@ -251,7 +251,9 @@ def test_convolutions_are_what_fairseq_understands(text):
     ],
 )
 def test_what_stands_for_no_convolutions_is_refused(text):
-    with pytest.raises(ValueError, match=r'--encoder-layers ".*": choose convolutions as a list of \(width, kernel\)'):
+    with pytest.raises(
+        ValueError, match=r'--encoder-layers ".*": choose convolutions as a list of \(width, kernel size\)'
+    ):
         parse_convolutions(text, "--encoder-layers")
 
 
