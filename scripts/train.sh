@@ -126,8 +126,8 @@ prepared=${prepared:-$out/prepared}
 given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"} ${max_update:+--max-update "$max_update"}
     "${task[@]}" "${more[@]}")
 
-# choose_settings STAGE: print the options that the recipe chooses for preparation or training, one word per line. For the recipe
-# paper, nothing is printed.
+# choose_settings STAGE: print the options that the recipe chooses for preparation, training or the content model, one word per
+# line. For the recipe paper, and for data that a content model cannot read, nothing is printed.
 choose_settings() {
     # With this command name, torch and fairseq are not imported. Importing them would take seconds.
     python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
@@ -175,11 +175,15 @@ if [ "$recipe" != paper ]; then
 fi
 if [ ${#chosen[@]} -gt 0 ]; then
     train_once "$out" "$prepared" --arch "$arch" "${chosen[@]}" "${given[@]}"
-    # Pieces of these kinds cannot be joined into words, which a content model compares.
-    if [ -n "$content" ] && [ -z "$long" ] && ! grep -qsE '"tokens": "(gpt2|huggingface)"' "$prepared/prepare.json"; then
+    arguments=()
+    if [ -n "$content" ] && [ -z "$long" ]; then
+        words=$(choose_settings content) || exit 2
+        [ -z "$words" ] || while IFS= read -r word; do arguments+=("$word"); done <<< "$words"
+    fi
+    if [ ${#arguments[@]} -gt 0 ]; then
         say "content model, by which decoding chooses among the hypotheses of the beam: $out/content.npz"
         once --makes "$out/content.npz" --reads "$prepared/bin" "$out/checkpoints/checkpoint_best.pt" \
-            -- etads-content "$out" --prepared "$prepared"
+            -- etads-content "${arguments[@]}"
     fi
     say_processor_time
     exit

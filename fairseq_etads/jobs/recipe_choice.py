@@ -3,9 +3,11 @@
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
-"prepare" prints options for etads-prepare, "train" prints options for fairseq-train, and "decoding" prints options for
-generate.sh. Each line of the output contains one word. The choice is recorded in RUN/recipe.json, together with
-decoding options that suit the data, so that a resumed run uses the same settings on any machine.
+"prepare" prints options for etads-prepare, "train" prints options for fairseq-train, "content" prints the arguments of
+etads-content, and "decoding" prints options for generate.sh. "content" prints nothing if the data consists of pieces
+that cannot be joined into words, which a content model compares. Each line of the output contains one word. The choice
+is recorded in RUN/recipe.json, together with decoding options that suit the data, so that a resumed run uses the same
+settings on any machine.
 """
 
 import argparse
@@ -24,6 +26,7 @@ from ..platform.errors import InputError
 from ..search.lengths import Lengths
 from ..search.options import flag
 from ..text.atomic import read_json, write_json
+from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
@@ -193,7 +196,7 @@ def _say(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("prepare", "train", "decoding"))
+    parser.add_argument("stage", choices=("prepare", "train", "content", "decoding"))
     parser.add_argument("run", type=Path)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("--text", type=Path)
@@ -218,6 +221,9 @@ def main(args: argparse.Namespace) -> None:
     """Print the chosen options, one word per line, and explain the choice on standard error."""
     if args.stage == "prepare":
         words: Sequence[str] = _prepare(args)
+    elif args.stage == "content":
+        is_opaque = settings_of(args.prepared, "--prepared").tokens in OPAQUE
+        words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]
     elif args.stage == "decoding":
         words = [word for name, value in decoding_of(args.run).items() for word in (flag(name), str(value))]
     else:

@@ -231,6 +231,13 @@ def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
     assert run(capsys, "decoding")[1] == ["--min-len", "5", "--max-len", "10", "--no-repeat-ngram-size", "2"]
 
 
+@pytest.mark.parametrize("tokens,arguments", [("word", ["run", "--prepared", "prepared"]), ("gpt2", [])])
+def test_a_content_model_needs_pieces_that_can_be_joined(tokens, arguments, folder, capsys):
+    settings = {"tokens": tokens, "lowercase": False, "target_marks": False}
+    (folder / "prepared" / "prepare.json").write_text(json.dumps({"settings": settings}))
+    assert run(capsys, "content", "--given") == (0, arguments, "")
+
+
 @pytest.mark.parametrize("content", ["", "[]", '{"recipe": "small"}', '{"recipe": "tiny", "decoding": {}}'])
 def test_a_damaged_record_is_as_none(content, folder):
     (folder / "run").mkdir()
