@@ -57,7 +57,7 @@ class Batch(NamedTuple):
     Attributes:
         documents: documents in the batch.
         sample: model input on the CPU, in the format of a batch from a fairseq dataset.
-        new_words: words whose temporary ids are above the last id in the source dictionary.
+        new_words: words with temporary ids, which are larger than the last id in the source dictionary.
         padding: number of padding positions before the first token of each document.
     """
 
