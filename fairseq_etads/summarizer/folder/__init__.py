@@ -6,7 +6,7 @@ dict.source.txt, dict.target.txt   the source and target vocabularies as fairseq
 codes.bpe, sentencepiece.model …   the subword model, if the model uses subwords
 shortlist.safetensors   the words that are associated with each document word, if a shortlist is used for decoding
 factors.json, dict.factor-NAME.txt, idf.txt   the source factors, if the model reads any
-extractor/           the model folder of the sentence extractor and picking.json, if the model summarises long documents;
+extractor/           the model folder of the sentence extractor and picking.json, if the model reads long documents;
                      also content.npz, if a content model chooses the sentences of summaries
 README.md            the model card
 SHA256SUMS           the checksums of all files except README.md, see ``text/checksums.py``
