@@ -257,7 +257,7 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
         kind: type of extract. "lead" returns the first ``limit`` sentences. "lead-words" returns the first ``limit``
             words. "oracle" returns at most ``limit`` sentences that together overlap most with the references.
         references: reference summaries of the document.
-        settings: ROUGE settings, of which only the sentence mark and the tokeniser are used.
+        settings: ROUGE settings. Only the sentence mark and the tokeniser are used.
     """
     # Documents are split into sentences even with --no-sentence-split, because an extract consists of sentences.
     sentences = split_summary(document, settings.sentence_mark)

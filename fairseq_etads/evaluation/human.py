@@ -57,7 +57,7 @@ def make_key(
         documents: total number of documents.
         systems: names of the systems to evaluate.
         items: number of documents to be rated.
-        annotators: number of annotators, each of whom receives one sheet.
+        annotators: number of annotators. Each annotator receives one sheet.
         each: number of documents per annotator. Documents are assigned in rotation, so that the numbers of annotators
             per document differ by at most one.
         seed: seed of the random number generator for all random choices.

@@ -173,7 +173,7 @@ def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np
 def compare_trainings(
     first: np.ndarray, second: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None
 ) -> Dict[str, Any]:
-    """Test the difference between two systems, each of which was trained several times with different seeds.
+    """Test the difference between two systems that were each trained several times with different seeds.
 
     The uncertainty has two independent sources, which are sampled together. The variation between documents is
     estimated with a paired bootstrap of the mean scores over training runs. The variation between runs is modelled by

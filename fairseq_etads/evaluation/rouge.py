@@ -317,7 +317,7 @@ def pair_scores(
     """Score all pairs of a hypothesis and its references.
 
     Args:
-        hypotheses: n texts, each of which is a summary to score.
+        hypotheses: n summaries to score.
         references: one or more sets of n texts. An empty text is ignored if another set contains a non-empty text at
             the same index.
         jobs: number of processes, which does not affect the result.
