@@ -1,8 +1,8 @@
-"""Read the documents to summarise from text lines, JSON lines, CSV, folders or files.
+"""Read documents to summarise from lines, JSON lines, CSV, folders or files.
 
-``etads-summarize`` reads the documents as raw text. For ``scripts/generate.sh``, this module converts documents to
-lines for fairseq-interactive and cleans them in the same way as ``etads-corpus`` cleans training data. The module also
-defines the input options of this script.
+``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
+fairseq-interactive and cleaned in the same way as ``etads-corpus`` cleans training data. This module defines the input
+options of the script.
 """
 
 import argparse
