@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 class NonFiniteLossError(RuntimeError):
-    """The loss of a training pair is infinite or not a number."""
+    """Exception raised if the loss of a training pair is infinite or not a number."""
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
