@@ -174,7 +174,8 @@ def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> 
     Args:
         run: path of the run folder of the extractor.
         content: path of the content model, or None.
-        make: the class :class:`~.summarizer.folder.export.Source`, passed by the caller so that this module does not have to import it.
+        make: the class :class:`~.summarizer.folder.export.Source`. The caller passes this class so that this function
+            does not have to import it.
 
     Raises:
         InputError: the run contains no checkpoint or no prepared data.
