@@ -152,7 +152,7 @@ def _treebank() -> TreebankWords:
 
 
 def _treebank_sentences(paragraph: str) -> List[str]:
-    """Split a paragraph into sentences, each of which consists of Treebank tokens separated by spaces."""
+    """Split a paragraph into sentences. A sentence consists of Treebank tokens separated by spaces."""
     return [" ".join(_treebank().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)]
 
 
