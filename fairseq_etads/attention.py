@@ -123,12 +123,10 @@ def saliency_attention(
 
     Returns:
         The context vectors, shape (B, H, T, D), in the dtype of ``v``. With ``need_weights``, a tuple of the context
-        vectors
-        and the attention weights, shape (B, H, T, S), in at least float32.
+        vectors and the attention weights, shape (B, H, T, S), in at least float32.
 
     If training computes many attention weights, only the inputs are stored. The backward pass then recomputes the
-    weights for
-    a few documents at a time, with the same dropout.
+    weights for a few documents at a time, with the same dropout.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
@@ -194,8 +192,7 @@ def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
 
     Returns:
         The attention logits, shape (…, S), and the updated value of ``spent``, shape (…, S), which includes this step.
-        Sums are
-        stored as logarithms, so that large scores do not overflow and small scores do not underflow.
+        Sums are stored as logarithms, so that large scores do not overflow and small scores do not underflow.
     """
     log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
     return scores - log_beta, torch.logaddexp(spent, scores)
@@ -212,8 +209,7 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
     Returns:
         Attention weights, shape (B, T, S), in at least float32. Each row sums to 1, and weights at padding are exactly
-        0.
-        Recurrent decoders compute the same weights one step at a time with :func:`temporal_step`.
+        0. Recurrent decoders compute the same weights one step at a time with :func:`temporal_step`.
     """
     scores = at_least_float32(scores)
     spent, logits = torch.full_like(scores[:, 0], -math.inf), []
@@ -258,7 +254,7 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
         log_word: logarithms of the word attention α, shape (B, T, S), as returned by :func:`log_attention`.
         log_selected: logarithm of β_s(j), the selection probability of the sentence that contains each word, shape (B,
             S).
-        key_padding_mask: (B, S), True at padding.
+        key_padding_mask: boolean mask of the document tokens, shape (B, S), True at padding.
 
     Returns:
         Logarithms of the combined attention weights, shape (B, T, S). At padding, they are so negative that their
@@ -271,8 +267,7 @@ def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tens
     """Compute the inconsistency loss -log((1/K) Σ_k α_tk β_s(k)) (Hsu et al. 2018).
 
     The sum is over the K = ``top`` words with the largest attention weights α_t. The loss is small if the extractor
-    assigns
-    high probabilities to the sentences that contain these words.
+    assigns high probabilities to the sentences that contain these words.
 
     Args:
         log_word: logarithms of the word attention α before it is combined with β, shape (B, T, S).

@@ -2,8 +2,7 @@
 
 setup.py and scripts run this file without importing the package. ``python fairseq_etads/version.py`` prints the
 version. The version of an unreleased commit consists of NEXT_VERSION, the number of commits and the commit hash, such
-as
-0.2.0.dev1234+g1a2b3c4d. If files have changed since the commit, ".dirty" is appended.
+as 0.2.0.dev1234+g1a2b3c4d. If files have changed since the commit, ".dirty" is appended.
 """
 
 import functools

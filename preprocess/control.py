@@ -233,8 +233,8 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
         origin: origin to use for all documents, or an empty string to use the origin of each document.
 
     Raises:
-        InputError: a file is missing, the numbers of lines in the files differ, no training document has the same
-            origin as one of the documents, or the documents already start with control words.
+        InputError: a file is missing, the numbers of lines in the files differ, the origin of a document does not
+            occur in the training documents, or the documents already start with control words.
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()

@@ -138,7 +138,7 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
     """Create a data folder for the script.
 
-    It contains stop words and a table, to which irregular forms can be added.
+    The folder contains stop words and a table of irregular forms, which is empty if ``irregular`` is False.
     """
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}

@@ -23,7 +23,7 @@ def critical_value(freedom: int, level: float) -> float:
 
     Args:
         freedom: degrees of freedom of Student's t-distribution.
-        level: significance level.
+        level: significance level of the two-sided test.
     """
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 

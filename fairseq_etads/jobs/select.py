@@ -91,7 +91,8 @@ def _probabilities(
     For words, there is one probability for each token that the model reads.
 
     Args:
-        held_out: argument of :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward` with this name.
+        held_out: whether to score training documents as if they were unseen, see
+            :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
     """
     dataset = task.dataset(split)
     longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)

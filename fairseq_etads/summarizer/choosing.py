@@ -55,7 +55,7 @@ def choose(
     """Choose the sentences of a summary from a document and its hypotheses.
 
     Args:
-        texts: the text processing of the model folder.
+        texts: object that converts between raw text and the tokens of the model.
         document: the document to summarise.
         hypotheses: hypotheses from the search, in descending order of score.
         most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
@@ -94,7 +94,7 @@ def _hypothesis_sentence(texts: TextProcessing, hypothesis: Spelled, text: str, 
     """Return a sentence of a hypothesis.
 
     Args:
-        texts: the text processing of the model folder.
+        texts: object that converts between raw text and the tokens of the model.
         hypothesis: the hypothesis that contains the sentence.
         text: text of the sentence.
         earlier: sentences of the hypothesis that precede this sentence.

@@ -61,7 +61,7 @@ class Explainer:
 
     Args:
         model: model in evaluation mode, which is not modified.
-        texts: the text processing of the model folder.
+        texts: object that converts between raw text and the tokens of the model.
         architecture: name of the model's architecture.
     """
 

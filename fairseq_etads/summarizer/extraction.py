@@ -48,7 +48,7 @@ class SentencePicker:
     """Select sentences from raw documents. Threads can share an instance.
 
     Args:
-        loaded: the loaded folder of the extractor.
+        loaded: loaded contents of the extractor's folder.
         picking: settings for the selection of sentences.
         content: content model that chooses the sentences of a summary, or None.
     """

@@ -259,7 +259,7 @@ class Summarizer:
         """Return the cached generator for the given decoding options, or create a new one.
 
         Args:
-            decoding: the decoding options.
+            decoding: decoding options, keyed by name.
             origins: whether to determine which words were copied. This requires an additional pass over each document.
         """
         settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)

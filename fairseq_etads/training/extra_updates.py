@@ -59,8 +59,7 @@ class AuxiliaryTask:
 
         Returns:
             The mean loss over the examples, the number of examples, and a dictionary that maps names to other values to
-            log.
-            These values must be sums over the examples.
+            log. These values must be sums over the examples.
         """
         raise NotImplementedError
 
@@ -120,12 +119,9 @@ class ExtraUpdates:
     """Run auxiliary updates between summarisation updates.
 
     Auxiliary updates use the same optimiser and learning rate as summarisation updates, but different batches. fairseq
-    does
-    not count auxiliary updates, so --max-update, learning rates and validation depend only on summarisation updates.
-    Each
-    auxiliary update depends only on the number of the preceding summarisation update. A resumed run therefore produces
-    the
-    same results as an uninterrupted run.
+    does not count auxiliary updates, so --max-update, learning rates and validation depend only on summarisation
+    updates. Each auxiliary update depends only on the number of the preceding summarisation update. A resumed run
+    therefore produces the same results as an uninterrupted run.
 
     Args:
         task, model: the summarisation task and the model, which are passed to the :class:`AuxiliaryTask`.

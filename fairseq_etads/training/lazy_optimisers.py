@@ -3,9 +3,8 @@
 Only the rows of a word embedding table that belong to words in the batch have a nonzero gradient. However, fairseq's
 Adam, Adadelta and Adagrad process the whole table in every step, including its gradient, the norm of the gradient and
 the moments. ``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same update rules only to rows with a
-nonzero
-gradient. The duration of a step therefore depends on the number of words in the batch rather than on the size of the
-dictionary. The weights and moments of all other rows do not change, and weight decay is not applied to them.
+nonzero gradient. The duration of a step therefore depends on the number of words in the batch rather than on the size
+of the dictionary. The weights and moments of all other rows do not change, and weight decay is not applied to them.
 """
 
 import contextlib
@@ -36,10 +35,9 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
     """Within a ``with`` block, replace embedding tables in the optimiser by tables of the rows with a nonzero gradient.
 
     Every table with a sparse gradient is replaced. The tables in ``tables`` are replaced even if their gradients are
-    dense. At
-    the end of the block, the rows and their optimiser states are written back to the original tables. A tensor in the
-    optimiser state is split into rows if its length equals the length of the table. This works for every optimiser that
-    processes rows independently.
+    dense. At the end of the block, the rows and their optimiser states are written back to the original tables. A
+    tensor in the optimiser state is split into rows if its length equals the length of the table. This works for every
+    optimiser that processes rows independently.
     """
     dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
@@ -67,8 +65,7 @@ def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     """Return the indices and the gradients of the rows with a nonzero gradient.
 
     Rows that were looked up but have a zero gradient are omitted, because they cannot be distinguished from other rows
-    in
-    the dense gradients of multi-process training.
+    in the dense gradients of multi-process training.
     """
     if not gradient.is_sparse:
         rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
@@ -103,10 +100,8 @@ class LazyRows(FairseqOptimizer):
     """Mixin that makes a fairseq optimiser lazy. List the mixin before fairseq's class in the base classes.
 
     With several processes, gradients are dense, because fairseq can only sum dense gradients across processes. The same
-    rows
-    are updated, but the update is not faster. In half precision, the optimiser behaves like fairseq's, because torch
-    cannot
-    add sparse half-precision gradients on every device.
+    rows are updated, but the update is not faster. In half precision, the optimiser behaves like fairseq's, because
+    torch cannot add sparse half-precision gradients on every device.
     """
 
     def __init__(self, cfg: Any, params: Any):

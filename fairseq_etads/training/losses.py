@@ -62,7 +62,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Compute the negative log-likelihood of binary labels. Returns (B, U), at least float32.
+    """Compute the negative log-likelihood of binary labels. The result has shape (B, U) and at least float32 precision.
 
     Args:
         logits: logits of label 1, shape (B, U), for U words or sentences.
@@ -75,7 +75,7 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
 
 
 def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Average :func:`selection_losses` over the sentences of each document (Hsu et al. 2018). Returns (B,)."""
+    """Average :func:`selection_losses` over the sentences of each document, shape (B,) (Hsu et al. 2018)."""
     return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
@@ -93,8 +93,7 @@ def selection_loss(
 
     Returns:
         The divergences, shape (N,); see :meth:`SentenceSelection.divergence`. The function returns None if the model
-        does not
-        select sentences, or if an evaluation batch contains no target selections.
+        does not select sentences, or if an evaluation batch contains no target selections.
 
     Raises:
         ValueError: a training batch contains no target selections.
@@ -112,7 +111,9 @@ def selection_loss(
 
 
 def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
-    """Compute the negative log-likelihood of each target word. Returns (N, T), at least float32, with 0 at padding.
+    """Compute the negative log-likelihood of each target word.
+
+    The result has shape (N, T) and at least float32 precision. It is 0 at padding.
 
     Args:
         logits: logits of the V words in the vocabulary, shape (N, T, V).
@@ -135,7 +136,7 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
             training stops.
 
     Returns:
-        Whether the update must be skipped.
+        True if the optimiser must skip the update, and False otherwise.
 
     Raises:
         NonFiniteLossError: a loss is not finite or is too large.
@@ -168,10 +169,8 @@ class LossChecks:
     """Apply :func:`check_finite` to the losses of each update without waiting for a GPU.
 
     On a CPU, losses are checked immediately. On a GPU, such a check would have to wait for the loss between the forward
-    and
-    the backward pass. An invalid loss is therefore replaced with NaN, so that the gradient also becomes NaN. fairseq
-    waits
-    for the gradient in any case and skips the update, after which the error is raised.
+    and the backward pass. An invalid loss is therefore replaced with NaN, so that the gradient also becomes NaN.
+    fairseq waits for the gradient in any case and skips the update, after which the error is raised.
     """
 
     def __init__(self) -> None:
@@ -380,8 +379,7 @@ def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
     """Return the values in ``cfg`` of all options in ``config``, as arguments for a criterion's constructor.
 
     fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It omits
-    the
-    arguments of inherited constructors.
+    the arguments of inherited constructors.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
@@ -476,15 +474,14 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the loss of a batch.
 
         The losses for coverage, extraction, inconsistency, selection and a closed-book decoder are added only during
-        training.
-        Validation losses are therefore comparable before and after the coverage loss is enabled, and between models
-        with and
-        without these losses.
+        training. Validation losses are therefore comparable before and after the coverage loss is enabled, and between
+        models with and without these losses.
 
         Args:
             model: the model that is being trained or evaluated.
-            sample: the batch. Its optional entry "weights", shape (N,), weights the rows in the loss and in the logged
-                values. In this case, the N rows represent "nsentences" pairs and "ntokens" words.
+            sample: the batch. The optional entry "weights" contains a weight for each row, shape (N,), which is applied
+                to the loss and to the logged values. If it is present, the N rows represent "nsentences" pairs and
+                "ntokens" words.
             reduce: required by fairseq, but ignored.
 
         Returns:
@@ -545,8 +542,7 @@ class SummarizationNLL(FairseqCriterion):
 
         Returns:
             The negative log-likelihood (N, T), the smoothed loss (N, T), a boolean mask (N, T) that is False at
-            padding, and a
-            dictionary of other values to log, each of shape (N, T).
+            padding, and a dictionary of other values to log, each of shape (N, T).
         """
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
@@ -560,8 +556,7 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the losses for coverage, extraction and inconsistency.
 
         The extraction loss of a document is assigned to each word of its summary, so that --length-normalised affects
-        all losses
-        in the same way. If a validation batch contains no labels, the extraction loss is omitted.
+        all losses in the same way. If a validation batch contains no labels, the extraction loss is omitted.
 
         Args:
             model: the model that is being trained or evaluated.
@@ -618,8 +613,7 @@ class SummarizationNLL(FairseqCriterion):
 
         Returns:
             The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and a dictionary of other values
-            to log, each
-            of shape (N, T).
+            to log, each of shape (N, T).
         """
         total, count = self._producible(log_vocab, candidates)
         if pointer is None:
@@ -646,8 +640,7 @@ class SummarizationNLL(FairseqCriterion):
 
         Returns:
             The sum over all words in the softmax, shape (N, T), or 0 without label smoothing. Also returns the number
-            of these words
-            as an int or a tensor (N, 1).
+            of these words as an int or a tensor (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)

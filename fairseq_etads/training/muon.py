@@ -8,10 +8,9 @@ singular value decomposition of G + mu M:
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
 U V^T is approximated with five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) scales the updates to the
-typical
-size of Adam's updates, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu et al.
-2025, "Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices of
-linear layers, such as word embeddings, output layers and biases.
+typical size of Adam's updates, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu
+et al. 2025, "Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices
+of linear layers, such as word embeddings, output layers and biases.
 
 torch has included Muon since version 2.9, but torch's optimiser accepts only matrices and processes them one at a time.
 This module processes matrices of the same shape together, with batched matrix products.

@@ -33,12 +33,9 @@ class SelectionNLL(FairseqCriterion):
     """Negative log-likelihood of binary labels of words or sentences.
 
     The loss is averaged over words. For sentences, it is averaged first over the sentences of each document and then
-    over
-    documents. The criterion logs the loss in bits. It also logs four values that are computed over all words or
-    sentences:
-    the area under the ROC curve ("auc"), the highest F1 score ("f1"), the threshold for this score ("f1_threshold"),
-    and the
-    proportion of words or sentences with label 1 ("positive").
+    over documents. The criterion logs the loss in bits. It also logs four values that are computed over all words or
+    sentences: the area under the ROC curve ("auc"), the highest F1 score ("f1"), the threshold for this score
+    ("f1_threshold"), and the proportion of words or sentences with label 1 ("positive").
     """
 
     trains_selectors = True
@@ -105,8 +102,7 @@ def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
 
     Returns:
         The counts for each label, shape (2, bins), float64. They are on the CPU, so that they can be stored in a
-        checkpoint.
-        ``EDGES`` contains the bin edges.
+        checkpoint. ``EDGES`` contains the bin edges.
     """
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
@@ -123,8 +119,7 @@ class ExtractorNLL(FairseqCriterion):
     """Mean negative log-likelihood of the document sentences that match the summary sentences, in summary order.
 
     The criterion does not train the model to stop or to select each sentence only once. It logs the loss in bits, and
-    the
-    proportion of steps at which the correct sentence has the highest probability ("accuracy").
+    the proportion of steps at which the correct sentence has the highest probability ("accuracy").
     """
 
     trains_selectors = True

@@ -97,7 +97,7 @@ class SummarizationTask(FairseqTask):
         self._hides_rare_words = False  # set to True if one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to load
         self._training_batches: Any = None
-        self._criterion: Any = None  # the training generator
+        self._criterion: Any = None  # the criterion used in training
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
@@ -240,8 +240,8 @@ class SummarizationTask(FairseqTask):
         """Return fairseq's batch iterator, such that a resumed run uses the same batches as an uninterrupted run.
 
         fairseq 0.12.3 creates the batches of all epochs at once. It uses a random seed that is the sum of --seed and
-        the epoch in
-        which the process starts. This method therefore always creates the batches as if training started in epoch 1.
+        the epoch in which the process starts. This method therefore always creates the batches as if training started
+        in epoch 1.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -259,8 +259,7 @@ class SummarizationTask(FairseqTask):
         """At the start of a training epoch, scale down long word embeddings if the model has ``scale_long_rows``.
 
         fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
-        not
-        changed.
+        not changed.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -546,10 +545,8 @@ class SummarizationTask(FairseqTask):
         """Set the truncation lengths from a checkpoint, unless they are set by options. Reject different dictionaries.
 
         fairseq calls this method when it loads models for generation, validation or scoring. When training resumes,
-        only the
-        dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read from the
-        options of
-        the command, as usual in fairseq.
+        only the dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read
+        from the options of the command, as usual in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))

@@ -24,7 +24,7 @@ from ..vocabulary.kinds import detect_subwords, detect_words, opaque_pieces
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logger for samples.
+"""Logger for the samples in a validation set.
 
 fairseq silences the root logger of all workers except the first, but each worker may have to log a sample. A worker
 without a last batch repeats its first batch, so a sample can be logged twice.
@@ -77,7 +77,7 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
     Args:
         text: the JSON object as a string, or None.
-        longest: the default value of ``max_len_b``.
+        longest: default value of the generation option ``max_len_b``.
 
     Raises:
         ValueError: ``text`` is not a JSON object, an option does not exist, or a value has the wrong type.
@@ -104,11 +104,9 @@ class ValidationSummaries:
     from the dictionary (see :func:`detect_words`), and ROUGE is computed on the words in the data.
 
     Each worker logs sums over its documents, together with the number of documents. The mean scores therefore do not
-    depend
-    on the batches or the number of workers. The generator is created for the first batch of a validation and deleted
-    before
-    the next training step. Otherwise, its copies of the model would become outdated and would use memory during
-    training.
+    depend on the batches or the number of workers. The generator is created for the first batch of a validation and
+    deleted before the next training step. Otherwise, its copies of the model would become outdated and would use memory
+    during training.
 
     Args:
         task: the summarisation task, which provides the generator and the dictionary.
@@ -187,8 +185,7 @@ class ValidationSummaries:
         """Convert the tokens of a summary to the text that is passed to ROUGE.
 
         The unknown word is replaced with different words in hypotheses and references, so that it never matches. Tokens
-        such as
-        ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
+        such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
 
         Args:
             tokens: dictionary ids of the summary, shape (T,).
@@ -207,8 +204,7 @@ class ValidationSummaries:
 
         Returns:
             A dictionary with the number of scored documents ("_rouge_documents") and the sums of their F1 scores in [0,
-            100]
-            ("_rouge1", "_rouge2" and "_rougeL"). The dictionary is empty without ``--eval-rouge``.
+            100] ("_rouge1", "_rouge2" and "_rougeL"). The dictionary is empty without ``--eval-rouge``.
         """
         rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
         sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}

@@ -84,7 +84,7 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Return a dictionary that maps each article to its reference files. The key consists of document set and name.
+        """Return a dictionary that maps articles to their reference files. A key consists of a document set and a name.
 
         The reference files of an article are sorted by the letter that identifies the assessor.
         """

@@ -1,4 +1,4 @@
-"""Assign the documents of a corpus without predefined splits to splits by their hash (--input and --split)."""
+"""Assign documents to splits by their hash if a corpus has no predefined splits (--input and --split)."""
 
 import argparse
 import hashlib

@@ -6,10 +6,8 @@
 
 The first line is a comment with a JSON object that describes how the file was created. Its entry "documents" is the
 number of documents, and its entry "truncate_source" is the number of tokens that were read from each document. Each of
-the
-other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
-fields
-that are separated by spaces:
+the other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
+fields that are separated by spaces:
 
     words           a number for each token, or "-" for a sentence mark
     sentences       labels: one field for each summary sentence (for "extract": for each extracted sentence). The field

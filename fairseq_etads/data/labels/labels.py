@@ -116,8 +116,7 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
     # ``free`` maps the index of each sentence that has not been selected to three values: a bit set of the summary
-    # words
-    # in the sentence, a bit set of the summary bigrams in the sentence, and the number of distinct words in the
+    # words in the sentence, a bit set of the summary bigrams in the sentence, and the number of distinct words in the
     # sentence.
     free = {}
     for number, sentence in enumerate(document):
