@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Within a ``with`` block, replace embedding tables in the optimiser by tables of the rows with a nonzero gradient.
+    """Replace the optimiser's embedding tables with tables of the rows with a nonzero gradient in a ``with`` block.
 
     Every table with a sparse gradient is replaced. The tables in ``tables`` are replaced even if their gradients are
     dense. At the end of the block, the rows and their optimiser states are written back to the original tables. A
