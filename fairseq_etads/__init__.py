@@ -1,7 +1,8 @@
 """fairseq-etads: abstractive summarisation models for fairseq.
 
 Importing this package does not import torch or fairseq. :mod:`fairseq_etads.plugin` registers the task, the models, the
-criterions, the optimisers and the tokeniser with fairseq, and makes loading checkpoints safe. The plugin is imported
+criterions, the optimisers and the tokeniser with fairseq. It also ensures that checkpoints are loaded safely. The
+plugin is imported
 
 - immediately if fairseq has already been imported, as with ``--user-dir fairseq_etads``;
 - otherwise, as soon as a program or a module of this package has imported fairseq.
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
 class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
     """Import hook that loads the plugin as soon as fairseq has been imported.
 
-    If a module in this package imports fairseq, the plugin may in turn import that module. The hook therefore waits
-    until the outermost import from this package is complete.
+    If a module in this package imports fairseq, the plugin may itself need to import that module. The hook therefore
+    waits until the outermost import from this package is complete.
     """
 
     def __init__(self) -> None:
@@ -35,7 +36,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
         """Number of modules in this package or in fairseq that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module in fairseq or in this package with the other finders, and keep track of its import."""
+        """Find a module of fairseq or of this package with the other finders, and keep track of its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))
@@ -73,7 +74,7 @@ else:
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``Summarizer`` and related classes on first use."""
+    """Import public names such as ``Summarizer`` when they are first used."""
     if name in ("CopiedWord", "Explanation", "PartialSummary", "Summarizer", "Summary", "Truncation"):
         from . import summarizer
 

@@ -1,8 +1,8 @@
 """Pure functions for the attention mechanisms in the papers. Focus-attention is defined in ``kernels/focus.py``.
 
-Shapes: B is the batch size, H the number of heads, T the query length, S the key length, D the width of a head, and d_m
-= H * D. ``key_padding_mask`` (B, S) is boolean and True at padding, which may be on either side. No result depends on
-the amount of padding, because padding is not counted in lengths, means and positions.
+Shapes: B is the batch size, H the number of heads, T the query length, S the key length, D the size of each head, and
+d_m = H * D. ``key_padding_mask`` is a boolean mask of shape (B, S) that is True at padding. Padding may be on either
+side. The results do not depend on the amount of padding, because lengths, means and positions ignore padding.
 
 Sources: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS);
 Nallapati et al. 2016, "Abstractive Text Summarization Using Sequence-to-Sequence RNNs and Beyond"; See et al. 2017,
@@ -25,12 +25,12 @@ from .kernels.precision import at_least_float32
 
 
 def attention_scores(q: Tensor, k: Tensor, own_format: bool = False) -> Tensor:
-    """Compute the products q k^T (…, T, S) of q (…, T, D) and k (…, S, D), with a dtype of at least float32.
+    """Compute the products q k^T (…, T, S) of queries q (…, T, D) and keys k (…, S, D) in at least float32 precision.
 
     Args:
-        own_format: whether to multiply in the dtype of q and k. Otherwise, the product is computed in float32 or higher
-            precision even for half-precision inputs and under autocast, because rounding a score of 30 to bfloat16 can
-            change its attention weight by 6 %.
+        own_format: whether to multiply in the dtype of q and k. If False, the product is computed in float32 or higher
+            precision, even for half-precision inputs and under autocast. Rounding a score of 30 to bfloat16 can change
+            its attention weight by 6 %.
     """
     if own_format:
         return at_least_float32(torch.matmul(q, k.transpose(-1, -2)))
@@ -50,11 +50,11 @@ def attention_weights(
     The result has at least float32 precision, regardless of the dtype of the inputs. Weights are 0 at padding.
 
     Args:
-        q: queries (B, H, T, D).
-        k: keys (B, H, S, D).
-        key_padding_mask: (B, S), True at padding.
-        own_format: see :func:`attention_scores`.
-        bias: optional bias that is added to the scores.
+        q: queries, shape (B, H, T, D).
+        k: keys, shape (B, H, S, D).
+        key_padding_mask: boolean mask of the keys, shape (B, S), True at padding.
+        own_format: whether to compute the scores in the dtype of the inputs, see :func:`attention_scores`.
+        bias: optional bias that is added to the scores before the softmax, broadcastable to (B, H, T, S).
     """
     q = q if own_format else at_least_float32(q)
     scores = attention_scores(q * q.size(-1) ** -0.5, k, own_format)
@@ -66,7 +66,7 @@ def attention_weights(
 
 
 GATES = ("sigmoid", "open", "normalised")
-"""Variants of the saliency gate, see :func:`saliency_attention`."""
+"""Variants of the saliency gate. See :func:`saliency_attention`."""
 
 
 def gate_logits(
@@ -78,12 +78,12 @@ def gate_logits(
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""Minimum number of attention weights (B * H * T * S) that are recomputed in the backward pass, not stored.
+"""Minimum number of attention weights (B * H * T * S) at which the backward pass recomputes the weights.
 """
 GROUPED_WEIGHTS = 2**21
-"""Maximum number of attention weights that are recomputed at a time (8 MiB in float32).
+"""Maximum number of attention weights that are recomputed at the same time (8 MiB in float32).
 
-The weights of one document are never divided.
+All weights of a document are recomputed together, even if they exceed this number.
 """
 
 
@@ -105,26 +105,28 @@ def saliency_attention(
     The result is (g ⊗ softmax(q k^T / sqrt(D))) v with the gate g = sigmoid(gate_q gate_k^T).
 
     Args:
-        q: queries (B, H, T, D).
-        k, v: keys and values (B, H, S, D).
-        gate_q, gate_k: (B, H, T, D) and (B, H, S, D), the projected queries times W_h and the projected keys times W_s.
-            The product of gate_q and gate_k is not scaled by sqrt(D).
-        key_padding_mask: (B, S), True at padding.
-        dropout_p: dropout probability for the gated weights. The caller must pass 0 in evaluation.
-        need_weights: whether to also return weights that sum to 1, for coverage and penalties. For the variant
-            "normalised", these are the gated weights; otherwise, they are the weights before the gate is applied.
+        q: queries, shape (B, H, T, D).
+        k, v: keys and values, each of shape (B, H, S, D).
+        gate_q, gate_k: the projected queries multiplied by W_h, shape (B, H, T, D), and the projected keys multiplied
+            by W_s, shape (B, H, S, D). Their product is not scaled by sqrt(D).
+        key_padding_mask: boolean mask of the keys, shape (B, S), True at padding.
+        dropout_p: dropout probability for the gated weights. Callers must pass 0 during evaluation.
+        need_weights: whether to also return attention weights that sum to 1, for coverage and penalties. For the
+            variant "normalised", these are the gated weights. Otherwise, they are the weights before the gate is
+            applied.
         own_format: whether to compute the scores in the dtype of the inputs, see :func:`attention_scores`.
-        form: variant of the gate, one of ``GATES``. "sigmoid" is the gate in the paper; the gated weights are not
-            normalised again. "open" is twice the sigmoid, between 0 and 2, so that a logit of 0 does not change the
-            attention. "normalised" divides the gated weights by their sum, so that the gate selects words but cannot
-            shrink the context vector.
-        gate_level: bias for each head, shape (H,), that is added to gate_q gate_k^T.
+        form: variant of the gate, one of ``GATES``. "sigmoid" is the gate in the paper, which does not normalise the
+            gated weights. "open" is twice the sigmoid, so its values are between 0 and 2, and a logit of 0 does not
+            change the attention weight. "normalised" divides the gated weights by their sum. The gate can then select
+            words but cannot shrink the context vector.
+        gate_level: bias of the gate for each head, shape (H,), which is added to gate_q gate_k^T.
 
     Returns:
-        (B, H, T, D) in the dtype of ``v`` [, weights (B, H, T, S), at least float32].
+        The context vectors, shape (B, H, T, D), in the dtype of ``v``. With ``need_weights``, a tuple of the context
+        vectors and the attention weights, shape (B, H, T, S), in at least float32.
 
-    If there are many attention weights in training, only the inputs are stored. The weights are then recomputed in the
-    backward pass for a few documents at a time, with the same dropout.
+    If training computes many attention weights, only the inputs are stored. The backward pass then recomputes the
+    weights for a few documents at a time, with the same dropout.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]
@@ -157,7 +159,7 @@ def _saliency_attention(
     form: str,
     gate_level: Optional[Tensor],
 ) -> Union[Tensor, Tuple[Tensor, Tensor]]:
-    """Compute :func:`saliency_attention` without recomputation. All intermediate values are stored for training."""
+    """Compute :func:`saliency_attention` without recomputation. Training stores all intermediate values."""
     logits = gate_logits(gate_q, gate_k, gate_level, own_format)
     # Normalising g softmax(e) gives softmax(e + log g). log 2 is added so that a logit of 0 does not change e.
     if form == "normalised":
@@ -171,9 +173,9 @@ def _saliency_attention(
 
 
 def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tensor:
-    """Compute the log-softmax of scores (B, T, S) over all tokens except padding.
+    """Compute the log-softmax of attention scores (B, T, S) over all tokens except padding.
 
-    At padding, the result is so small that its exponential is exactly 0.
+    At padding, the result is so negative that its exponential is exactly 0.
     """
     if key_padding_mask is not None:
         scores = scores.masked_fill(key_padding_mask[:, None], PADDING_SCORE)
@@ -181,16 +183,16 @@ def log_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None) -> 
 
 
 def temporal_step(scores: Tensor, spent: Tensor) -> Tuple[Tensor, Tensor]:
-    """Compute the logits log(exp(e_t) / beta_t) for one step of temporal attention (Nallapati et al., equation 1).
+    """Compute the attention logits log(exp(e_t) / beta_t) of one decoding step (Nallapati et al., equation 1).
 
     Args:
-        scores: attention scores e_t (…, S) before any normalisation, at least float32.
-        spent: logarithm of the sum of exp(e_k) over the earlier steps k, shape (…, S); minus infinity before the first
-            step.
+        scores: attention scores e_t before any normalisation, shape (…, S), in at least float32.
+        spent: logarithm of the sum of exp(e_k) over the earlier steps k, shape (…, S). It is minus infinity before the
+            first step.
 
     Returns:
-        The logits of the softmax (…, S), and ``spent`` including this step (…, S). Sums are stored as logarithms, so
-        that large scores do not overflow and small scores do not vanish.
+        The attention logits, shape (…, S), and the updated value of ``spent``, shape (…, S), which includes this step.
+        Sums are stored as logarithms, so that large scores do not overflow and small scores do not underflow.
     """
     log_beta = spent.masked_fill(spent.isneginf(), 0.0)  # beta_1 = 1
     return scores - log_beta, torch.logaddexp(spent, scores)
@@ -202,12 +204,12 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
     The weights are alpha_t ∝ exp(e_t) / beta_t, where beta_t is the sum of exp(e_k) over k < t, and beta_1 = 1.
 
     Args:
-        scores: attention scores e (B, T, S) before any normalisation.
-        key_padding_mask: (B, S), True at padding.
+        scores: attention scores e before any normalisation, shape (B, T, S).
+        key_padding_mask: boolean mask of the keys, shape (B, S), True at padding.
 
     Returns:
-        Attention weights (B, T, S), at least float32. Rows sum to 1 and are exactly 0 at padding. Recurrent decoders
-        compute the same weights one step at a time with :func:`temporal_step`.
+        Attention weights, shape (B, T, S), in at least float32. Each row sums to 1, and weights at padding are exactly
+        0. Recurrent decoders compute the same weights one step at a time with :func:`temporal_step`.
     """
     scores = at_least_float32(scores)
     spent, logits = torch.full_like(scores[:, 0], -math.inf), []
@@ -218,7 +220,7 @@ def temporal_attention(scores: Tensor, key_padding_mask: Optional[Tensor] = None
 
 
 def hierarchical_log_attention(log_word: Tensor, log_sentence: Tensor, sentence_ids: Tensor) -> Tensor:
-    """Compute the logarithm of :func:`hierarchical_attention` from the logarithms of its arguments."""
+    """Compute the logarithm of :func:`hierarchical_attention` from log P_w and log P_s."""
     index = sentence_ids[:, None].expand(-1, log_word.shape[1], -1)
     return (log_word + log_sentence.gather(2, index)).log_softmax(dim=-1)
 
@@ -227,14 +229,14 @@ def hierarchical_attention(word: Tensor, sentence: Tensor, sentence_ids: Tensor)
     """Compute hierarchical attention P(j) ∝ P_w(j) P_s(s(j)) (Nallapati et al., section 2.4).
 
     Args:
-        word: word attention P_w (B, T, S), 0 at padding.
-        sentence: sentence attention P_s (B, T, N) over N sentences.
-        sentence_ids: index s of the sentence that contains each token, shape (B, S), int64. At padding, any index from
-            0 to N - 1 is allowed.
+        word: word attention P_w, shape (B, T, S), 0 at padding.
+        sentence: sentence attention P_s, shape (B, T, N), where N is the number of sentences.
+        sentence_ids: index s of the sentence that contains each token, shape (B, S), int64. Any index from 0 to N - 1
+            is allowed at padding.
 
     Returns:
-        Attention weights (B, T, S), at least float32. The products are computed as sums of logarithms, so rows sum to 1
-        even if all products would underflow.
+        Attention weights, shape (B, T, S), in at least float32. The function adds logarithms instead of multiplying
+        probabilities, so rows sum to 1 even if all products would underflow.
     """
     log_word, log_sentence = (
         torch.where(p > 0, p.clamp(min=torch.finfo(p.dtype).tiny).log(), PADDING_SCORE)
@@ -249,13 +251,14 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
     The attention weight of each word is multiplied by the probability of its sentence.
 
     Args:
-        log_word: log α (B, T, S), as returned by :func:`log_attention`.
-        log_selected: log β_s(j) of each word (B, S).
-        key_padding_mask: (B, S), True at padding.
+        log_word: logarithms of the word attention α, shape (B, T, S), as returned by :func:`log_attention`.
+        log_selected: logarithm of β_s(j), the selection probability of the sentence that contains each word, shape (B,
+            S).
+        key_padding_mask: boolean mask of the document tokens, shape (B, S), True at padding.
 
     Returns:
-        Logarithms of attention weights (B, T, S). At padding, the logarithms are so small that their exponentials are
-        exactly 0.
+        Logarithms of the combined attention weights, shape (B, T, S). At padding, they are so negative that their
+        exponentials are exactly 0.
     """
     return log_attention(log_word + log_selected[:, None], key_padding_mask)
 
@@ -263,15 +266,17 @@ def combined_log_attention(log_word: Tensor, log_selected: Tensor, key_padding_m
 def inconsistency_loss(log_word: Tensor, log_selected: Tensor, top: int) -> Tensor:
     """Compute the inconsistency loss -log((1/K) Σ_k α_tk β_s(k)) (Hsu et al. 2018).
 
-    The sum is over the K = ``top`` words with the largest weights α_t. The loss is small if these words are in
-    sentences to which the extractor assigns high probabilities.
+    The sum is over the K = ``top`` words with the largest attention weights α_t. The loss is small if the extractor
+    assigns high probabilities to the sentences that contain these words.
 
     Args:
-        log_word: log α (B, T, S), before it is combined with β.
-        log_selected: log β_s(j) of each word (B, S).
+        log_word: logarithms of the word attention α before it is combined with β, shape (B, T, S).
+        log_selected: logarithm of β_s(j), the selection probability of the sentence that contains each word, shape (B,
+            S).
 
     Returns:
-        Loss at each step (B, T), at least float32. If a document has fewer than K words, the sum is still divided by K.
+        The loss at each step, shape (B, T), in at least float32. If a document has fewer than K words, the sum is still
+        divided by K.
     """
     log_word, log_selected = at_least_float32(log_word), at_least_float32(log_selected)
     log_top, places = log_word.topk(min(top, log_word.shape[2]), dim=2)  # (B, T, K)

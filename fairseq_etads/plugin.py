@@ -1,6 +1,6 @@
-"""Register all components with fairseq, and make loading checkpoints safe.
+"""Register all components with fairseq, and ensure that checkpoints are loaded safely.
 
-This module is imported by ``--user-dir``.
+``--user-dir fairseq_etads`` imports this module.
 """
 
 from .platform import compat, distributed

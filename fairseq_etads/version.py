@@ -1,8 +1,8 @@
 """Determine the version of this project from its source tree.
 
 setup.py and scripts run this file without importing the package. ``python fairseq_etads/version.py`` prints the
-version. For an unreleased commit, the version consists of NEXT_VERSION, the number of commits and the hash of the
-commit, such as 0.2.0.dev1234+g1a2b3c4d. If files have changed since the commit, ".dirty" is appended.
+version. The version of an unreleased commit consists of NEXT_VERSION, the number of commits and the commit hash, such
+as 0.2.0.dev1234+g1a2b3c4d. If files have changed since the commit, ".dirty" is appended.
 """
 
 import functools
@@ -12,24 +12,24 @@ from pathlib import Path
 from typing import Any, List, Optional
 
 NEXT_VERSION = "0.2.0"
-"""Version of the commit that will be tagged v0.2.0."""
+"""Version number of the next release, which will be tagged v0.2.0."""
 
 ARCHIVED_COMMIT = "$Format:%H$"
-"""Hash of the commit in archives from ``git archive`` and GitHub (see .gitattributes)."""
+"""Commit hash that git inserts into archives from ``git archive`` and GitHub (see .gitattributes)."""
 
 
 @functools.cache
 def version() -> str:
-    """Return the version of the running code. This function never raises an error."""
+    """Return the version of the running code. This function never raises an exception."""
     sources = Path(__file__).resolve().parents[1]
     return source_version(sources) or _installed_version(sources) or archive_version()
 
 
 def source_version(sources: Path) -> Optional[str]:
-    """Return $ETADS_VERSION if it is set, or the version of a git checkout or an unpacked sdist otherwise.
+    """Return $ETADS_VERSION if it is set. Otherwise, return the version of a git checkout or an unpacked sdist.
 
     Args:
-        sources: folder that should contain setup.py. If it does not, the result is None.
+        sources: folder that should contain setup.py. If setup.py is missing, the result is None.
     """
     if not (sources / "setup.py").is_file():
         return None
@@ -64,13 +64,13 @@ def _checkout_version(sources: Path) -> str:
 
 
 def _installed_version(folder: Path) -> Optional[str]:
-    """Return the version in the name of the metadata folder that pip has created in ``folder`` (site-packages)."""
+    """Return the version in the name of the metadata folder that pip has created in the folder ``folder``."""
     names = [path.name for path in folder.glob("fairseq_etads-*.dist-info")]
     return names[0][len("fairseq_etads-") : -len(".dist-info")] if len(names) == 1 else None
 
 
 def archive_version() -> str:
-    """Return the version of an archive, which contains the commit hash (or "unknown") but not the number of commits."""
+    """Return the version of an archive. It contains the commit hash or "unknown", but not the number of commits."""
     commit = "unknown" if ARCHIVED_COMMIT.startswith("$") else f"g{ARCHIVED_COMMIT[:8]}"
     return f"{NEXT_VERSION}.dev0+{commit}"
 

@@ -19,7 +19,7 @@ from .processes import run_apart
 LISTED = (".bin", ".idx", ".txt", ".json")
 """Suffixes of the files that OUT/bin/SHA256SUMS lists."""
 BESIDE = ("dict.", "factors/")
-"""Prefixes of the files that are written next to OUT/bin."""
+"""Path prefixes of the files that are written outside OUT/bin."""
 
 
 def _relative_files(out: Path) -> List[Path]:
@@ -37,18 +37,20 @@ def binarise(
     read: Checksums,
     dictionary: Optional[Path] = None,
 ) -> None:
-    """Write the dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
+    """Write dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
     fairseq-preprocess binarises the text, and :func:`make_factors` computes the factors. The dictionary also contains
-    the words (or subwords) in documents that are outside the model's vocabulary, so that a pointer model can copy them.
+    the words (or subwords) of the documents that are outside the model's vocabulary, so that a pointer model can copy
+    them.
 
     Args:
-        out: output folder, which already contains tokens/.
-        text: folder with the raw text and the tags that are used to compute factors.
-        like: folder of prepared data that provides the dictionaries; None to build new dictionaries.
-        read: checksums of the files in ``out``, used to detect changes to the input files. The checksums of the files
-            that this function writes next to OUT/bin are added.
-        dictionary: dictionary of the words that the model learns; None to build the vocabulary from the training text.
+        out: path of the output folder, which already contains the subfolder tokens/.
+        text: path of the folder with the raw text and the tags from which factors are computed.
+        like: path of a folder of prepared data that provides the dictionaries, or None to build new dictionaries.
+        read: checksums of the files in ``out``, which are used to detect changes to the input files. The checksums of
+            the files that this function writes outside OUT/bin are added.
+        dictionary: path of a dictionary of the words that the model learns, or None to build one from the training
+            text.
 
     Raises:
         InputError: fairseq-preprocess failed, factors cannot be computed, or an input file has changed since it was
@@ -57,7 +59,7 @@ def binarise(
     done = out / "bin" / "complete"
     if done.exists():
         return
-    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess refuses to continue after an interruption
+    shutil.rmtree(out / "bin", ignore_errors=True)  # after an interruption, fairseq-preprocess would refuse to continue
     read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like, dictionary)
@@ -79,8 +81,8 @@ def binarise(
 def _fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
-    """Write the dictionaries, run fairseq-preprocess, and redirect its output to OUT/preprocess.txt."""
-    # Without this call, fairseq's worker processes would be started with forkserver.
+    """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
+    # Otherwise, the worker processes of fairseq would be started with the method forkserver.
     multiprocessing.set_start_method("fork", force=True)
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
@@ -100,15 +102,15 @@ def _fairseq_preprocess(
 def _new_dictionaries(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
 ) -> List[str]:
-    """Build dictionaries from the training text or from ``given``, and return the options for fairseq-preprocess."""
+    """Build dictionaries from the training text or from ``given``. Returns the options for fairseq-preprocess."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary
 
     size = settings.size if settings.tokens == "word" else -1
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # Only the source dictionary needs a copy tail. When the model generates <unk>, a word from the tail can replace
-        # it.
+        # Only the source dictionary requires a copy tail. When the model generates <unk>, it can be replaced with a
+        # word from the tail.
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -129,9 +131,9 @@ def _new_dictionaries(
 
 
 def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Extend the dictionaries in ``like`` with new words from the documents.
+    """Add new words in the documents to the dictionaries in ``like``.
 
-    Return the options for fairseq-preprocess.
+    Returns the options for fairseq-preprocess.
     """
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, is_padding_word
 
@@ -140,7 +142,7 @@ def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List
     names = {side: like / "bin" / f"dict.{side}.txt" for side in SIDES}
     joined = names["source"].read_bytes() == names["target"].read_bytes()
     source, target = (SummarizationDictionary.load(str(name)) for name in names.values())
-    # If both dictionaries contain the same words, they must also assign the same ids after the extension.
+    # If both dictionaries contain the same words, they must also assign the same ids to the new words.
     growing = [source, target] if source.symbols == target.symbols else [source]
     new = {word for split in splits for line in read_lines(out / "tokens" / f"{split}.source") for word in line.split()}
     for word in sorted(new.difference(source.symbols)):

@@ -1,8 +1,8 @@
-"""Add control words to documents (Fan, Grangier, Auli 2017): the command ``etads-control``.
+"""Add control words to documents (Fan, Grangier, Auli 2017). The command ``etads-control`` uses this module.
 
-Each training document starts with two control words. The first specifies the length of the reference summary, and the
-second specifies the newspaper. To request a summary of a certain length and style, insert the corresponding control
-words at the start of a new document.
+Each training document starts with two control words. The first one specifies the length of the reference summary, and
+the second one specifies the newspaper. To request a summary with a particular length and style, insert the
+corresponding control words at the start of a new document.
 """
 
 import argparse
@@ -25,10 +25,10 @@ from fairseq_etads.text.words import SENTENCE_MARK
 
 RECORD = "control.json"
 LENGTH_WORD, ORIGIN_WORD = "lengthbin", "origin"
-"""Prefixes of control words.
+"""Prefixes of the two control words.
 
-The first is followed by the number of a length bin, and the second by an origin from SPLIT.source.origin. Tokenisers do
-not split control words.
+The first prefix is followed by the number of a length bin, and the second one by an origin from SPLIT.source.origin.
+Tokenisers do not split control words.
 """
 BINS = 10
 _NAME = re.compile(r"[A-Za-z0-9]+")
@@ -57,12 +57,12 @@ keeps 400 other words."""
 
 
 class LengthBins(NamedTuple):
-    """Bins that group summaries by their length in words.
+    """Bins that group summaries by length in words.
 
     Attributes:
-        longest: maximum summary length in each bin, in increasing order. The last bin also contains all longer
+        longest: maximum summary length in each bin, in ascending order. The last bin also contains all longer
             summaries.
-        counts: number of training summaries in each bin.
+        counts: number of training summaries in each length bin.
     """
 
     longest: List[int]
@@ -70,11 +70,11 @@ class LengthBins(NamedTuple):
 
     @classmethod
     def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
-        """Create at most ``wanted`` bins that contain nearly equal numbers of summaries.
+        """Create at most ``wanted`` bins with nearly equal numbers of summaries.
 
-        Summaries of the same length always belong to the same bin, so the bins may differ in size. Each bin ends at the
-        length for which the cumulative number of summaries is closest to the number for equally large bins. Bins that
-        would end at the same length are merged.
+        Summaries of the same length always belong to the same bin, so the sizes of the bins may differ. Each bin ends
+        at the length for which the cumulative number of summaries is closest to the number for bins of equal size. Bins
+        that would end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
         ends, total = [], 0  # ends: number of summaries up to each length
@@ -93,11 +93,11 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """Return the number of the bin for summaries of this length, counting from 1."""
+        """Return the number of the bin for summaries of a length. Bins are numbered from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
-        """Yield a line for each bin with its range of lengths and its number of training summaries."""
+        """Yield a line of text for each bin, with its range of lengths and its number of training summaries."""
         first = 0
         for number, (longest, count) in enumerate(zip(self.longest, self.counts), 1):
             most = "more" if number == len(self.longest) else str(longest)
@@ -106,26 +106,26 @@ class LengthBins(NamedTuple):
 
 
 class Control(NamedTuple):
-    """Set of control words for a corpus.
+    """Control words for a corpus.
 
     Attributes:
         bins: bins of summary lengths, or None if lengths are not controlled.
-        origins: dictionary from each origin to its number of training documents, or None if origins are not controlled.
+        origins: dictionary that maps origins to numbers of training documents, or None if origins are not controlled.
     """
 
     bins: Optional[LengthBins]
     origins: Optional[Dict[str, int]]
 
     def record(self) -> Dict[str, Any]:
-        """Return the control words as a dictionary that can be written to control.json."""
+        """Return the control words as a dictionary to be written to control.json."""
         return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
 
     @classmethod
     def read(cls, folder: Path) -> "Control":
-        """Read control.json from a folder that ``etads-control`` has written.
+        """Read control.json from a folder that was created by ``etads-control``.
 
         Raises:
-            InputError: the file is missing or damaged.
+            InputError: control.json is missing or damaged.
         """
         path = folder / RECORD
         if not path.is_file():
@@ -147,24 +147,24 @@ class Control(NamedTuple):
         )
 
     def words(self, length: int, origin: str) -> List[str]:
-        """Return the control words of a document.
+        """Return the control words to insert at the start of a document.
 
         Args:
-            length: number of the length bin, counting from 1.
-            origin: origin of the document.
+            length: number of the length bin, starting at 1.
+            origin: origin of the document, such as a newspaper.
         """
         found = [] if self.bins is None else [f"{LENGTH_WORD}{length}"]
         return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
 
 
 def summary_length(line: str) -> int:
-    """Count the space-separated words in a summary. Sentence marks are not counted."""
+    """Count the words in a summary, which are separated by spaces. Sentence marks are not counted."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
 
 def _origins(text: Path, split: str) -> Iterator[str]:
-    """Yield the origin of each document in a split.
+    """Yield the origin of each document in a split, in order.
 
     Raises:
         InputError: the file with the origins is missing, or a line does not contain exactly one name.
@@ -180,10 +180,10 @@ def _origins(text: Path, split: str) -> Iterator[str]:
 
 
 def learn(text: Path, bins: int, by_origin: bool) -> Control:
-    """Derive the control words from the training pairs in ``text``.
+    """Determine the control words from the training pairs in ``text``.
 
     Args:
-        bins: maximum number of length bins; 0 to leave lengths uncontrolled.
+        bins: maximum number of length bins. If it is 0, lengths are not controlled.
 
     Raises:
         InputError: there are no training pairs, or all summaries have the same length.
@@ -202,10 +202,10 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
 def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
     """Yield the line number, document, summary and origin of each pair in a split.
 
-    Without ``by_origin``, the origin is "".
+    The origin is an empty string if ``by_origin`` is False.
 
     Raises:
-        InputError: a file is missing, or the files differ in their number of lines.
+        InputError: a file is missing, or the numbers of lines in the files differ.
     """
     paths = [text / f"{split}.{side}" for side in SIDES]
     for path in paths:
@@ -226,15 +226,15 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
 
 
 def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
-    """Add control words to the documents of a split, copy the summaries, and return the names of the new files.
+    """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
 
     Args:
-        length: number of the length bin to use for all documents; 0 to use the bin of each reference summary.
-        origin: origin to use for all documents; "" to use the origin of each document.
+        length: number of the length bin to use for all documents, or 0 to use the bin of each reference summary.
+        origin: origin to use for all documents, or an empty string to use the origin of each document.
 
     Raises:
-        InputError: a file is missing, the files differ in their number of lines, a document has an origin that no
-            training document has, or the documents already start with control words.
+        InputError: a file is missing, the numbers of lines in the files differ, the origin of a document does not
+            occur in the training documents, or the documents already start with control words.
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
@@ -282,7 +282,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_fixed(args: argparse.Namespace, control: Control) -> None:
-    """Raise InputError if there is no control word for the value of --length or --origin."""
+    """Raise InputError if no control word exists for the value of --length or --origin."""
     if args.length is not None:
         if control.bins is None:
             raise InputError(f"--length {args.length}: there are no control words for lengths (--length-bins 0)")
@@ -295,10 +295,10 @@ def _check_fixed(args: argparse.Namespace, control: Control) -> None:
 
 
 def make(args: argparse.Namespace) -> Iterator[str]:
-    """Write the output folder and yield lines that describe the files and the control words.
+    """Write the output folder, and yield lines of text that describe the files and the control words.
 
     Raises:
-        InputError: the options or the input files are invalid.
+        InputError: an option or an input file is invalid.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')
@@ -336,7 +336,7 @@ def make(args: argparse.Namespace) -> Iterator[str]:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-control``."""
+    """Run the command ``etads-control``."""
     for line in make(args):
         print(printable(line))
 

@@ -1,8 +1,8 @@
-"""Convert a raw corpus to parallel text: the command ``etads-corpus KIND ... --out TEXT``.
+"""Convert a raw corpus to parallel text with the command ``etads-corpus KIND ... --out TEXT``.
 
 The main process lists the items of a split (files, lines or rows). Worker processes convert the items to lines of text,
-and the main process writes these lines in order. Only a few hundred documents are in memory at a time, regardless of
-the size of the corpus.
+which the main process writes in the same order. Regardless of the size of the corpus, only a few hundred documents are
+in memory at the same time.
 """
 
 import argparse
@@ -56,16 +56,16 @@ number of lines; a line is empty if its document has fewer references. A second 
 
 BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20
-"""Maximum number of dropped documents per split that are listed in report.json."""
+"""Maximum number of dropped documents per split that report.json lists."""
 
 LISTED_INPUTS = 20
-"""Maximum number of input files per split that are listed individually in report.json."""
+"""Maximum number of input files per split that report.json lists individually."""
 
 Result = Optional[Tuple[DocumentLines, Optional[str]]]
-"""Result of converting an item to text.
+"""Result of converting an item of a corpus to text.
 
-The result consists of the lines and, if there is something to report, the item's location in the input. The result is
-None if the item belongs to another split.
+The result consists of the lines and, if there is something to report, the location of the item in the input. It is None
+if the item belongs to another split.
 """
 
 _reader: Reader
@@ -77,8 +77,8 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy needs its own counter. If items are converted in the main process, that process also updates the counter
-    # of the original reader.
+    # The copy requires a separate counter. If items are converted in the main process, this process also updates the
+    # counter of the original reader.
     _reader.counts = Counter()
 
 
@@ -103,24 +103,24 @@ def _make_lines(items: List[Any]) -> List[Result]:
 
 
 def _lines_of(document: Document) -> Optional[DocumentLines]:
-    """Convert a document to lines of text. Return None if the document belongs to another split."""
+    """Convert a document to lines of text. Returns None if the document belongs to another split."""
     if _reader.shares and _reader.shares.split_of(document) != _split:
         return None
     return make_lines(document, _options)
 
 
 def _counts_for_all() -> bool:
-    """Return whether items that cannot be converted to a document are counted in the current split.
+    """Return whether items that cannot be converted to documents are counted in the current split.
 
     Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
-    split, but these items are counted only in the first split.
+    split, but these items are only counted in the first split.
     """
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
 
 @dataclass
 class SideLengths:
-    """Length statistics of the documents or summaries in a split.
+    """Statistics about the lengths of the documents or summaries in a split.
 
     Words are separated by spaces, and sentence marks are not counted.
     """
@@ -143,12 +143,13 @@ class SideLengths:
 
 
 class SplitWriter:
-    """Writer for the files of a split that also counts written, changed and dropped documents.
+    """Writer for the files of a split. It also counts written, changed and dropped documents.
 
     Args:
         stack: exit stack that closes the files. Each file receives its final name when it is closed.
-        train_references: value of --train-references, "first" or "all".
-        beside: names from BESIDE that were requested with --keep-NAME. A file SPLIT.source.NAME is written for each.
+        train_references: value of the option --train-references, "first" or "all".
+        beside: names from BESIDE that were requested with the option --keep-NAME. For each name, a file
+            SPLIT.source.NAME is written.
     """
 
     def __init__(
@@ -189,10 +190,10 @@ class SplitWriter:
         self.counts["references not used (--train-references)"] += len(made.targets) - len(used)
 
     def _write_line(self, made: DocumentLines, targets: List[str]) -> None:
-        """Write one line to each file of the split.
+        """Write one line to each file in the split.
 
-        If the document has more references than there are files, further files are created. These files start with an
-        empty line for each earlier document.
+        If the document has more references than there are files, additional files are created. They start with an empty
+        line for each earlier document.
         """
         self.source.write(made.source + "\n")
         for name, file in self.beside.items():
@@ -210,7 +211,7 @@ class SplitWriter:
         self.lengths["target"].add(targets[0])
 
     def report(self) -> Dict[str, Any]:
-        """Return the statistics of this split for report.json."""
+        """Return the statistics about this split for report.json."""
         about: Dict[str, Any] = {"documents": self.lines, "references": len(self.targets)}
         about.update({side: lengths.report(self.lines) for side, lengths in self.lengths.items()})
         about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
@@ -225,12 +226,12 @@ class SplitWriter:
 
 
 def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the files of a split and return the statistics of the split for report.json.
+    """Write the files of a split, and return the statistics about the split for report.json.
 
-    The files receive their final names only after all of them are complete.
+    The files receive their final names only when all of them are complete.
 
     Raises:
-        InputError: the input cannot be read or contains no usable document.
+        InputError: the input cannot be read or contains no usable documents.
     """
     options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
     shares = reader.shares
@@ -247,7 +248,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        # If the corpus has no predefined splits, all items are read once for each split, but they are counted only
+        # If the corpus has no predefined splits, all items are read once for each split, but they are only counted
         # once.
         if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
@@ -255,7 +256,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
             nothing = shares.nothing_left(split) if shares else "the input is empty"
             raise InputError(f"{split}: no document is left ({reasons or nothing})")
-    # Delete files with further references that remain from an earlier corpus without a report.
+    # Delete files with additional references that are left from an earlier corpus without a report.
     for number in itertools.count(len(writer.targets)):
         stale = args.out / f"{split}.target.{number}"
         if not stale.exists():
@@ -267,7 +268,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
 def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
     """Yield the name and the SHA-256 checksum of each input file and folder.
 
-    If a split has more than LISTED_INPUTS files, a single checksum is computed for all of them.
+    If a split consists of more than LISTED_INPUTS files, a single checksum is computed for all of them.
     """
     for split, paths in reader.inputs().items():
         named = [(f"{split} {number}: {path.name}", sha256(path)) for number, path in enumerate(paths, 1)]
@@ -281,9 +282,9 @@ def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
 
 def _folder_checksum(folder: Path) -> str:
-    """Compute a checksum from the names and sizes of the files in a folder, regardless of their order.
+    """Compute a checksum of the names and sizes of all files in a folder, regardless of their order.
 
-    The content of the files is not read, because a folder may contain 300,000 files.
+    The contents of the files are not read, because a folder may contain 300,000 files.
     """
     total = 0
     with os.scandir(folder) as entries:
@@ -294,12 +295,12 @@ def _folder_checksum(folder: Path) -> str:
 
 
 def _delete_corpus(out: Path, reader: Reader) -> None:
-    """Delete an existing corpus that --force replaces.
+    """Delete an existing corpus before it is replaced because of --force.
 
-    This includes splits, references and tags that the new corpus does not contain.
+    Splits, references and tags that the new corpus does not contain are also deleted.
 
     Raises:
-        InputError: a file of the existing corpus is also an input of the new corpus.
+        InputError: a file in the existing corpus is also an input file of the new corpus.
     """
     old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
@@ -311,16 +312,16 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 
 
 def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
-    """Read the statistics of finished splits from an existing report.json.
+    """Read the statistics about the finished splits from an existing report.json.
 
     Raises:
-        InputError: the existing corpus was built from inputs or with options that differ from those in ``report``.
+        InputError: the existing corpus was created from other inputs or with other options than those in ``report``.
     """
     path = out / "report.json"
     if not path.exists():
         return {}
     known = read_json(path, "--force replaces the corpus")
-    # Reports from earlier versions do not contain newer options. A missing option is therefore treated as disabled.
+    # Earlier versions did not record newer options. A missing option is therefore treated as disabled.
     before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
@@ -331,7 +332,7 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
-    """Write the splits that are missing or changed, and write and return the report.
+    """Write all splits that are missing or outdated, write the report, and return it.
 
     Raises:
         InputError: the input or an earlier output is invalid, or another process is writing to the same folder.
@@ -380,23 +381,23 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _given(options: Any) -> Dict[str, Any]:
-    """Return the options that are set, or an empty dictionary if the report is damaged."""
+    """Return all options that are set. The result is empty if the report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # A seed of 0 is also considered set.
+    # An option for a seed is also considered set if its value is 0.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 
 def _list_files(out: Path, report: Dict[str, Any]) -> None:
-    """Write TEXT/SHA256SUMS, which etads-prepare and ``sha256sum -c`` use to detect damaged files."""
+    """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` detect damaged files."""
     names = [name for about in report["splits"].values() for name in about["files"]]
     Checksums(out).add("report.json", *names)
 
 
 def _for_report(value: Any) -> Any:
-    """Convert the value of an option for report.json.
+    """Convert the value of an option to a value for report.json.
 
-    For a path, only the last component is recorded, so that a corpus can be moved.
+    Only the last component of a path is recorded, so that a corpus can be moved.
     """
     if isinstance(value, list):
         return [_for_report(part) for part in value]
@@ -404,7 +405,7 @@ def _for_report(value: Any) -> Any:
 
 
 def summarise(report: Dict[str, Any]) -> str:
-    """Summarise the report in a few lines for the terminal."""
+    """Summarise the report in a few lines of text for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
         sizes = [
@@ -442,7 +443,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-corpus``."""
+    """Run the command ``etads-corpus``."""
     check_options(args)
     with standard_input_in_a_file(args):
         report = build(args.reader(args), args)

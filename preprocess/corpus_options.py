@@ -1,4 +1,4 @@
-"""Define the options that all corpus kinds of etads-corpus share, and copy standard input to a temporary file."""
+"""Options that all corpus kinds of etads-corpus share, and a function that copies standard input to a file."""
 
 import argparse
 import contextlib
@@ -15,9 +15,9 @@ from .near_duplicates import DEFAULT_SIMILARITY, LIST, SHINGLE, check_datasketch
 
 
 def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]) -> None:
-    """Add the options that all corpus kinds share.
+    """Add the options that all corpus kinds share to a parser.
 
-    ``defaults`` contains default values that are specific to a reader.
+    ``defaults`` contains the default values that are specific to a reader.
     """
     add = parser.add_argument
     add("--out", metavar="TEXT", type=Path, required=True, help="folder for the text and report.json")
@@ -97,7 +97,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise InputError if a shared option has an invalid value or cannot be combined with another."""
+    """Raise InputError if a shared option has an invalid value or cannot be combined with another option."""
     for name in ("source_sentences", "source_words", "short_lead"):
         if getattr(args, name) < 0:
             raise InputError(f"--{name.replace('_', '-')} {getattr(args, name)}: choose 0 (no limit) or more")
@@ -105,8 +105,7 @@ def check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--short-lead {args.short_lead} has no effect without --source-sentences")
     if args.fallback_encoding not in ("", "replace"):
         try:
-            # Text is split into lines before it is decoded, so the encoding must represent a line feed as a single
-            # byte.
+            # Text is split into lines before it is decoded, so a line feed must be encoded as a single byte.
             fits = b"a\n".decode(args.fallback_encoding) == "a\n"
         except LookupError:
             unknown = f"--fallback-encoding {args.fallback_encoding}: not an encoding of text"
@@ -125,12 +124,12 @@ def check_options(args: argparse.Namespace) -> None:
 
 @contextlib.contextmanager
 def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
-    """Copy standard input to a temporary file and replace ``-`` in ``args`` with its path.
+    """Context manager that copies standard input to a temporary file, and replaces ``-`` in ``args`` with its path.
 
-    The copy is necessary because readers read their input more than once.
+    The copy is necessary because readers read their input several times.
 
     Raises:
-        InputError: ``-`` is given more than once.
+        InputError: ``-`` occurs more than once in the arguments.
     """
     inputs = {name: value for name, value in vars(args).items() if name != "out"}
     given = [path for value in inputs.values() for path in (value if isinstance(value, list) else [value])]

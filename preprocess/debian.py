@@ -2,16 +2,16 @@
 
     etads-debian --translation Translation-en.xz --packages Packages.xz --out corpus
 
-The long description of a package is the document, and the one-line synopsis of the package is the summary. The inputs
+The document is the long description of a package, and the summary is the one-line synopsis of the package. The inputs
 are APT's Translation-en index, which contains the descriptions, and the binary Packages index, which contains the names
-of the source packages. Without a Packages index, the stem of the binary package's name is used in place of the source
-package's name.
+of the source packages. Without a Packages index, the stem of the binary package name is used instead of the source
+package name.
 
 The output files DIR/{train,valid,test}.{source,target,package} are line-aligned UTF-8 text with one document per line.
-Each line of a .package file contains ``binary<TAB>source``, the names of the binary and the source package. These names
-identify the authors and the licence of the text. DIR/report.json contains the number of dropped pairs for each reason.
-No text occurs in two splits (debian_splits.py defines when two texts are equal). The command checks this before it
-writes the splits.
+Each line of a .package file contains ``binary<TAB>source``, i.e. the names of the binary and the source package. These
+names identify the authors and the licence of the text. DIR/report.json contains the number of dropped pairs for each
+reason. No text occurs in two splits (debian_splits.py defines when two texts are equal). The command checks this
+condition before it writes the splits.
 """
 
 import argparse
@@ -51,21 +51,21 @@ Report = Dict[str, Any]
 
 
 def sha256(data: bytes) -> str:
-    """Return the SHA-256 digest of ``data`` as a hexadecimal string."""
+    """Return the SHA-256 digest of ``data`` in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
 def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
-    """Write report.json, SHA256SUMS and the files of the corpus.
+    """Write the files of the corpus, report.json and SHA256SUMS.
 
-    All files are first written under temporary names, so that an incomplete file never has its final name.
+    All files are first written under temporary names, so an incomplete file never has its final name.
 
     Raises:
-        InputError: ``out`` cannot be written to.
+        InputError: the folder ``out`` cannot be written to.
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
     listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
-    # The report and the checksums are renamed first. If a run is interrupted, the next run can then recognise the files
+    # The report and the checksums are renamed first. If a run is interrupted, the next run can then identify the files
     # that the interrupted run has left behind.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
@@ -81,7 +81,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
     """Return whether ``out`` already contains the complete corpus for the inputs and options in ``wanted``.
 
     Raises:
-        InputError: ``out`` contains another corpus, and ``force`` is false.
+        InputError: ``out`` contains a different corpus, and ``force`` is False.
     """
     existing = [name for name in OUTPUTS if (out / name).exists()]
     if force or not existing:
@@ -98,7 +98,7 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
 
 
 def summarise(report: Report) -> str:
-    """Summarise the report in a few lines for the terminal."""
+    """Summarise the report in a few lines of text for the terminal."""
     lines = [f"{report['stanzas']} descriptions read, {report['undecodable']} undecodable sequences replaced"]
     lines += [f"  changed {n:6d}  {what}" for what, n in report.get("changed", {}).items()]
     for what, found in report.get("warnings", {}).items():
@@ -113,7 +113,7 @@ def summarise(report: Report) -> str:
 
 
 def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
-    """Return the Translation-en and Packages files that are given as options or found in APT's lists folder.
+    """Return the Translation-en and Packages files that are specified by options or found in APT's lists folder.
 
     Raises:
         InputError: a file is missing, or there is no Translation-en index.
@@ -126,7 +126,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     suffix = r"(\.(gz|xz|bz2|lz4))?$"
     translations = [path for path in listed if re.search(rf"_i18n_Translation-en{suffix}", path.name)]
     packages = [path for path in listed if re.search(rf"_binary-\w+_Packages{suffix}", path.name)]
-    if options.translation:  # the lists may belong to a different release
+    if options.translation:  # the lists in APT's folder may belong to a different release
         if options.lists:
             raise InputError(f"--lists {options.lists} has no effect with --translation: leave it out")
         return options.translation, options.packages
@@ -137,9 +137,9 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
 
 
 def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
-    """Create a pair from each stanza.
+    """Create a document-summary pair from each stanza.
 
-    If the source package is unknown, the stem of the package name is used instead.
+    If the source package is unknown, the stem of the binary package name is used instead.
     """
     pairs = []
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
@@ -150,7 +150,7 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
 
 
 def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
-    """Assign the pairs to splits. Return the splits, the groups, and the number of pairs dropped for each reason.
+    """Assign the pairs to splits. Returns the splits, the groups, and the number of dropped pairs for each reason.
 
     Raises:
         InputError: a split is empty, or a text occurs in two splits.
@@ -168,7 +168,7 @@ def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Gro
 
 
 def build(options: argparse.Namespace) -> str:
-    """Build the corpus in ``options.out`` and return a message for the user.
+    """Build the corpus in ``options.out``, and return a message for the user.
 
     Raises:
         InputError: an input or an earlier output is invalid, or a split would be empty.
@@ -176,8 +176,8 @@ def build(options: argparse.Namespace) -> str:
     translation, packages = find_inputs(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
-    # The checksums are computed from the decompressed content, so they do not depend on the compression format or the
-    # folder.
+    # The checksums are computed from the decompressed contents, so they depend on neither the compression format nor
+    # the folder.
     report: Report = {
         "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
@@ -207,7 +207,7 @@ def build(options: argparse.Namespace) -> str:
 
 
 def _changes(described: Sequence[Stanza]) -> Report:
-    """Count the changes to the descriptions and the possible remaining mistakes, for report.json."""
+    """Count the changes to the descriptions and possible remaining errors, for report.json."""
     counts: Counter = Counter()
     first: Dict[str, str] = {}
     for stanza in described:
@@ -222,7 +222,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
 
 
 def file_contents(splits: Groups) -> Dict[str, bytes]:
-    """Return a dictionary from the name of each file in OUTPUTS to its content."""
+    """Return a dictionary that maps the name of each file in OUTPUTS to its content."""
     files = {}
     for split, pairs in splits.items():
         files[f"{split}.source"] = "".join(f"{pair.source}\n" for pair in pairs).encode()
@@ -232,7 +232,7 @@ def file_contents(splits: Groups) -> Dict[str, bytes]:
 
 
 def describe(splits: Groups, groups: Groups) -> Report:
-    """Return statistics for report.json: the sizes of the splits, text lengths in words, and the largest groups."""
+    """Return the sizes of the splits, text lengths in words, and the largest groups, for report.json."""
     about: Report = {}
     for split, pairs in splits.items():
         about[split] = {"pairs": len(pairs), "source_packages": len({p.source_package for p in pairs})}
@@ -249,10 +249,10 @@ def describe(splits: Groups, groups: Groups) -> Report:
 
 
 def unpack_sample(options: argparse.Namespace) -> str:
-    """Unpack the sample corpus of this package into ``options.out`` and return a message for the user.
+    """Extract the sample corpus in this package to ``options.out``, and return a message for the user.
 
     Raises:
-        InputError: the sample is damaged, or ``options.out`` contains another corpus.
+        InputError: the sample corpus is damaged, or ``options.out`` contains another corpus.
     """
     report = json.loads(read_index(SAMPLE / "report.json"))
     if is_done(options.out, report, options.force):
@@ -275,10 +275,10 @@ NUMBERS = (
     ("min_target_words", 1, "drop shorter synopses"),
     ("max_target_words", 10000, "drop longer synopses"),
 )
-"""Name, default value and help text of each numeric option. report.json records the values of these options."""
+"""Name, default value and help text of each numeric option. The values are recorded in report.json."""
 
 LISTS = Path("/var/lib/apt/lists")
-"""Folder in which APT stores downloaded indexes."""
+"""Folder in which APT stores the indexes that it has downloaded."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:
@@ -304,7 +304,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _check_options(options: argparse.Namespace) -> None:
-    """Raise InputError if a numeric option has an invalid value, or if options that cannot be combined are given."""
+    """Raise InputError if a numeric option has an invalid value, or if incompatible options are combined."""
     for name, value in ((n, getattr(options, n)) for n, _, _ in NUMBERS if n != "seed"):
         if value < 0:
             raise InputError(f"--{name.replace('_', '-')} {value} is negative: give 0 or more")
@@ -319,7 +319,7 @@ def _check_options(options: argparse.Namespace) -> None:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-debian``."""
+    """Run the command ``etads-debian``."""
     _check_options(args)
     with locked(args.out, "--out", folder=True):
         print(unpack_sample(args) if args.sample else build(args), file=sys.stderr)

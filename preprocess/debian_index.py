@@ -1,4 +1,4 @@
-"""Read APT's package indexes: Translation-en (descriptions) and Packages (names of source packages)."""
+"""Read APT's package indexes: Translation-en (package descriptions) and Packages (names of source packages)."""
 
 import re
 import shutil
@@ -22,10 +22,10 @@ NAME_SUFFIX = re.compile(r"-(bin|common|core|data|dbg|dev|doc|java|perl|prof|rub
 
 
 def read_index(path: Path) -> bytes:
-    """Read an index and decompress it if its name ends in .gz, .xz, .bz2 or .lz4.
+    """Read an index file, and decompress it if its name ends in .gz, .xz, .bz2 or .lz4.
 
     Raises:
-        InputError: the file cannot be read or is damaged.
+        InputError: the index file cannot be read or is damaged.
     """
     with open_binary(path) as file:
         data = file.read()
@@ -42,7 +42,7 @@ def read_index(path: Path) -> bytes:
 
 
 def decode(data: bytes) -> Tuple[str, int]:
-    """Decode UTF-8 and convert all line endings to ``\\n``.
+    """Decode UTF-8 text, and convert all line endings to ``\\n``.
 
     Returns:
         The decoded text, and the number of invalid byte sequences that were replaced with U+FFFD.
@@ -53,9 +53,9 @@ def decode(data: bytes) -> Tuple[str, int]:
 
 
 def parse_stanzas(text: str) -> Iterator[Stanza]:
-    """Yield the deb822 stanzas of an index as dictionaries from field names to values.
+    """Yield the deb822 stanzas of an index as dictionaries that map field names to values.
 
-    Continuation lines are neither joined nor stripped of their indentation.
+    Continuation lines are not joined, and their indentation is preserved.
     """
     for block in re.split(r"\n(?:[ \t]*\n)+", text):
         fields: Stanza = {}
@@ -71,16 +71,16 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
 
 
 def source_names(text: str) -> Dict[str, str]:
-    """Return a dictionary from binary package names to source package names.
+    """Return a dictionary that maps binary package names to source package names.
 
-    ``Source: name (1.0)`` becomes ``name``.
+    The version is removed from values such as ``Source: name (1.0)``.
     """
     stanzas = (s for s in parse_stanzas(text) if "Package" in s)
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
 
 def stem(package: str) -> str:
-    """Remove prefixes, version numbers and suffixes such as -dev from a package name.
+    """Remove prefixes, version numbers and suffixes such as -dev from the name of a package.
 
     For example, the stem of libfoo2-dev, foo-doc and python3-foo is foo.
     """
@@ -91,13 +91,13 @@ def stem(package: str) -> str:
 
 
 def clean(text: str) -> Tuple[str, int]:
-    """Put a text on one line and neutralise the sentence marks that it contains.
+    """Convert a text to a single line, and neutralise sentence marks that it contains.
 
     The text is normalised to Unicode NFC, each sequence of white space is replaced with one space, and control
     characters and invisible characters are removed.
 
     Returns:
-        The text, and the number of neutralised sentence marks. A mark is neutralised by inserting spaces into it.
+        The cleaned text, and the number of sentence marks that were neutralised by inserting spaces.
     """
     return neutralise_marks(" ".join(_visible(unicodedata.normalize("NFC", text)).split()))
 
@@ -108,7 +108,7 @@ def _visible(text: str) -> str:
 
 
 def count_changes(text: str) -> Counter:
-    """Count the changes that :func:`clean` makes to a text, and the possible mistakes that remain in it."""
+    """Count the changes that :func:`clean` makes to a text, and possible errors that remain in the text."""
     counts = find_suspicious(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
     counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
@@ -121,7 +121,7 @@ def count_changes(text: str) -> Counter:
 def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
     """Split a Description field into the synopsis and the paragraphs of the long description.
 
-    The synopsis and each paragraph are cleaned and put on one line. Both can be empty.
+    The synopsis and each paragraph are cleaned and converted to a single line. Both may be empty.
     """
     first, *rest = value.split("\n")
     blocks: List[List[str]] = [[]]
@@ -135,15 +135,15 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Join the wrapped lines of a paragraph.
+    """Join the wrapped lines of a paragraph into a single line.
 
     List markers are removed. The last list item ends with ``.``, and all other items end with ``;``.
 
-    An unindented dash is treated as a list marker only where a list item can begin. Elsewhere, it may be part of a
-    wrapped sentence.
+    A dash at the start of a line is treated as a list marker only where a list item can begin. Otherwise, it may be
+    part of a wrapped sentence.
     """
     out: List[str] = []
-    text = ""  # running text, followed by list items
+    text = ""  # continuous text, followed by list items
     items: List[str] = []
 
     def finish() -> str:
@@ -156,7 +156,7 @@ def join_lines(lines: Sequence[str]) -> str:
             items.append(line[marker.end() :].strip())
         elif items and (indented or rest[:1].islower()):
             items[-1] += " " + rest
-        elif items:  # running text continues after a list
+        elif items:  # continuous text resumes after a list
             out.append(finish())
             text, items = rest, []
         else:

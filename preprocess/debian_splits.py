@@ -1,14 +1,14 @@
-"""Select pairs from Debian packages, and assign the pairs to splits so that no text occurs in two splits.
+"""Select pairs from Debian packages, and assign them to splits such that no text occurs in two splits.
 
-No source package, document or synopsis occurs in two splits. The same is true of paragraphs and sentences with at least
+No source package, document or synopsis occurs in two splits. The same applies to paragraphs and sentences with at least
 UNIT_CHARS characters. Source packages are treated as the same package if their names differ only in digits and dots
-(gcc-11, gcc-12). Two texts are considered equal if they match after their case has been folded and each sequence of
-digits has been replaced with 0. Two paragraphs or sentences are also considered equal if they match after the names of
-their packages are masked. A sentence ends with one of ``.!?:;``, followed by a space. Shorter phrases ("This package
-contains the documentation.") and paraphrases may occur in several splits.
+(gcc-11, gcc-12). Two texts are considered equal if they match after case folding and after replacing each sequence of
+digits with 0. Two paragraphs or sentences are also considered equal if they match after the names of their packages
+have been masked. A sentence ends with one of the characters ``.!?:;``, followed by a space. Shorter phrases ("This
+package contains the documentation.") and paraphrases may occur in several splits.
 
 Source packages that share such a text are merged into groups with a union-find algorithm. A seeded hash of the group's
-name determines the split of the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the
+name determines the split for the whole group. In Debian 12, the largest group contains 9 % of the corpus, because the
 descriptions of related libraries share boilerplate text. If UNIT_CHARS were 40, shared paragraphs would merge a quarter
 of the corpus into one group. A group that is larger than HELD_OUT_SHARE of valid or test is assigned to train, so that
 no family of packages dominates an evaluation.
@@ -29,16 +29,16 @@ from fairseq_etads.text.atomic import SPLITS
 from .debian_index import stem
 
 UNIT_CHARS = 60
-"""Minimum length in characters of the paragraphs and sentences that must not occur in two splits."""
+"""Minimum length, in characters, of paragraphs and sentences that must not occur in two splits."""
 
 HELD_OUT_SHARE = 0.05
-"""Maximum fraction of the pairs in valid or test that may belong to a single group.
+"""Maximum fraction of the pairs in valid or test that may belong to the same group.
 
-Groups of at most HELD_OUT_MINIMUM pairs are exempt from this limit.
+This limit does not apply to groups of at most HELD_OUT_MINIMUM pairs.
 """
 
 HELD_OUT_MINIMUM = 5
-"""Maximum number of pairs in a group that may exceed HELD_OUT_SHARE."""
+"""Maximum number of pairs in a group to which HELD_OUT_SHARE does not apply."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -46,13 +46,13 @@ Groups = Dict[str, List["Pair"]]
 
 @dataclass(frozen=True)
 class Pair:
-    """Document and summary for a package.
+    """Document and summary of a Debian package.
 
     Attributes:
         package: name of the binary package.
         source_package: name of the source package.
-        paragraphs: paragraphs of the long description, each on one line.
-        target: synopsis of the package, which is the summary.
+        paragraphs: paragraphs of the long description, each on a single line.
+        target: synopsis of the package, which is used as the summary.
     """
 
     package: str
@@ -62,7 +62,7 @@ class Pair:
 
     @property
     def source(self) -> str:
-        """Long description on one line, which is the document."""
+        """The long description on a single line, which is used as the document."""
         return " ".join(self.paragraphs)
 
 
@@ -72,12 +72,12 @@ def canonical(text: str) -> str:
 
 
 def text_keys(pair: Pair) -> Set[str]:
-    """Return all texts of a pair that must not occur in two splits, normalised for comparison."""
+    """Return all texts in a pair that must not occur in two splits, normalised for comparison."""
     keys = {"document " + canonical(pair.source), "synopsis " + canonical(pair.target)}
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem(name)) if len(n) > 2}
     alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
-    # Both the paragraphs and the whole line are split into sentences. The output files contain only the whole line, so
+    # Both the paragraphs and the whole line are split into sentences. The output files only contain the whole line, so
     # only the sentences of the line can be found when the files are checked.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
@@ -87,7 +87,7 @@ def text_keys(pair: Pair) -> Set[str]:
 
 
 def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
-    """Return the reason for dropping a pair, without regard to other pairs, or None if there is no reason."""
+    """Return the reason for dropping a pair, regardless of other pairs, or None if the pair should be kept."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
         "empty description": n_source == 0,
@@ -104,10 +104,10 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
 def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
     """Select the pairs to keep, in their original order.
 
-    If several pairs have the same document, only the first is kept.
+    If several pairs have the same document, only the first one is kept.
 
     Returns:
-        The selected pairs, and the number of pairs dropped for each reason.
+        The selected pairs, and the number of dropped pairs for each reason.
     """
     kept: Dict[str, Pair] = {}
     dropped: Counter = Counter()
@@ -124,17 +124,18 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
 
 
 def group_pairs(pairs: Sequence[Pair]) -> Groups:
-    """Group pairs if their source packages share a text or have names that differ only in digits and dots.
+    """Group pairs if their source packages share a text, or if the package names differ only in digits and dots.
 
     Returns:
-        A dictionary that maps the alphabetically first source package of each group to its pairs.
+        A dictionary from group names to pairs. The name of a group is the alphabetically first source package in the
+        group.
     """
     parent: Dict[str, str] = {}
 
     def find(node: str) -> str:
         parent.setdefault(node, node)
         while parent[node] != node:
-            parent[node] = parent[parent[node]]  # path halving keeps the trees shallow
+            parent[node] = parent[parent[node]]  # path halving limits the height of the trees
             node = parent[node]
         return node
 
@@ -149,14 +150,15 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 
 
 def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
-    """Assign each group of pairs to one split.
+    """Assign each group of pairs to a split.
 
-    The groups are processed in the order of their seeded hashes. Each group is assigned to the first split with enough
-    space for all of its pairs; the splits are tried in the order test, valid, train. The pairs in each split remain in
-    this order, so the first lines of each output file are a random sample of the file.
+    The groups are processed in the order of their seeded hashes. Each group is assigned to the first split in the order
+    test, valid, train that has enough space for all of its pairs. The pairs in each split remain in this order, so the
+    first lines of each output file are a random sample.
 
     Returns:
-        The splits, and the number of pairs dropped because of ``--max-per-group`` or because no split had enough space.
+        The splits, and the number of pairs that were dropped because of ``--max-per-group`` or because no split had
+        enough space.
     """
 
     def rank(text: str) -> Tuple[str, str]:
@@ -181,7 +183,7 @@ def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter
 
 
 def crossings(splits: Groups) -> List[str]:
-    """Return the source packages and texts that occur in more than one split. For a valid corpus, the list is empty."""
+    """Return the source packages and texts that occur in several splits. The list is empty for a valid corpus."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
     keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *text_keys(p)})

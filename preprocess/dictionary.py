@@ -1,4 +1,4 @@
-"""Build dictionaries with a copy tail, which contains words that the model can copy but does not learn."""
+"""Build dictionaries with a copy tail, i.e. with words that the model can copy but does not learn."""
 
 from pathlib import Path
 from typing import List, Tuple
@@ -13,10 +13,10 @@ from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
-    """Count the words in text files. The text is split at white space, as in fairseq.
+    """Count the words in text files. As in fairseq, text is split at white space.
 
     Raises:
-        InputError: a file is missing or not UTF-8.
+        InputError: a text file is missing or is not valid UTF-8.
     """
     counts = Dictionary()
     for path in files:
@@ -31,38 +31,37 @@ def count_words(files: List[Path], jobs: int) -> Dictionary:
 def build_dictionary(train: List[Path], documents: List[Path], size: int, jobs: int, tail: bool = True) -> Dictionary:
     """Build a dictionary with a copy tail.
 
-    The dictionary contains the words that the model learns, in order of decreasing frequency, and then the copy tail in
-    alphabetical order. The words to learn are padded to a multiple of 8 entries.
+    The dictionary contains the words that the model learns, in order of decreasing frequency, followed by the copy tail
+    in alphabetical order. The words to learn are padded to a multiple of 8 entries.
 
     Args:
-        train: training text files; the model learns their most frequent words.
-        documents: further text files; their words can be copied.
-        size: number of words to learn, without the special symbols; -1 for all.
-        jobs: number of processes.
+        train: paths of the training text files. The model learns the most frequent words in these files.
+        documents: paths of further text files. The model can copy the words in these files.
+        size: number of words to learn, without the special symbols, or -1 for all words.
+        jobs: number of worker processes.
         tail: whether to add the copy tail.
 
     Raises:
-        InputError: a file is missing or not UTF-8.
+        InputError: a text file is missing or is not valid UTF-8.
     """
     dictionary = count_words(train, jobs)
     seen = {*dictionary.symbols, *count_words(documents, jobs).symbols}
     dictionary.finalize(nwords=size + dictionary.nspecial if size > 0 else -1)
     for word in sorted(seen.difference(dictionary.symbols)) if tail else ():
-        if not is_padding_word(word):  # otherwise, such a word would be treated as known
+        if not is_padding_word(word):  # otherwise, padding words would be treated as known words
             dictionary.add_symbol(word, n=0)
     return dictionary
 
 
 def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
-    """Read a dictionary and append a copy tail with the other words in the texts.
+    """Read a dictionary, and append a copy tail that contains all other words in the texts.
 
-    The model learns all words in the given dictionary, and their order does not change.
-
-    In the dictionary of a pretrained model, known words may have a count of 0. This count is changed to 1, because a
-    count of 0 marks words in the copy tail.
+    The model learns all words in the given dictionary, and their order does not change. In the dictionary of a
+    pretrained model, known words may have a count of 0. This count is changed to 1, because a count of 0 marks words in
+    the copy tail.
 
     Raises:
-        InputError: the file is not a dictionary.
+        InputError: the file at ``path`` is not a dictionary.
     """
     try:
         given = load_checked(Dictionary.load, str(path))
@@ -81,24 +80,25 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
 def build_bounded_dictionaries(
     train: List[Path], summaries: List[Path], documents: List[Path], size: int, target_size: int, jobs: int
 ) -> Tuple[Dictionary, Dictionary]:
-    """Build source and target dictionaries with the same ids but different numbers of known words.
+    """Build source and target dictionaries with the same ids but different vocabulary sizes.
 
     Both dictionaries contain three groups of words: the most frequent words in the summaries, the most frequent other
     words in the documents, and the copy tail. In the target dictionary, words in the second group have a count of 0 and
-    therefore belong to the copy tail. Each of the first two groups is padded so that it ends at a multiple of 8
-    entries.
+    therefore belong to the copy tail. Each of the first two groups is padded to end at a multiple of 8 entries.
 
     Args:
-        train: files with training documents; the model learns to read their most frequent words.
-        summaries: files with training summaries; the model learns to generate their most frequent words.
-        documents: further text files; their words can be copied.
-        size: total number of words to learn, without the special symbols; -1 for all.
-        target_size: number of words that the model can generate. These words are included in ``size`` and are learned
-            even if they do not occur in the documents.
-        jobs: number of processes.
+        train: paths of the files with training documents. The model learns to read the most frequent words in these
+            files.
+        summaries: paths of the files with training summaries. The model learns to generate the most frequent words in
+            these files.
+        documents: paths of further text files. The model can copy the words in these files.
+        size: total number of words to learn, without the special symbols, or -1 for all words.
+        target_size: number of words that the model can generate. They are included in ``size``, and are learned even if
+            they do not occur in the documents.
+        jobs: number of worker processes.
 
     Raises:
-        InputError: a file is missing or not UTF-8.
+        InputError: a text file is missing or is not valid UTF-8.
     """
     read, target = count_words(train, jobs), count_words(summaries, jobs)
     seen = {*read.symbols, *target.symbols, *count_words(documents, jobs).symbols}
@@ -115,7 +115,7 @@ def build_bounded_dictionaries(
         source.add_symbol(word, n=counts[word])
     source.pad_to_multiple_(8)
     for word in sorted(seen.difference(source.symbols)):
-        if not is_padding_word(word):  # otherwise, such a word would be treated as known
+        if not is_padding_word(word):  # otherwise, padding words would be treated as known words
             source.add_symbol(word, n=0)
     for word in source.symbols[len(target) :]:
         target.add_symbol(word, n=0)
@@ -123,6 +123,6 @@ def build_bounded_dictionaries(
 
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:
-    """Write the dictionary in fairseq's format. An incomplete file never has the final name."""
+    """Write a dictionary in fairseq's format. An incomplete file never has its final name."""
     with writing(path) as file:
         dictionary.save(file)

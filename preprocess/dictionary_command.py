@@ -82,7 +82,7 @@ def _check(args: argparse.Namespace) -> None:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-dictionary``."""
+    """Run the command ``etads-dictionary``."""
     _check(args)
     from fairseq_etads.vocabulary.dictionary import known_words
 

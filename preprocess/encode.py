@@ -1,6 +1,6 @@
 """Split raw text into words, and words into subwords, in several processes.
 
-Both steps use fairseq's --tokenizer and --bpe classes.
+Both steps use fairseq's classes for the options --tokenizer and --bpe.
 """
 
 import contextlib
@@ -22,11 +22,11 @@ from fairseq_etads.text.files import read_lines
 from .processes import TOKENIZER_MODULES, ordered_map
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
-"""Encoding stages. The first splits raw text into words, and the second splits words into subwords."""
+"""Encoding stages. The first one splits raw text into words, and the second one splits words into subwords."""
 
 
 def _fairseq_options(settings: Settings, out: Path) -> Namespace:
-    """Return the options that fairseq requires to build its tokeniser and its subword encoder."""
+    """Return the options that fairseq requires for building the tokeniser and the subword encoder."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
@@ -34,7 +34,7 @@ def _fairseq_options(settings: Settings, out: Path) -> Namespace:
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
     """Build the tokeniser ``--tokenizer etads`` for documents or for summaries.
 
-    Sentence marks may be kept in only one of the two.
+    These may require different tokenisers, because sentence marks can be kept in only one of them.
     """
     from fairseq.data import encoders
 
@@ -48,7 +48,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
     """Build fairseq's encoder for the subword model in ``out``.
 
     Raises:
-        InputError: the model is damaged.
+        InputError: the subword model is damaged.
     """
     from fairseq.data import encoders
 
@@ -56,7 +56,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(_fairseq_options(settings, out))
-    except InputError:  # a library is missing
+    except InputError:  # a required library is not installed
         raise
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason and then exits
@@ -65,7 +65,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
 
 
 def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
-    """Return a function that encodes a line as words or as subwords, depending on the stage."""
+    """Return a function that encodes a line of text as words or as subwords, depending on the stage."""
     is_first = stage == TO_WORDS
     encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
     encode: Callable[[str], str] = encoder.encode
@@ -85,12 +85,14 @@ def _encode_lines(lines: List[str]) -> List[str]:
 
 
 def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
-    """Encode each line separately and write the results. The results do not depend on the number of processes.
+    """Encode each line separately, and write the results to a file.
+
+    The results do not depend on the number of processes.
 
     Args:
-        destination: path of the new file, SPLIT.source or SPLIT.target.
-        out: folder with the subword model.
-        stage: encoding stage, TO_WORDS or TO_SUBWORDS.
+        destination: path of the output file, SPLIT.source or SPLIT.target.
+        out: path of the folder with the subword model.
+        stage: encoding stage, which is TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
     with writing(destination) as file:
@@ -113,13 +115,14 @@ def encode_all(
     made: Checksums,
     read: Callable[[Path], Iterable[str]] = read_lines,
 ) -> None:
-    """Encode the files in ``sources`` that have not been encoded yet.
+    """Encode all files in ``sources`` that have not been encoded yet.
 
     Args:
-        sources: folder with the files to encode.
-        destination: name of the folder for the encoded files, a subfolder of the folder that ``made`` describes.
-        out: folder with the subword model.
-        made: checksums to which the new files are added.
+        sources: path of the folder with the files to encode.
+        destination: name of the folder for the encoded files, which is a subfolder of the folder that ``made``
+            describes.
+        out: path of the folder with the subword model.
+        made: checksums to which the checksums of the new files are added.
         read: function that reads the lines of a file.
     """
     for name in (f"{split}.{side}" for split in splits for side in SIDES):

@@ -1,18 +1,18 @@
 """Compute word factors for feature-rich encoders: POS tags, entities, TF and IDF bins (Nallapati et al. 2016, 2.2).
 
-The text file OUT/factors/SPLIT.NAME contains one value for each token in OUT/tokens/SPLIT.source. Each subword has the
-value of its word. These text files are converted to:
+The text file OUT/factors/SPLIT.NAME contains one value for each token in OUT/tokens/SPLIT.source. Each subword receives
+the value of its word. These text files are converted to the following files:
 
     OUT/bin/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}: names of the factors, in order
     OUT/bin/dict.factor-NAME.txt            fairseq dictionary of the values
     OUT/bin/SPLIT.factor-NAME.bin, .idx     ids of the values and the end symbol, in fairseq's indexed format
 
-The paper does not describe how TF and IDF are binned. Here, *tf* is the number of times that the word occurs in the
+The paper does not specify how TF and IDF are binned. Here, *tf* is the number of times that the word occurs in the
 document (1, 2, ...), and the last bin also contains all larger counts. *idf* is ln((1 + D) / (1 + df)), where D is the
 number of training documents and df is the number of training documents that contain the word. The bins of *idf* have
-equal width and range from 0 to ln(1 + D), the value for a word that occurs in no training document. *salience* is the
-salience level of the sentence that contains the word, as written by etads-shorten. For a sentence mark, the value of
-every factor is the mark itself.
+equal widths and range from 0 to ln(1 + D), the value for a word that does not occur in the training documents.
+*salience* is the salience level of the sentence that contains the word, as written by etads-shorten. The value of each
+factor for a sentence mark is the mark itself.
 """
 
 import contextlib
@@ -41,20 +41,20 @@ from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
 from .processes import TOKENIZER_MODULES, ordered_map, run_apart
 
 TAGS = ("pos", "ner")
-"""Factors that consist of word tags. The tags are read from a file or predicted by spaCy."""
+"""Factors that consist of word tags, which are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
 """Arguments of FactorValues.lines for one document: its location, its tokens, the raw line, and the lines of tags."""
 
 
 def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
-    """Join subword tokens into words. Return the words and, for each token, the index of its word."""
+    """Join subword tokens into words. Returns the words, and the index of the word that contains each token."""
     kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
     return subwords.join_words(tokens, kind)
 
 
 def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
-    """Return the number of documents, and a counter from each word to the number of documents that contain the word."""
+    """Return the number of documents, and a counter that maps each word to the number of documents containing it."""
     documents = 0
     counts: Counter = Counter()
     for line in tqdm(read_lines(path), desc="document frequencies", unit=" lines", disable=None):
@@ -64,7 +64,7 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
 
 
 def idf_bin(df: int, documents: int, bins: int) -> int:
-    """Compute the idf bin of a word, as defined in the module docstring.
+    """Compute the idf bin of a word, which is defined in the module docstring.
 
     The bin is 0 for a word that occurs in all documents, and ``bins - 1`` for a word that occurs in few or no
     documents.
@@ -73,10 +73,10 @@ def idf_bin(df: int, documents: int, bins: int) -> int:
 
 
 class SpacyTagger:
-    """Tagger that uses an installed spaCy pipeline. Components that are not required for tagging are disabled.
+    """Tagger that uses an installed spaCy pipeline. Pipeline components that are not needed for tagging are disabled.
 
     Raises:
-        InputError: spaCy or the model is not installed.
+        InputError: spaCy or the spaCy model is not installed.
     """
 
     def __init__(self, model: str):
@@ -91,10 +91,10 @@ class SpacyTagger:
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
     def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
-        """Return a dictionary from each name in TAGS to the tags of the words.
+        """Return a dictionary that maps each name in TAGS to the tags of the words.
 
         Args:
-            starts: whether each word begins a sentence; an empty list if the sentence boundaries are unknown.
+            starts: whether each word begins a sentence. The list is empty if the sentence boundaries are unknown.
         """
         from spacy.tokens import Doc
 
@@ -109,10 +109,10 @@ class FactorValues:
     """Compute the factors of the tokens in a line. Each process creates its own instance.
 
     Args:
-        idf: dictionary from each word in the training documents to its idf bin.
+        idf: dictionary that maps each word in the training documents to its idf bin.
 
     Raises:
-        InputError: spaCy, its model or the subword model cannot be loaded.
+        InputError: spaCy, the spaCy model or the subword model cannot be loaded.
     """
 
     def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
@@ -128,17 +128,17 @@ class FactorValues:
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
     def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
-        """Return a line for each factor, in the order of the settings. Each line contains one value per token.
+        """Return one line for each factor, in the order of the settings. A line contains one value per token.
 
         Args:
             where: location of the line, for error messages.
-            raw: line of the raw text from which the tokens were created.
-            tags: dictionary from each factor that is read from a file to a line with one tag per space-separated word
-                (for salience, one level per sentence). The value for the key ORIGINAL, if it exists, is the raw line
-                before it was lower-cased and its digits were masked.
+            raw: line of raw text from which the tokens were created.
+            tags: dictionary that maps each factor that is read from a file to a line with one tag per space-separated
+                word (for salience, one level per sentence). If the dictionary contains the key ORIGINAL, its value is
+                the raw line before it was lower-cased and its digits were masked.
 
         Raises:
-            InputError: the tags do not match the words.
+            InputError: the tags do not match the words of the line.
         """
         words, numbers = join_words(tokens, self.settings)
         tagged = self._spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
@@ -160,9 +160,9 @@ class FactorValues:
         return lines
 
     def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
-        """Return a dictionary from each name in TAGS to the tags of the words.
+        """Return a dictionary that maps each name in TAGS to the tags of the words.
 
-        The case and digits of the words are taken from ``raw``.
+        The case and the digits of the words are restored from ``raw``.
         """
         assert self.tagger is not None
         spelt = self._spell(words, raw)
@@ -176,12 +176,11 @@ class FactorValues:
         return values
 
     def _spell(self, words: List[str], raw: str) -> List[str]:
-        """Return the words with the case and digits that they have in the raw line.
+        """Return the words with their case and digits in the raw line.
 
-        To determine the original words, the raw line is tokenised and its subwords are joined, as for the tokens.
-
-        If lower-casing has changed the number of words, the words are returned unchanged. With ``--words characters``,
-        this happens if the text contains a capital I with a dot.
+        To determine the original words, the raw line is tokenised and its subwords are joined, in the same way as for
+        the tokens. If lower-casing has changed the number of words, the words are returned unchanged. With ``--words
+        characters``, this occurs if the text contains a capital I with a dot.
         """
         line = self.tokenizer.encode(raw)
         tokens = (self.encode_subwords(line) if self.encode_subwords else line).split()
@@ -190,9 +189,9 @@ class FactorValues:
         return spelt if next(marks) == next(marks) else words
 
     def _word_count(self, word: str) -> int:
-        """Count the words in a text that contains no spaces.
+        """Count the words in a text without spaces.
 
-        SentencePiece may split such a text into several words ("can´t") or into none.
+        SentencePiece may split such a text into several words ("can´t"), or remove it.
         """
         if self.encode_subwords is None:
             return len(word.split())
@@ -217,13 +216,14 @@ class FactorValues:
         return values
 
     def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
-        """Convert one tag per space-separated word of the raw line to one tag per tokenised word.
+        """Convert the tags of the space-separated words in the raw line to tags of the tokenised words.
 
         Args:
             expected: number of tokenised words.
 
         Raises:
-            InputError: the number of tags is wrong, or subword segmentation changes the number of words.
+            InputError: the number of tags is incorrect, or splitting the text into subwords changes the number of
+                words.
         """
         remaining = iter([tag for tag in tags if tag != SENTENCE_MARK])
         values: List[str] = []
@@ -256,13 +256,12 @@ def _factor_lines(items: List[Item]) -> List[List[str]]:
 
 
 def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
-    """Return the paths TEXT/SPLIT.source.NAME of the factors that are read from files, keyed by factor name.
+    """Return the paths TEXT/SPLIT.source.NAME of all factors that are read from files, keyed by factor name.
 
-    If spaCy is used and there is a file with the original case and digits, the result also contains its path under the
-    key ORIGINAL.
+    If spaCy is used and a file with the original case and digits exists, its path is included under the key ORIGINAL.
 
     Raises:
-        InputError: a file is missing.
+        InputError: the file of a factor is missing.
     """
     names = [name for name in settings.factors if name == SALIENCE or (name in TAGS and not settings.spacy_model)]
     files = {name: text / f"{split}.source.{name}" for name in names}
@@ -280,7 +279,7 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
     """Yield the arguments of :meth:`FactorValues.lines` for each document in a split.
 
     Raises:
-        InputError: a file has fewer lines than the others.
+        InputError: the files have different numbers of lines.
     """
     files = tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
@@ -296,10 +295,11 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
 def make_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
-    """Write all files that are listed in the module docstring.
+    """Write all factor files that are listed in the module docstring.
 
     Args:
-        like: folder of prepared data that provides the dictionaries and idf bins; None to compute new ones.
+        like: path of a folder of prepared data that provides the dictionaries and idf bins, or None to compute new
+            ones.
 
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.
@@ -323,9 +323,9 @@ def make_factors(
 
 
 def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
-    """Compute the idf bin of each training word, and write the bins to OUT/factors/idf.txt.
+    """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt.
 
-    If a test set is prepared later with --like, the bins are read from this file.
+    If a test set is later prepared with --like, the bins are read from this file.
     """
     path = out / "factors" / "idf.txt"
     if like:
@@ -340,12 +340,12 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
 
 
 def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
-    """Write the dictionary of a factor and the ids of its values.
+    """Write the dictionary of a factor, and the ids of the factor values.
 
     Raises:
-        InputError: the number of values differs from the number of tokens in a document.
+        InputError: the number of values in a document differs from its number of tokens.
     """
-    multiprocessing.set_start_method("fork", force=True)  # see binarise.py for the reason
+    multiprocessing.set_start_method("fork", force=True)  # see the explanation in binarise.py
     from fairseq.binarizer import FileBinarizer, VocabularyDatasetBinarizer
     from fairseq.data import Dictionary, indexed_dataset
 

@@ -1,6 +1,6 @@
-"""Check and copy the files that users can pass to etads-prepare.
+"""Check and copy the files that users can provide for etads-prepare.
 
-These files are a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and BART's dictionary.
+The files are a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and BART's dictionary.
 """
 
 import json
@@ -22,13 +22,14 @@ ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
 @dataclass(frozen=True)
 class GivenFiles:
-    """Paths of the files that the user has passed. A path is None if the corresponding file was not passed.
+    """Paths of the files that the user has provided. A path is None if the corresponding file was not provided.
 
     Attributes:
-        encoder_json: file that maps GPT-2's subword pieces to ids.
-        vocab_bpe: file with the merges of GPT-2's BPE.
-        dictionary: fairseq dictionary of a pretrained model. The entries in the dictionary are the ids of the pieces.
-        model: file with subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``.
+        encoder_json: path of the file that maps GPT-2's subword pieces to ids.
+        vocab_bpe: path of the file with the merges of GPT-2's BPE.
+        dictionary: path of the fairseq dictionary of a pretrained model. The entries in the dictionary are the ids of
+            pieces.
+        model: path of a file with subword-nmt merges, a SentencePiece model, or Hugging Face's ``tokenizer.json``.
     """
 
     encoder_json: Optional[Path] = None
@@ -43,11 +44,11 @@ class GivenFiles:
 
     @property
     def has_subwords(self) -> bool:
-        """True if the user has passed a subword model. Otherwise, one is learned."""
+        """Whether the user has provided a subword model. Otherwise, a subword model is learned."""
         return self.encoder_json is not None or self.model is not None
 
     def check(self, settings: Settings) -> None:
-        """Raise InputError if a file is missing, damaged or incompatible with other options."""
+        """Raise InputError if a file is missing, damaged, or incompatible with other options."""
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
         for option, path in options.items():
             if path is not None and settings.tokens != "gpt2":
@@ -88,7 +89,7 @@ class GivenFiles:
                 raise InputError(f"--model {error}") from None
 
     def record(self) -> Dict[str, str]:
-        """Return the checksums of the given files, keyed by the file names that are used in fairseq's archives."""
+        """Return the checksums of the provided files, keyed by the file names in fairseq's archives."""
         names = {
             "encoder.json": self.encoder_json,
             "vocab.bpe": self.vocab_bpe,
@@ -111,7 +112,7 @@ class GivenFiles:
 
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
-    """Raise InputError unless the files describe a byte-level BPE and every possible piece has an id."""
+    """Raise InputError unless the files describe a byte-level BPE in which every possible piece has an id."""
     numbers = _read_numbers(encoder_json)
     pieces = _byte_symbols()
     for number, line in enumerate(read_lines(vocab_bpe), 1):
@@ -131,7 +132,7 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
 
 
 def _read_numbers(path: Path) -> Dict[str, int]:
-    """Read the id of each piece. Raise InputError if the file has any other content."""
+    """Read the ids of all pieces. Raises InputError if the file has any other content."""
     try:
         numbers: Any = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -144,9 +145,9 @@ def _read_numbers(path: Path) -> Dict[str, int]:
 
 
 def _byte_symbols() -> List[str]:
-    """Return the characters that GPT-2 uses to represent the 256 byte values.
+    """Return the characters by which GPT-2 represents the 256 byte values.
 
-    A printable character represents itself. All other bytes are represented by the characters from U+0100 on.
+    A printable character represents itself. All other bytes are represented by characters from U+0100 onwards.
     """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     return [chr(code) for code in [*printable, *range(0x100, 0x200 - len(printable))]]

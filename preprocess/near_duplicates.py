@@ -1,11 +1,11 @@
-"""Find near-duplicate documents, within a split or across splits, with MinHash (from the package datasketch).
+"""Find near-duplicate documents within a split or across splits, using MinHash from the package datasketch.
 
-Each document is represented by the set of all sequences of SHINGLE consecutive words in it, lower-cased and without
-punctuation. The similarity of two documents is the Jaccard similarity of these sets: the number of sequences that occur
-in both documents, divided by the number of sequences that occur in at least one of them. MinHash (Broder 1997)
-estimates the similarity from PERMUTATIONS hash values per document, with a standard error of at most 0.044.
-Locality-sensitive hashing finds the pairs to compare, so that time and memory are proportional to the number of
-documents. Each document requires about 10 KB.
+Each document is represented by the set of all sequences of SHINGLE consecutive words, lower-cased and without
+punctuation. The similarity between two documents is the Jaccard similarity of these sets, i.e. the number of sequences
+that occur in both documents, divided by the number of sequences that occur in at least one of them. MinHash (Broder
+1997) estimates the similarity from PERMUTATIONS hash values per document, with a standard error of at most 0.044.
+Locality-sensitive hashing determines which documents are compared, so that time and memory are proportional to the
+number of documents. Each document requires about 10 KB.
 """
 
 import argparse
@@ -28,25 +28,25 @@ from .processes import ordered_map
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
-"""Number of words in a sequence.
+"""Number of words in a sequence (shingle).
 
-With shorter sequences, different texts on the same subject would be similar. With longer sequences, changing a single
-word would reduce the similarity more.
+With shorter sequences, different texts about the same subject would be similar. With longer sequences, changing a
+single word would reduce the similarity more.
 """
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
-"""Minimum probability that two documents are compared if their similarity is exactly the given value."""
+"""Minimum probability of comparing two documents if their similarity is exactly the given value."""
 EXAMPLES = 5
-"""Number of pairs quoted in report.json, starting with the most similar pair."""
+"""Number of pairs that report.json quotes, starting with the most similar pair."""
 QUOTED = 120
-"""Number of characters quoted from each document."""
+"""Number of characters that are quoted from each document."""
 
 _WORD = re.compile(r"\w+")
 
 
 def parse_similarity(text: str) -> float:
-    """Parse the value of --near-duplicates."""
+    """Parse the value of the option --near-duplicates."""
     try:
         similarity = float(text)
     except ValueError:
@@ -57,7 +57,7 @@ def parse_similarity(text: str) -> float:
 
 
 def check_datasketch() -> None:
-    """Raise InputError early if datasketch is missing."""
+    """Raise InputError if datasketch is not installed. Call this function before any work is done."""
     try:
         import datasketch  # noqa: F401
     except ImportError:
@@ -67,15 +67,15 @@ def check_datasketch() -> None:
 def shingles(line: str) -> Set[str]:
     """Return the set of all sequences of SHINGLE consecutive words in a document.
 
-    If the document has fewer than SHINGLE words, all of its words form a single sequence. If it contains no words, the
-    set is empty.
+    If the document has fewer than SHINGLE words, all words form a single sequence. The set is empty if the document
+    contains no words.
     """
     words = _WORD.findall(line.replace(SENTENCE_MARK, " ").lower())
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 
 def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
-    """Compute the MinHash signature of each document, shape (PERMUTATIONS,), or None for a document without words."""
+    """Compute the MinHash signature of each document, shape (PERMUTATIONS,), or None for documents without words."""
     from datasketch import MinHash
 
     made: List[Optional[np.ndarray]] = []
@@ -88,16 +88,14 @@ def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
 
 
 def _nothing() -> None:
-    """Do nothing. This function is called at the start of each worker process."""
+    """Do nothing. Each worker process calls this function when it starts."""
 
 
 def bands(similarity: float) -> Tuple[int, int]:
-    """Compute the number of bands into which signatures are divided, and the length of each band.
+    """Compute the number of bands into which signatures are divided, and the number of hash values in a band.
 
-    Two documents are compared if their signatures agree in at least one band.
-
-    The bands are as long as possible while at least a fraction FOUND_SHARE of the pairs with this similarity agree in
-    at least one band.
+    Two documents are compared if their signatures agree in at least one band. The bands are as long as possible under
+    the condition that at least a fraction FOUND_SHARE of the document pairs with this similarity are compared.
     """
     for size in range(PERMUTATIONS, 1, -1):
         count = PERMUTATIONS // size
@@ -107,7 +105,7 @@ def bands(similarity: float) -> Tuple[int, int]:
 
 
 class _Index:
-    """Index of the documents added so far. Of several near-duplicates in the same split, only the first is indexed."""
+    """Index of all documents that have been added. Only the first of several near-duplicates in a split is indexed."""
 
     def __init__(self, similarity: float):
         from datasketch import MinHash, MinHashLSH
@@ -121,8 +119,8 @@ class _Index:
         """Add a document to the index.
 
         Returns:
-            A dictionary from the name of each split that already contains a similar document to the similarity and the
-            line number of the most similar one.
+            A dictionary with an entry for each split that already contains a similar document. It maps the name of the
+            split to the similarity and the line number of the most similar document.
         """
         sketch = self._sketch(num_perm=PERMUTATIONS, seed=1)
         sketch.hashvalues = signature
@@ -140,7 +138,7 @@ class _Index:
 
 
 def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
-    """Yield the split, the line number and the text of each document. Skip empty documents and exact duplicates."""
+    """Yield the split, line number and text of each document, except empty documents and exact duplicates."""
     known: Set[bytes] = set()
     for split in splits:
         for number, line in enumerate(read_lines(text / f"{split}.source"), 1):
@@ -151,14 +149,15 @@ def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, st
 
 
 def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
-    """Compare all documents in TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
+    """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
-    If several documents are equal, only the first is compared. Equal documents are counted by :func:`.overlap.overlap`.
+    Among identical documents, only the first one is compared. Identical documents are counted by
+    :func:`.overlap.overlap`.
 
     Returns:
-        The part of report.json about near-duplicates, which contains the settings, examples and, for each split, the
-        number of documents that are near-duplicates of an earlier document in the same split ("within") or of a
-        document in an earlier split ("also in train").
+        The section of report.json about near-duplicates. It contains the settings and examples. For each split, it also
+        contains the number of documents that are near-duplicates of an earlier document in the same split ("within") or
+        of a document in an earlier split ("also in train").
     """
     index = _Index(similarity)
     counts: Dict[str, Dict[str, int]] = {
@@ -186,7 +185,7 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
 
 
 def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
-    """Describe a pair of near-duplicates and quote both documents. ``value`` is the negative similarity."""
+    """Describe a pair of near-duplicates, and quote both documents. ``value`` is the negative similarity."""
     first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
     start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
@@ -200,7 +199,7 @@ def _line(path: Path, number: int) -> str:
 
 
 def summarise_near(report: Dict[str, Any]) -> Iterator[str]:
-    """Summarise the report in a few lines for the terminal."""
+    """Summarise the report in a few lines of text for the terminal."""
     yield f"near-duplicates, by {report['signature']}; all are listed in {LIST}:"
     for split, counts in report["splits"].items():
         yield f"  {split}: " + ", ".join(f"{number:,} {where}" for where, number in counts.items())

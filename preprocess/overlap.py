@@ -10,15 +10,15 @@ from fairseq_etads.text.files import read_lines
 
 
 def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
-    """For each split, count the documents that already occur earlier in the same split, or in an earlier split.
+    """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
     Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source, so each document requires 8 bytes of
-    memory. Empty lines are ignored. Among a million documents, the probability that any two different documents have
-    the same hash is less than 1 in 20 million.
+    memory. Empty lines are ignored. The probability that any two different documents out of a million have the same
+    hash is less than 1 in 20 million.
 
     Args:
-        repeated: whether each training document is repeated on consecutive lines, with one line for each reference
-            summary. Such repetitions are not counted as duplicates.
+        repeated: whether each training document is repeated on consecutive lines, one line for each of its reference
+            summaries. These repetitions are not counted as duplicates.
     """
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}

@@ -1,7 +1,7 @@
-"""Prepare parallel text for fairseq-train: the command ``etads-prepare``.
+"""Prepare parallel text for fairseq-train with the command ``etads-prepare``.
 
-The command tokenises text, learns and applies a subword model, and binarises the result. The command uses fairseq's own
-``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. When these options are passed to
+The command tokenises text, learns and applies a subword model, and binarises the result. It uses fairseq's
+``--tokenizer`` and ``--bpe`` classes and prints the corresponding options. If these options are passed to
 ``fairseq-interactive``, new text is processed in exactly the same way as the training text.
 """
 
@@ -54,9 +54,9 @@ files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
-    """Return a dictionary from each text file in the splits to its checksum.
+    """Return a dictionary that maps each text file in the splits to its checksum.
 
-    ``made`` then watches these files for changes.
+    The files are then watched for changes by ``made``.
 
     Raises:
         InputError: a file is missing, is empty or differs from TEXT/SHA256SUMS, or the documents and summaries of a
@@ -107,8 +107,8 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
 def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
     """Create the subword model in ``out``.
 
-    The model is copied from ``like`` if it is set, or from the given files if they contain a model. Otherwise, the
-    model is learned from the training text in ``words``.
+    The model is copied from ``like`` if it is set, or from the provided files if they contain a subword model.
+    Otherwise, the model is learned from the training text in ``words``.
     """
     names = settings.subword_files
     if like:
@@ -126,11 +126,10 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
 
 
 def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
-    """Write OUT/report.json.
+    """Write statistics about the prepared data to OUT/report.json.
 
-    The report contains text lengths, numbers of known and unknown words, and checksums of the files in OUT/bin.
-
-    Table 2 of the Aggregation Transformer paper reports the same mean and maximum lengths.
+    The report contains text lengths, numbers of known and unknown words, and checksums of the files in OUT/bin. Table 2
+    of the Aggregation Transformer paper reports the same mean and maximum lengths.
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
@@ -152,18 +151,19 @@ def prepare(
     given: GivenFiles = NOTHING_GIVEN,
     shard: Optional[Shard] = None,
 ) -> Dict[str, Any]:
-    """Create the missing files in ``out``, and return the options for processing new text in the same way.
+    """Create all missing files in ``out``, and return the options for processing new text in the same way.
 
-    :func:`inference_options` describes these options.
+    See :func:`inference_options` for a description of these options.
 
     Args:
-        like: folder of prepared data that provides the settings, the subword model and the dictionaries. If it is set,
-            ``text`` need not contain all splits.
-        given: subword model and dictionary that the user has passed.
-        shard: shard of the text to tokenise (see :mod:`etads_preprocess.word_shards`); None to process the whole text.
+        like: path of a folder of prepared data that provides the settings, the subword model and the dictionaries. If
+            it is set, ``text`` need not contain all splits.
+        given: subword model and dictionary that the user has provided.
+        shard: shard of the text to tokenise (see :mod:`etads_preprocess.word_shards`), or None to process the whole
+            text.
 
     Raises:
-        InputError: the text, the options or an earlier output are invalid.
+        InputError: the text, an option or an earlier output is invalid.
     """
     if "\n" in str(out):
         raise InputError(
@@ -226,9 +226,9 @@ def _prepare(
 
 
 def check_made(out: Path) -> Checksums:
-    """Verify the existing files in ``out`` and return their checksums.
+    """Verify the existing files in ``out``, and return their checksums.
 
-    Files other than prepare.json may be missing, because they can be created again.
+    All files except prepare.json may be missing, because they can be created again.
 
     Raises:
         InputError: a file has changed since it was written.
@@ -243,7 +243,7 @@ def check_made(out: Path) -> Checksums:
 
 
 def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
-    """Return the checksums of the files that --like reuses: the dictionaries, the subword model and the idf bins."""
+    """Return the checksums of the files that --like reuses: the dictionaries, subword model and idf bins."""
     subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
     paths = [*sorted((like / "bin").glob("dict.*.txt")), *(like / name for name in subwords), *idf]
@@ -298,7 +298,7 @@ def _add_token_options(add: Any) -> None:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # Options that are not given are None, so that options that were given together with --like can be detected.
+    # Options that are not set are None, so that options that are used together with --like can be detected.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder with the six text files")
     add("out", metavar="OUT", type=Path, help="folder to write")
@@ -368,7 +368,7 @@ def build_parser() -> argparse.ArgumentParser:
 def settings_from(args: argparse.Namespace) -> Settings:
     """Create the settings from the options.
 
-    Raise InputError if --like is combined with options that it determines.
+    Raises InputError if --like is combined with options that it determines.
     """
     given = {name: value for name, value in vars(args).items() if value is not None}
     others = sorted(given.keys() - {"text", "out", "like", "jobs", "shard", "corpus"})
@@ -392,7 +392,7 @@ def settings_from(args: argparse.Namespace) -> Settings:
 
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-prepare``."""
+    """Run the command ``etads-prepare``."""
     given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_positive(jobs=args.jobs)

@@ -1,7 +1,7 @@
 """Run functions in worker processes.
 
-The results are returned in order, exceptions are re-raised in the calling process, and modules that are slow to import
-are imported only once.
+The results are returned in order, exceptions are raised again in the calling process, and modules that are slow to
+import are imported only once.
 """
 
 import itertools
@@ -15,20 +15,20 @@ from fairseq_etads.platform.console import leave_signals_to_parent
 from fairseq_etads.platform.processes import process_pool
 
 CHUNK = 64
-"""Number of items that are sent to a worker process at a time."""
+"""Number of items to send to a worker process at a time."""
 
 PLUGIN = "fairseq_etads.plugin"
-"""Module that registers --tokenizer etads with fairseq. Importing this module takes several seconds."""
+"""Module that registers --tokenizer etads with fairseq. Importing it takes several seconds."""
 
 TOKENIZER_MODULES = (PLUGIN, "nltk.tokenize", "sacremoses")
 """Modules that --tokenizer etads requires.
 
-If they are not preloaded, the last two are imported when the first text is split.
+If the last two modules are not preloaded, they are imported when the first text is split.
 """
 
 
 def _processes(preload: Sequence[str]) -> Any:
-    """Return a multiprocessing context that forks processes from a server, which has only imported the given modules.
+    """Return a multiprocessing context that forks processes from a server with only the given modules imported.
 
     Forking the current process could cause a deadlock, because it may have used torch. Spawned processes would have to
     import all modules again.
@@ -39,7 +39,7 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Create a :func:`process_pool`.
+    """Create a pool of worker processes with :func:`process_pool`.
 
     Each process first calls the function ``start[0]`` with the arguments ``start[1:]``.
     """
@@ -55,10 +55,10 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
 def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that requires the plugin in a separate process.
 
-    Exceptions that the function raises are re-raised in the current process.
+    Exceptions that the function raises are raised again in the current process.
 
     Args:
-        function: function at the top level of a module, so that it can be pickled.
+        function: function to call. It must be defined at the top level of a module, so that it can be pickled.
     """
     with _pool(1, [PLUGIN]) as pool:
         return pool.submit(function, *arguments).result()
@@ -68,9 +68,9 @@ _start_error: Optional[BaseException] = None
 
 
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
-    """Call ``start`` and store any exception that it raises.
+    """Call ``start``, and store any exception that it raises.
 
-    Without this, the pool would only report that the process has ended.
+    Otherwise, the pool would only report that the process has ended.
     """
     global _start_error
     try:
@@ -80,7 +80,7 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
 
 
 def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
-    """Apply ``function`` to the items. If this worker process failed to start, raise the stored exception."""
+    """Apply ``function`` to the items. If the worker process failed to start, raise the stored exception."""
     if _start_error is not None:
         raise _start_error
     return function(items)
@@ -95,25 +95,25 @@ def ordered_map(
     preload: Sequence[str] = (),
     small: int = 1000,
 ) -> Iterator[Any]:
-    """Apply ``function`` to ``items`` in several processes and yield the results in order.
+    """Apply ``function`` to ``items`` in several processes, and yield the results in order.
 
     At most a few chunks of items and results are in memory at a time. If ``jobs`` is 1 or there are fewer than about
-    ``small`` items, they are processed in the current process, unless this would require importing the plugin.
+    ``small`` items, all items are processed in the current process, unless this would require importing the plugin.
 
     Args:
-        function: function that maps a list of items to the list of their results. Both this function and ``start`` must
-            be defined at the top level of a module, so that they can be pickled.
-        start: function that each worker process calls once, as ``start(*arguments)``, before it processes any items.
-        preload: modules that ``function`` requires and that take seconds to import. These modules are imported once and
+        function: function that maps a list of items to a list of results. Both this function and ``start`` must be
+            defined at the top level of a module, so that they can be pickled.
+        start: function that each worker process calls once, as ``start(*arguments)``, before it processes items.
+        preload: names of modules that ``function`` requires and that take seconds to import. They are imported once and
             shared by all worker processes.
 
     Raises:
-        InputError: a worker process was killed, for example because of a lack of memory.
-        Exception: any exception that ``start`` or ``function`` raises.
+        InputError: a worker process was killed, for example because of insufficient memory.
+        Exception: any exception that is raised by ``start`` or ``function``.
     """
     stream = iter(items)
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
-    worthwhile = -(-small // CHUNK)  # the number of chunks, rounded up
+    worthwhile = -(-small // CHUNK)  # number of chunks, rounded up
     # If the current process has not imported the plugin, the fork server imports it instead, and keeps it for later
     # calls of run_apart.
     apart = PLUGIN in preload and PLUGIN not in sys.modules

@@ -1,4 +1,4 @@
-"""Divide work among independent processes: ``--shard I/N``."""
+"""Divide work among independent processes with the option ``--shard I/N``."""
 
 import re
 from pathlib import Path
@@ -8,10 +8,10 @@ from fairseq_etads.platform.errors import InputError
 
 
 class Shard(NamedTuple):
-    """One of several shards of the work.
+    """One of the shards into which the work is divided.
 
     Attributes:
-        number: number of this shard, counting from 1.
+        number: number of this shard, starting at 1.
         shares: total number of shards.
     """
 
@@ -20,7 +20,7 @@ class Shard(NamedTuple):
 
     @classmethod
     def parse(cls, value: str) -> "Shard":
-        """Parse a value such as "2/4". Raise InputError if the value does not have this form."""
+        """Parse a value such as "2/4". Raises InputError if the value does not have this form."""
         found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", value)
         if not found or not 1 <= int(found.group(1)) <= int(found.group(2)):
             raise InputError(f"--shard {value}: choose I/N with I from 1 to N, such as 2/4, the second of four")
@@ -28,7 +28,7 @@ class Shard(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the shard in file names, such as "2-of-4"."""
+        """Name of the shard for use in file names, such as "2-of-4"."""
         return f"{self.number}-of-{self.shares}"
 
     def siblings(self) -> List["Shard"]:
@@ -39,19 +39,17 @@ class Shard(NamedTuple):
         """Yield the lines of a plain text file that belong to this shard, without line endings.
 
         The file is divided into byte ranges of equal size, one for each shard. A line belongs to the shard in which it
-        begins.
-
-        The lines of all shards, concatenated in order, form the whole file.
+        begins. The lines of all shards, concatenated in order, form the whole file.
 
         Raises:
-            InputError: a line is not UTF-8.
+            InputError: a line of the file is not valid UTF-8.
         """
         size = path.stat().st_size
         start, end = (size * number // self.shares for number in (self.number - 1, self.number))
         with open(path, "rb") as file:
             if start:
                 file.seek(start - 1)
-                file.readline()  # skip the rest of a line that began in an earlier shard
+                file.readline()  # skip the rest of a line that begins in an earlier shard
             place = file.tell()
             while place < end:
                 line = file.readline()

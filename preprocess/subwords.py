@@ -1,6 +1,6 @@
-"""Learn subword models, either with subword-nmt (BPE) or with SentencePiece (unigram or BPE).
+"""Learn subword models with subword-nmt (BPE) or SentencePiece (unigram or BPE).
 
-The models never split the sentence mark.
+The models never split sentence marks.
 """
 
 import contextlib
@@ -16,22 +16,22 @@ from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
 WHOLE = (SENTENCE_MARK, "<unk>")
-"""Words that are never split by BPE."""
+"""Words that BPE never splits."""
 
 
 SENTENCEPIECE_BYTES = 1 << 28
-"""Maximum size in bytes of the text from which SentencePiece learns.
+"""Maximum size in bytes of the text from which SentencePiece learns a model.
 
-Learning requires about twenty times as much memory.
+Learning requires about twenty times this amount of memory.
 """
 
 
 def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     """Learn ``size`` merges from all files with subword-nmt (Sennrich et al. 2016), and write them to ``codes``.
 
-    fairseq's ``--bpe subword_nmt`` does not support the glossaries of subword-nmt, which list words that must not be
-    split. Instead, the file begins with merges that assemble the words in WHOLE. These merges have the highest priority
-    and do not affect other words, except words that contain a "<".
+    fairseq's ``--bpe subword_nmt`` does not support subword-nmt's glossaries, which list words that must not be split.
+    Instead, the file starts with merges that assemble the words in WHOLE. These merges have the highest priority. They
+    do not affect other words, unless the words contain a "<".
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
@@ -45,10 +45,10 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
 
 
 def read_merges(path: Path) -> List[str]:
-    """Read the lines of a merges file that subword-nmt has written. The first line may contain the version.
+    """Read the lines of a merges file that was created by subword-nmt. The first line may contain the version.
 
     Raises:
-        InputError: the file contains no merges, or a line is not a merge.
+        InputError: the file contains no merges, or one of its lines is not a merge.
     """
     merges = [line for line in read_lines(path) if line.strip()]
     for number, merge in enumerate(merges, 1):
@@ -63,7 +63,7 @@ def write_merges(lines: List[str], codes: Path) -> None:
     """Write merges to ``codes``, preceded by the merges for the words in WHOLE.
 
     Args:
-        lines: lines of a merges file. The first line may contain the version. Files without a version were written by
+        lines: lines of a merges file. The first line may contain the version. Files without a version were created by
             subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
@@ -88,15 +88,15 @@ def _whole_merges(end_is_apart: bool) -> Iterator[str]:
 
 
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
-    """Learn ``size`` pieces from all files with SentencePiece, and write ``model`` and a readable ``.vocab`` file.
+    """Learn ``size`` pieces from all files with SentencePiece, and write the model and a readable ``.vocab`` file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, in order to limit the required memory.
+    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, which limits the required memory.
 
     Args:
-        kind: "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
+        kind: algorithm of SentencePiece, either "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).
 
     Raises:
-        InputError: the text is too small for this number of pieces.
+        InputError: the text is too short to learn this number of pieces.
     """
     import sentencepiece
 
@@ -106,7 +106,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         read = {"sentence_iterator": itertools.islice(lines, 0, None, every)}
         print(f"SentencePiece learns from one in {every} lines of the training text", file=sys.stderr)
-    learnt = io.BytesIO()  # when SentencePiece writes the file itself, it does not detect a full disk
+    learnt = io.BytesIO()  # if SentencePiece writes the file itself, it does not detect a full disk
     try:
         sentencepiece.SentencePieceTrainer.train(
             **read,
@@ -125,7 +125,7 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
 
 
 def load_pieces(path: Path) -> Any:
-    """Load a SentencePiece model. Raise InputError if the file is not a SentencePiece model."""
+    """Load a SentencePiece model. Raises InputError if the file does not contain a SentencePiece model."""
     import sentencepiece
 
     try:
@@ -135,7 +135,7 @@ def load_pieces(path: Path) -> Any:
 
 
 def write_pieces(content: bytes, model: Path) -> None:
-    """Write a SentencePiece model and a readable ``.vocab`` file with the same stem."""
+    """Write a SentencePiece model, and a readable ``.vocab`` file with the same stem."""
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_proto=content)

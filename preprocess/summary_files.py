@@ -1,4 +1,4 @@
-"""Extract summaries from fairseq's output and write them to files, for ``scripts/generate.sh``."""
+"""Extract summaries from fairseq's output and write them to files. Used by ``scripts/generate.sh``."""
 
 import json
 import re
@@ -11,14 +11,14 @@ from fairseq_etads.platform.outputs import write_text, writing
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Line in fairseq's output that contains the index of a document, and the score and words of a hypothesis.
+"""Pattern for a line in fairseq's output with the index of a document and the score and words of a hypothesis.
 
-The best hypothesis of a document comes first.
+The first hypothesis of a document is the best one.
 """
 
 
 def best_summaries(log: Path) -> Dict[int, str]:
-    """Read a fairseq log and return a dictionary from each document index to the best summary."""
+    """Read a fairseq log, and return a dictionary that maps document indices to the best summaries."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
         match = SUMMARY.match(line)
@@ -28,10 +28,10 @@ def best_summaries(log: Path) -> Dict[int, str]:
 
 
 def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
-    """Return the summaries of all documents, in the order of the document indices 0, 1, ...
+    """Return the summaries of all documents, in the order of their indices 0, 1, ...
 
     Raises:
-        InputError: a summary is missing.
+        InputError: the summary of a document is missing.
     """
     if sorted(found) != list(range(documents)):
         raise InputError(f"{documents:,} documents but {len(found):,} summaries; see {log}")
@@ -41,8 +41,8 @@ def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
 def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> None:
     """Write summaries to a file, or to standard output if ``output`` is ``-``.
 
-    If ``output`` ends in .jsonl, JSON lines with the document names and the summaries are written. Otherwise, the names
-    are written to OUTPUT.names, unless they are simply the line numbers.
+    If ``output`` ends in .jsonl, each summary is written as a line of JSON together with the name of its document.
+    Otherwise, the names are written to OUTPUT.names, unless they are simply the line numbers.
 
     Raises:
         InputError: the number of names differs from the number of summaries.

@@ -24,22 +24,22 @@ from .shards import Shard
 from .summary_files import best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
-"""Log line that contains the number of documents.
+"""Pattern for a log line that contains the number of documents.
 
 The log format of fairseq-generate is "time | INFO | module | text". If another module logs a message before fairseq
-sets this format, it is "INFO:module:text".
+sets this format, the format is "INFO:module:text".
 """
 
 
 def share_path(output: Path, shard: Shard) -> Path:
-    """Return the path of the file that contains this shard of ``output``."""
+    """Return the path of the file that contains a shard of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
 
 def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
-    """Return a record of everything that determines the summaries.
+    """Return a record of everything that affects the summaries.
 
-    The record contains the command, the number of documents, and the SHA-256 checksum of each input file.
+    It contains the command, the number of documents, and the SHA-256 checksum of each input file.
     """
     return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
 
@@ -48,7 +48,7 @@ def read_share(path: Path) -> Iterator[Any]:
     """Yield the input record of a shard, followed by pairs of a document index and a summary, sorted by index.
 
     Raises:
-        InputError: the shard is damaged.
+        InputError: the file of the shard is damaged.
     """
     try:
         records = map(json.loads, read_lines(path))
@@ -60,19 +60,19 @@ def read_share(path: Path) -> Iterator[Any]:
 
 
 def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
-    """Return whether a shard exists and was made from the inputs in ``wanted``."""
+    """Return whether a shard exists and was created from the inputs in ``wanted``."""
     return path.is_file() and next(read_share(path)) == wanted
 
 
 def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
-    """Write a shard with the best summaries from a fairseq log.
+    """Create a shard from the best summaries in a fairseq log.
 
     Args:
         numbers: indices of the documents in the order in which fairseq read them. If None, the log contains these
             indices and ends with the number of documents.
 
     Raises:
-        InputError: a summary is missing.
+        InputError: the summary of a document is missing.
     """
     found = best_summaries(log)
     if numbers is not None:
@@ -93,7 +93,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
     """Return the summaries of all documents in order, or None if shards are missing.
 
-    The numbers of shards that are missing or were made from other inputs are printed to standard error.
+    The numbers of shards that are missing or were created from other inputs are printed to standard error.
     """
     paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
@@ -107,9 +107,9 @@ def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optiona
 
 
 def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
-    """Merge the summaries of all shards by document index.
+    """Merge the summaries in all shards by document index.
 
-    Raise InputError unless each document has exactly one summary.
+    Raises InputError unless each document has exactly one summary.
     """
     for share in shares:
         next(share)

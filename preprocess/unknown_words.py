@@ -1,4 +1,4 @@
-"""Count the known words in prepared data and the unknown words in its summaries."""
+"""Count the known words in prepared data, and the unknown words in its summaries."""
 
 from pathlib import Path
 from typing import Any, Dict, Iterator, Sequence
@@ -7,14 +7,14 @@ from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.files import read_lines
 
 FEWEST = 0.9
-"""If the number of known words is below this fraction of the requested number, a warning is printed."""
+"""Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 
 
 def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
-    """Return the vocabulary statistics for report.json. The plugin must be loaded.
+    """Return statistics about the vocabulary for report.json. The plugin must be loaded.
 
     Args:
-        out: folder of prepared data, which contains tokens/ and bin/.
+        out: path of a folder of prepared data, which contains the subfolders tokens/ and bin/.
         wanted: requested vocabulary sizes, with the keys "source" and "target".
 
     Returns:
@@ -47,7 +47,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
 
 
 def describe(report: Dict[str, Any]) -> Iterator[str]:
-    """Summarise the report in a few lines, and warn if a vocabulary is far smaller than requested."""
+    """Summarise the report in a few lines of text, and warn if a vocabulary is far smaller than requested."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"
     for side, what in (("source", "documents"), ("target", "summaries")):

@@ -1,10 +1,10 @@
 """Divide tokenisation among processes or machines.
 
-``etads-prepare --shard I/N`` writes one shard, and ``etads-prepare`` without ``--shard`` joins all shards.
+``etads-prepare --shard I/N`` creates one shard, and ``etads-prepare`` without ``--shard`` joins all shards.
 
-A shard is a folder such as OUT/shards/2-of-4 with a tokenised part of each file in TEXT. Each shard has its own
-prepare.json and SHA256SUMS, so that several shards can be written at the same time. The joined shards are identical to
-the output of a single process.
+A shard is a folder such as OUT/shards/2-of-4, which contains a tokenised part of each file in TEXT. Each shard has its
+own prepare.json and SHA256SUMS, so several shards can be created at the same time. After the shards have been joined,
+the result is identical to the output of a single process.
 """
 
 import re
@@ -26,9 +26,9 @@ def shard_folder(out: Path, shard: Shard) -> Path:
 
 
 def _shards_of(folder: Path) -> List[Shard]:
-    """Return all shards into which the text was divided, as determined from the names of the shards in a folder.
+    """Return all shards into which the text was divided, based on the names of the shards in a folder.
 
-    The list is empty if the folder contains no shards.
+    The list is empty if the folder does not contain any shards.
 
     Raises:
         InputError: the folder contains shards with different total numbers, such as 1/2 and 1/3.
@@ -47,10 +47,10 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
     Args:
         record: content of prepare.json.
         words: name of the folder for tokenised words.
-        made: checksums to which the new files are added.
+        made: checksums to which the checksums of the new files are added.
 
     Raises:
-        InputError: shards are missing or damaged, or were made with other options or from other text.
+        InputError: a shard is missing, damaged, or was created with other options or from other text.
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]

@@ -1,6 +1,6 @@
-"""The ``etads-*`` commands. Each module defines the options and messages of a command.
+"""The ``etads-*`` commands. Each module defines the options and messages of one command.
 
-:mod:`fairseq_etads.jobs` contains the underlying implementations.
+The work of the commands is implemented in :mod:`fairseq_etads.jobs`.
 """
 
 from ..platform.interrupts import end_quietly_while_importing

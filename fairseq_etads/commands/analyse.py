@@ -1,4 +1,4 @@
-"""The command ``etads-analyse``: compare the ROUGE scores, n-grams, numbers and names of several systems' summaries."""
+"""The command ``etads-analyse``: compare summaries of several systems by ROUGE, n-grams, numbers and names."""
 
 import argparse
 import json
@@ -19,7 +19,7 @@ from .scoring_options import add_scoring_options, check_writable, named_files, r
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the reference summaries in the report. The first reference file is treated as a system."""
+"""Name of the reference summaries in the report, where the first reference file is treated as a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -30,7 +30,7 @@ COLUMN_HEADINGS = {
     "found numbers": "numbers",
     "found names": "names",
 }
-"""A dictionary from the names of values to their column headings in the table."""
+"""Dictionary that maps the names of statistics to their column headings in the table."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,10 +103,10 @@ example:
 def _extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
-    """Create the extracts for --lead, --lead-words and --oracle.
+    """Create the extracts for the options --lead, --lead-words and --oracle.
 
     Returns:
-        A dictionary that maps the name of each system to the sentences of each document's extract.
+        A dictionary that maps the name of each extractive system to one list of sentences per document.
     """
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})
@@ -122,7 +122,7 @@ def _extracts(
 
 
 def analyse(args: argparse.Namespace) -> Dict[str, Any]:
-    """Analyse the systems. Returns the report as a dictionary of JSON types."""
+    """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
@@ -149,8 +149,8 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # Join the sentences with marks, so that ROUGE uses the same sentences. With --sentence-mark '', ROUGE splits
-        # the text into sentences itself.
+        # Join the sentences with sentence marks, so that ROUGE uses the same sentences. With --sentence-mark '', ROUGE
+        # itself splits the text into sentences.
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
@@ -171,11 +171,11 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format two tables: the results, and the document positions of copied bigrams.
+    """Format two tables, which show the results and the document positions of copied bigrams.
 
     Args:
-        report: the report.
-        form: the name of a tabulate table format.
+        report: report returned by :func:`analyse`.
+        form: name of a table format of the package tabulate.
     """
     metrics = report["metrics"]
     rows, positions = [], []
@@ -195,7 +195,7 @@ def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-analyse``."""
+    """Run the command ``etads-analyse``."""
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
     inputs = {"--source": args.source, "--reference": args.reference, "--system": named_files(args.system).values()}

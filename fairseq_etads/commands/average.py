@@ -27,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-average``."""
+    """Run the command ``etads-average``."""
     if args.output.exists():
         raise InputError(f"OUT {args.output} exists")
     for path in args.checkpoints:

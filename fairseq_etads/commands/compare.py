@@ -1,4 +1,4 @@
-"""The command ``etads-compare``: test whether one system is better than another."""
+"""The command ``etads-compare``: test whether one system is better than another system."""
 
 import argparse
 import json
@@ -83,11 +83,11 @@ examples:
 
 
 class _Given(NamedTuple):
-    """The inputs of a comparison.
+    """Input files of a comparison.
 
     Attributes:
-        first, second: files or run folders of the two systems, one per training run.
-        references: reference files.
+        first, second: files or run folders of the first and the second system, one per training run.
+        references: files with reference summaries.
     """
 
     first: List[str]
@@ -100,10 +100,10 @@ class _Given(NamedTuple):
 
 
 def _given(args: argparse.Namespace) -> _Given:
-    """Divide the arguments into files of system A, files of system B and reference files.
+    """Divide the arguments into files of system A, files of system B, and reference files.
 
     Raises:
-        InputError: arguments are missing, or there are too many.
+        InputError: there are too few or too many arguments.
     """
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")
@@ -124,10 +124,10 @@ def _given(args: argparse.Namespace) -> _Given:
 
 
 def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
-    """Return the family index of each document (documents,), or None without ``--families``.
+    """Return the family index of each document, shape (documents,), or None without ``--families``.
 
     Raises:
-        InputError: the file does not contain one line per document.
+        InputError: the file does not contain exactly one line per document.
     """
     if not args.families:
         return None
@@ -138,12 +138,12 @@ def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
 
 
 def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
-    """Create the rows of "scores" in the report.
+    """Create the rows of the entry "scores" in the report.
 
     Args:
-        metrics: the names of the metrics.
-        first, second: the scores of the two systems (runs, n, metrics).
-        args: the command-line options.
+        metrics: names of the metrics.
+        first, second: scores of the two systems, shape (runs, n, metrics).
+        args: parsed command-line arguments.
     """
     several = len(first) > 1 or len(second) > 1
     families = _families(args, first.shape[1])
@@ -168,14 +168,14 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
 
 
 def _names(given: _Given) -> Dict[str, Any]:
-    """Return the file names for the report."""
+    """Return the names of the input files for the report."""
     if given.has_several_trainings:
         return {"first_files": given.first, "second_files": given.second}
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
 def _signature_end(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
-    """Format the last part of the signature. It describes the statistical tests."""
+    """Format the last part of the signature, which describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
@@ -185,7 +185,7 @@ def _signature_end(given: _Given, documents: int, args: argparse.Namespace, figu
 
 
 def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Compare two systems with ROUGE and other metrics. Returns the report as a dictionary of JSON types."""
+    """Compare two systems with ROUGE and other metrics, and return the report as a dictionary of JSON types."""
     settings = settings_of(args)
     check_at_least(1, jobs=args.jobs)
     other_scores.check_options(args)
@@ -218,7 +218,7 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
 
 
 def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Compute the likelihoods of a run in a subprocess, and read them. This process does not have to import torch."""
+    """Compute the likelihoods of a run in a subprocess and read them, so that this process need not import torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
@@ -228,10 +228,10 @@ def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
-    """Compare two systems by likelihood. Returns the report as a dictionary of JSON types.
+    """Compare the likelihoods of two systems, and return the report as a dictionary of JSON types.
 
     Raises:
-        InputError: a run cannot be scored, or the likelihoods of the runs cannot be compared.
+        InputError: a run cannot be scored, or the likelihoods of two runs cannot be compared.
     """
     names = [*given.first, *given.second]
     found = [_likelihoods(args, name) for name in names]
@@ -249,7 +249,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, An
 
 
 def _table(report: Dict[str, Any], figure: str) -> str:
-    """Format the table that is printed below the file names."""
+    """Format the table that is printed below the names of the files."""
     rows = report["scores"]
     several = "p_randomisation" not in next(iter(rows.values()))
     digits = 4 if LIKELIHOOD in rows else 2
@@ -275,7 +275,7 @@ def _table(report: Dict[str, Any], figure: str) -> str:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-compare``."""
+    """Run the command ``etads-compare``."""
     given = _given(args)
     check_writable("--json", args.json)
     check_outputs(

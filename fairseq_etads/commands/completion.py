@@ -76,7 +76,7 @@ def completion() -> str:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
-    """Return the parser and the parsers of its subcommands."""
+    """Return the parser and all parsers of its subcommands."""
     found = [parser]
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
@@ -86,7 +86,7 @@ def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads completion``."""
+    """Run the command ``etads completion``."""
     print(completion(), end="")
 
 

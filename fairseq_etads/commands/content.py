@@ -1,4 +1,4 @@
-"""The command ``etads-content``: train a content model on the outputs of an extractor or summariser run."""
+"""The command ``etads-content``: train a content model with the run of an extractor or a summariser."""
 
 import argparse
 import sys
@@ -56,7 +56,7 @@ examples:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-content``."""
+    """Run the command ``etads-content``."""
     check_positive(documents=args.documents)
     folder = binarised(prepared_of(args.run, args.prepared))
     from ..jobs.content import train_content

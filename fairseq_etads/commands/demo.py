@@ -1,4 +1,4 @@
-"""The command ``etads-demo``: start a local web page that summarises documents with a model folder."""
+"""The command ``etads-demo``: serve a local web page that summarises documents with a model folder."""
 
 import argparse
 import logging
@@ -53,10 +53,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(args: argparse.Namespace) -> FolderConfig:
-    """Check the options, and return the model folder's configuration.
+    """Check the options, and return the configuration of the model folder.
 
     Raises:
-        InputError: an option is invalid, the folder is not a model folder, or a web library is not installed.
+        InputError: an option is invalid, the folder is not a model folder, or a required web library is not installed.
     """
     if args.host not in (LOOPBACK, "localhost"):
         raise InputError(
@@ -75,14 +75,14 @@ def _check(args: argparse.Namespace) -> FolderConfig:
 
 
 def _listen(port: int) -> socket.socket:
-    """Open a socket that listens on the loopback interface.
+    """Open a socket that listens for connections on the loopback interface.
 
     Raises:
-        InputError: the port is in use, or this user is not allowed to use it.
+        InputError: the port is already in use, or the user is not allowed to use it.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    # Without this option, a port cannot be reused for about a minute after the last server has stopped. The option has
-    # a different meaning on non-POSIX systems.
+    # Without this option, a port cannot be reused for about a minute after its last server has stopped. On non-POSIX
+    # systems, the option has a different meaning.
     if os.name == "posix":
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -95,18 +95,21 @@ def _listen(port: int) -> socket.socket:
 
 
 def _load(args: argparse.Namespace) -> Any:
-    """Load the model, and generate a first summary to warm it up."""
+    """Load the model, and generate a summary to warm it up."""
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 
-    logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq makes all loggers show all messages
+    logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq causes all loggers to show all messages
     summarizer = Summarizer.load(args.folder, args.device)
-    summarizer.summarize("A first text, so that the page need not wait.")  # pack weights and load rules
+    summarizer.summarize("A first text, so that the page need not wait.")  # converts weights and loads rules
     return summarizer
 
 
 def _in_own_thread(work: Callable[[], Any]) -> Any:
-    """Run ``work`` in a separate thread, and return its result or raise its error. Ctrl-C works while it is running."""
+    """Run ``work`` in a separate thread, and return its result or raise its error.
+
+    Ctrl-C interrupts the main thread while the function is running.
+    """
     outcome: Future[Any] = Future()
 
     def do() -> None:
@@ -123,13 +126,13 @@ def _in_own_thread(work: Callable[[], Any]) -> Any:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-demo``."""
+    """Run the command ``etads-demo``."""
     config = _check(args)
     with _listen(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # Do not load the model in the main thread. The main thread stays alive, and would keep its own OpenMP threads.
-        # Together with the worker's threads, there would be more threads than cores, and a summary would take up to
-        # twice as long.
+        # Do not load the model in the main thread, because the OpenMP threads of the main thread would continue to
+        # exist. Together with the worker's OpenMP threads, there would be more threads than cores, and generating a
+        # summary would take up to twice as long.
         summarizer = _in_own_thread(lambda: _load(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"
@@ -138,13 +141,13 @@ def main(args: argparse.Namespace) -> None:
         print(f"== loaded on {summarizer.device}; {reads}", flush=True)
         print(f"== the page, for this computer only: {url} (press Ctrl-C to stop)", flush=True)
         if args.open:
-            # Use a separate thread, because some browsers block the thread that opens them.
+            # Use a separate thread, because some browsers block the thread from which they are opened.
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
         _serve(summarizer, args.folder.resolve().name, listener)
 
 
 def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
-    """Serve requests until a signal ends the process."""
+    """Serve requests until a signal stops the process."""
     import uvicorn
 
     from ..demo.server import Demo
@@ -162,7 +165,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
         log_level="warning",
         access_log=False,
         server_header=False,
-        # There is no proxy in front of the server, so proxy headers cannot be trusted.
+        # No proxy is in front of the server, so proxy headers cannot be trusted.
         proxy_headers=False,
         ws="none",
         timeout_graceful_shutdown=2,

@@ -1,4 +1,4 @@
-"""The command ``etads doctor``: show installed packages and properties of the machine, and run a self-test."""
+"""The command ``etads doctor``: show the installed packages and properties of the machine, and run a self-test."""
 
 import argparse
 import os
@@ -47,7 +47,7 @@ def _versions() -> Iterator[Tuple[str, str]]:
 
 
 def _machine() -> Iterator[Tuple[str, str]]:
-    """Yield the names and values of machine properties that torch reports."""
+    """Yield the names and values of the machine properties that torch reports."""
     import torch
 
     from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, int8_levels
@@ -81,10 +81,10 @@ def _show(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
 
 
 def _test() -> None:
-    """Summarise a sentence with a bundled model.
+    """Summarise a sentence with a bundled model to check that summarisation works.
 
     Raises:
-        InputError: the summary is empty or the model cannot be loaded.
+        InputError: the model cannot be loaded, or the summary is empty.
     """
     from ..summarizer import Summarizer
 
@@ -98,7 +98,7 @@ def _test() -> None:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads doctor``."""
+    """Run the command ``etads doctor``."""
     _show("versions", _versions())
     limit_caches_of_shapes()
     _show("machine", _machine())

@@ -1,4 +1,4 @@
-"""The command ``etads``: list all commands, or run a command given by its short name."""
+"""The command ``etads``: list all commands, or run a command by its short name."""
 
 import importlib
 import sys
@@ -9,7 +9,7 @@ from ..version import version
 
 
 class Command(NamedTuple):
-    """A command of this project."""
+    """Module and description of a command of this project."""
 
     module: str
     summary: str
@@ -59,26 +59,26 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
         "completion": Command("fairseq_etads.commands.completion", "print shell completion for bash or zsh"),
     },
 }
-"""A dictionary from each group to its commands, keyed by short name.
+"""Dictionary that maps the name of each group to its commands, which are keyed by short name.
 
-All commands outside the last group are also installed as ``etads-NAME``.
+All commands except those in the last group are also installed as ``etads-NAME``.
 """
 
 LAST_GROUP = "Help"
 
 
 def by_name() -> Dict[str, Command]:
-    """Return a dictionary from short names to commands."""
+    """Return a dictionary that maps short names to commands."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
 def main_of(name: str) -> Any:
-    """Import a command and return its ``main`` function."""
+    """Import the module of a command, and return its ``main`` function."""
     return importlib.import_module(by_name()[name].module).main
 
 
 def overview() -> str:
-    """Format a list of all commands, grouped and with one line per command."""
+    """Format a list of all commands by group, with one line per command."""
     width = max(map(len, by_name())) + 2
     lines = ["usage: etads COMMAND [OPTION ...]", ""]
     for group, commands in COMMANDS.items():
@@ -92,7 +92,7 @@ def overview() -> str:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Run ``etads``."""
+    """Run the command ``etads``."""
     words: List[str] = list(sys.argv[1:] if argv is None else argv)
     if words[:1] == ["help"]:
         words = [*words[1:2], "--help"]

@@ -27,7 +27,7 @@ examples:
 Open the page in a browser. It is a single file and loads no other files. docs/explain.md describes its contents.
 """
 LARGEST = 1_000
-"""Maximum number of pages with --document all."""
+"""Maximum number of pages that --document all creates."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,10 +99,10 @@ def _documents(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
 
 
 def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, kind: str) -> NewDocument:
-    """Return the document that --document selects.
+    """Return the document that the option --document selects.
 
     Raises:
-        InputError: the document does not exist or cannot be read.
+        InputError: the selected document does not exist or cannot be read.
     """
     by_number: Optional[NewDocument] = None
     found: Optional[NewDocument] = None
@@ -143,7 +143,7 @@ def _write(path: str, text: str) -> None:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-explain``."""
+    """Run the command ``etads-explain``."""
     _check(args)
     config = read_config(args.folder)
     call_options.call_settings(config.decoding, call_options.given_on(args))
@@ -155,7 +155,7 @@ def main(args: argparse.Namespace) -> None:
 
     if kind == "file":
         taken = what_is_a_document(kind, [args.file], args.input_format)
-        if taken.startswith(args.file):  # each line of such a file may also be a document
+        if taken.startswith(args.file):  # each line of this file may also be a document
             say(taken)
     if args.document == "all":
         _explain_all(args, documents, say)
@@ -171,13 +171,13 @@ def main(args: argparse.Namespace) -> None:
 
 
 def _title(args: argparse.Namespace, document: NewDocument) -> str:
-    """Return the title of the page for a document."""
+    """Return the title of the page that explains the summary of a document."""
     name = "standard input" if args.file == STANDARD_INPUT else os.path.basename(os.path.normpath(args.file))
     return name if document.name == args.file else f"{name}, document {document.name}"
 
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
-    """Write a page for each document, and an index page, to the folder given by --output."""
+    """Write a page for each document and an index page to the folder specified with --output."""
     from ..summarizer.explanation_page import index
 
     folder = Path(args.output)

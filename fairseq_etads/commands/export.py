@@ -1,4 +1,4 @@
-"""The command ``etads-export``: create a model folder that contains all files needed for summarisation."""
+"""The command ``etads-export``: create a model folder, which contains all files needed for summarisation."""
 
 import argparse
 import json
@@ -106,15 +106,15 @@ def _checkpoint(args: argparse.Namespace) -> Path:
 
 
 def _best_of(run: Path) -> Optional[Path]:
-    """Return the best checkpoint of a run or, if there is none, the last checkpoint."""
+    """Return the path of the best checkpoint of a run or, if it does not exist, of the last checkpoint."""
     paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
     return next(filter(Path.is_file, paths), None)
 
 
 def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
-    """Return the run folder of the extractor.
+    """Return the run folder of the extractor, or None without an extractor.
 
-    This is the run given by --extractor or, by default, the run that was used to shorten the training text.
+    This is the folder specified with --extractor or, by default, the run that was used to shorten the training text.
     """
     if args.extractor is not None:
         return None if args.extractor == "none" else Path(args.extractor)
@@ -126,17 +126,18 @@ def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
 
 
 def _picking(run: Path) -> Picking:
-    """Read the extractor's picking.json. Raises InputError if the extractor was not used to shorten documents."""
+    """Read picking.json of an extractor. Raises InputError if the extractor was not used to shorten documents."""
     return Picking.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
 
 
 def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
-    """Find the file of the content model.
+    """Return the path of the content model, or None if there is no content model.
 
-    The file is in the run folder given by --content. By default, the extractor's run folder and RUN are searched.
+    The file is in the run folder specified with --content. By default, it is searched for in the extractor's run folder
+    and in RUN.
 
     Raises:
-        InputError: there is no such file, or the content model needs an extractor but there is none.
+        InputError: the file does not exist, or the content model requires an extractor but there is none.
     """
     if args.content == "none":
         return None
@@ -158,22 +159,26 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
 
 
 def _reads_extractor(content: Path) -> bool:
-    """Return whether a content model needs an extractor's probabilities. Raises InputError if the file is damaged."""
+    """Return whether a content model requires the probabilities of an extractor.
+
+    Raises InputError if the file is damaged.
+    """
     from ..search.content.model import ContentModel
 
     return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
 
 
 def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
-    """Collect the files for the extractor's folder.
+    """Collect the files to include in the extractor's folder.
 
     Args:
-        run: the run folder of the extractor.
-        content: the file of the content model, or None.
-        make: the class :class:`~.summarizer.folder.export.Source`.
+        run: path of the run folder of the extractor.
+        content: path of the content model, or None.
+        make: the class :class:`~.summarizer.folder.export.Source`. The caller passes this class so that this function
+            does not have to import it.
 
     Raises:
-        InputError: the run has no checkpoint or no prepared data.
+        InputError: the run contains no checkpoint or no prepared data.
     """
     checkpoint, prepared = _best_of(run), prepared_of(run, None)
     if checkpoint is None:
@@ -183,7 +188,7 @@ def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> 
 
 
 def _report(path: Path) -> Dict[str, Any]:
-    """Read a report.json. If it cannot be read, return an empty report, because only the model card needs it."""
+    """Read a report.json. The result is empty if it cannot be read, because only the model card requires it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -210,7 +215,7 @@ def _card_info(
 
 
 def _longest_target(report: Dict[str, Any]) -> Optional[int]:
-    """Return the number of tokens in the longest training summary, or None if the report does not contain it."""
+    """Return the number of tokens in the longest training summary, or None if it is not in the report."""
     try:
         longest = report["lengths"]["train.target"]["max tokens"]
     except (KeyError, TypeError):
@@ -220,7 +225,7 @@ def _longest_target(report: Dict[str, Any]) -> Optional[int]:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-export``."""
+    """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
     prepared = prepared_of(args.run, args.prepared)
@@ -233,7 +238,9 @@ def main(args: argparse.Namespace) -> None:
     info = _card_info(args, prepared, extractor_run, content)
     text_options = prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
-    logging.getLogger("fairseq_etads").setLevel(logging.WARNING)  # fairseq makes all loggers show INFO messages
+    logging.getLogger("fairseq_etads").setLevel(
+        logging.WARNING
+    )  # importing fairseq causes all loggers to show INFO messages
     from ..summarizer.folder.export import Exported, Source, export
 
     def write_card(made: Exported) -> str:

@@ -10,9 +10,9 @@ from ..platform.errors import InputError
 from .labels import binarised
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
-"""Values of ``--by``."""
+"""Valid values of the option ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
-"""A dictionary from the values of ``--by`` that require probabilities to the units that have probabilities."""
+"""Dictionary that maps values of ``--by`` that require probabilities to the unit to which the probabilities belong."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -126,7 +126,7 @@ def _check(args: argparse.Namespace) -> None:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-extract``."""
+    """Run the command ``etads-extract``."""
     _check(args)
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400

@@ -91,9 +91,9 @@ example:
 
 
 def _running_text(line: str, sentence_mark: str) -> str:
-    """Format a summary as running text, without sentence marks.
+    """Format a summary as continuous text without sentence marks.
 
-    Sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
+    The sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
     """
     return " ".join(split_summary(line, sentence_mark, split_sentences=False))
 
@@ -172,7 +172,7 @@ def _score(args: argparse.Namespace) -> None:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-human``."""
+    """Run the command ``etads-human``."""
     if args.command == "make":
         _make(args)
     else:

@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: label the words or sentences in documents that appear in the summaries."""
+"""The command ``etads-labels``: label the words or sentences of documents that appear in the summaries."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ KINDS = {
     "f1": "sentences",
     "distribution": "sentences",
 }
-"""A dictionary from the values of ``--kind`` to the units that are labelled."""
+"""Dictionary that maps values of ``--kind`` to the unit to which the labels belong."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,13 +72,13 @@ examples:
 
 
 def binarised(data: Path) -> Path:
-    """Return the folder that contains the binarised data.
+    """Return the path of the folder that contains the binarised data.
 
     Args:
-        data: an output folder of etads-prepare, or its subfolder ``bin``.
+        data: path of an output folder of etads-prepare, or of its subfolder ``bin``.
 
     Raises:
-        InputError: the folder does not exist.
+        InputError: the folder with the binarised data does not exist.
     """
     folder = data / "bin" if (data / "bin").is_dir() else data
     if not folder.is_dir():
@@ -88,7 +88,7 @@ def binarised(data: Path) -> Path:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-labels``."""
+    """Run the command ``etads-labels``."""
     check_positive(jobs=args.jobs, truncate_source=args.truncate_source)
     if args.pairs is not None:
         for option, value in (("kind", args.kind), ("out", args.out)):

@@ -32,7 +32,7 @@ examples:
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-likelihood``."""
+    """Run the command ``etads-likelihood``."""
     checkpoint, data = checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens)
     from ..jobs.likelihood import score_subset

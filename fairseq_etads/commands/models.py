@@ -1,4 +1,4 @@
-"""The command ``etads-models``: list architectures, show the options of an architecture, or write configurations."""
+"""The command ``etads-models``: list architectures, show their options, or write configuration files."""
 
 import argparse
 import logging
@@ -17,7 +17,7 @@ examples:
 """
 
 VOCABULARY = 50_000
-"""Default value of --vocabulary: the number of words in the dictionary."""
+"""Default number of words in the dictionary (--vocabulary)."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-models``."""
+    """Run the command ``etads-models``."""
     if args.arch and args.configs:
         raise InputError(
             f"--configs {args.configs}: cannot be used with ARCH {args.arch}; it writes configurations "
@@ -60,8 +60,8 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(
                 f"{option} {size} has no effect with {other}: it is only for the list of all architectures"
             )
-    warnings.simplefilter("ignore")  # Hydra issues a warning about how fairseq calls it
-    logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for every model
+    warnings.simplefilter("ignore")  # Hydra warns about how fairseq calls it
+    logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for each model
     from ..jobs.architectures import PRESETS, describe, options_of
 
     if args.configs:

@@ -1,4 +1,4 @@
-"""The command ``etads-nli``: train and use entailment models, which the reward ``entail`` requires."""
+"""The command ``etads-nli``: train and use entailment models, which are required by the reward ``entail``."""
 
 import argparse
 import math
@@ -161,7 +161,7 @@ def _score(args: argparse.Namespace) -> None:
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-nli``."""
+    """Run the command ``etads-nli``."""
     {"synthesise": _synthesise, "train": _train, "score": _score}[args.command](args)
 
 

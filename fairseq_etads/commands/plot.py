@@ -51,7 +51,7 @@ examples:
 
 
 def short_names(runs: Sequence[str]) -> List[str]:
-    """Return a unique legend label for each run. Labels consist of the last path components."""
+    """Return a unique legend label for each run. A label consists of the last components of the path."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
         names = ["/".join(part[-length:]) for part in parts]
@@ -61,12 +61,12 @@ def short_names(runs: Sequence[str]) -> List[str]:
 
 
 def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
-    """Read the log of each run.
+    """Read the training log of each run.
 
-    If there are several runs, a run without values to plot is omitted with a warning.
+    If several runs are given, runs without values to plot are omitted with a warning.
 
     Raises:
-        InputError: a log cannot be read, or no log contains values to plot.
+        InputError: a log cannot be read, or none of the logs contains values to plot.
     """
     logs: Dict[str, TrainingLog] = {}
     for name, given in zip(short_names(runs), runs):
@@ -85,7 +85,7 @@ def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
 
 
 def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
-    """Return the names listed in --figures. Raises InputError if no log contains one of them."""
+    """Return the metric names in --figures. Raises InputError if a metric does not occur in any log."""
     if text is None:
         return None
     names = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
@@ -99,7 +99,7 @@ def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[
 
 
 def _describe(name: str, log: TrainingLog) -> str:
-    """Describe a run in one line: number of updates, number of validations, and lowest validation loss."""
+    """Describe a run in one line, with the number of updates and validations and the lowest validation loss."""
     said = [f"{log.updates:,} updates"]
     for kind, count in log.validations.items():
         about = f"{count:,} validation{'s' if count > 1 else ''} on {kind}"
@@ -117,7 +117,7 @@ def _describe(name: str, log: TrainingLog) -> str:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-plot``."""
+    """Run the command ``etads-plot``."""
     first = Path(args.runs[0])
     beside = first if first.is_dir() else first.parent
     out = args.out or str(beside / DEFAULT_NAME)

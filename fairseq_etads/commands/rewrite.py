@@ -1,4 +1,4 @@
-"""The command ``etads-rewrite``: summarise by selecting sentences with an extractor and rewriting each of them."""
+"""The command ``etads-rewrite``: summarise documents by selecting sentences and rewriting each of them."""
 
 import argparse
 import math
@@ -98,10 +98,10 @@ examples:
 
 
 def checkpoint_of(path: Path, option: str) -> Path:
-    """Return the checkpoint for an option that accepts a checkpoint or a run folder.
+    """Return the path of the checkpoint for an option that accepts a checkpoint or a run folder.
 
     Raises:
-        InputError: there is no checkpoint.
+        InputError: the checkpoint does not exist, or the run folder contains no checkpoint.
     """
     checkpoint = path / "checkpoints" / "checkpoint_best.pt" if path.is_dir() else path
     if not checkpoint.is_file():
@@ -111,7 +111,7 @@ def checkpoint_of(path: Path, option: str) -> Path:
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-rewrite``."""
+    """Run the command ``etads-rewrite``."""
     check_positive(
         beam=args.beam,
         max_len=args.max_len,

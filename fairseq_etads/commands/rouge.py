@@ -18,12 +18,12 @@ from .scoring_options import add_scoring_options, check_writable, read_summaries
 def write_examples(
     path: str, scores: np.ndarray, metrics: Sequence[str], heads: Sequence[str], figures: np.ndarray
 ) -> None:
-    """Write the scores of each line as JSON Lines or, if the file name ends in .tsv, as a tab-separated table.
+    """Write the scores of each example as JSON Lines or, if the file name ends in .tsv, as a tab-separated table.
 
     Args:
-        path: the file to write.
-        scores: F1, precision and recall for each ROUGE metric (n, metrics, 3), in [0, 100].
-        heads, figures: the names and values (n, heads) of all other scores.
+        path: path of the file to write.
+        scores: F1, precision and recall of each ROUGE metric, shape (n, metrics, 3), in [0, 100].
+        heads, figures: names of all other scores, and their values, shape (n, heads).
     """
     lines = []
     if path.endswith(".tsv"):
@@ -73,7 +73,7 @@ examples:
 
 @command(_rouge_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-rouge``."""
+    """Run the command ``etads-rouge``."""
     if args.duc75:
         if args.bytes not in (None, 75):
             raise ValueError(f"--duc75 and --bytes {args.bytes} cannot be combined")

@@ -1,4 +1,4 @@
-"""Options, file-reading functions and warnings shared by all evaluation commands."""
+"""Options, functions for reading files, and warnings that all evaluation commands share."""
 
 import argparse
 import os
@@ -12,21 +12,21 @@ from ..platform.console import printable
 
 
 def metric_names(text: str) -> List[str]:
-    """Convert a value of --metrics, such as "1,2,L", to metric names.
+    """Convert a value of the option --metrics, such as "1,2,L", to metric names.
 
-    The metric that is called L here is called Lsum in the package rouge-score.
+    The metric L is called Lsum in the package rouge-score.
     """
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
 
 
 def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without: str = "") -> None:
-    """Add the options for scoring summaries to a parser.
+    """Add options for scoring summaries to a parser.
 
     Args:
-        parser: the parser.
-        resamples: the default value of --bootstrap.
-        without: a text that describes the value 0 in the help of --bootstrap.
+        parser: argument parser to which the options are added.
+        resamples: default value of the option --bootstrap.
+        without: description of the value 0 in the help text of --bootstrap.
     """
     add = parser.add_argument
     add(
@@ -84,10 +84,10 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
 
 
 def settings_of(args: argparse.Namespace) -> Settings:
-    """Create the settings from the options that :func:`add_scoring_options` adds.
+    """Create the ROUGE settings from the options that :func:`add_scoring_options` adds.
 
     Raises:
-        ValueError: --rouge-home is set without --backend perl.
+        ValueError: --rouge-home is used without --backend perl.
     """
     if args.rouge_home and args.backend != "perl":
         raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl")
@@ -105,10 +105,10 @@ def settings_of(args: argparse.Namespace) -> Settings:
 
 
 def read_summaries(names: Sequence[str]) -> List[List[str]]:
-    """Read several files with the same number of lines. Line i of each file belongs to the same example.
+    """Read several files with the same number of lines. Line i of each file belongs to example i.
 
     Raises:
-        ValueError: a file cannot be read, is not in UTF-8 or is empty, or the numbers of lines differ.
+        ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines differ.
     """
     texts = [read_lines(name) for name in names]
     check_counts(names, texts)
@@ -116,10 +116,10 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
 
 
 def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
-    """Parse the values of --system, which have the form NAME=FILE. Returns a dictionary from names to files.
+    """Parse values of --system of the form NAME=FILE, and return a dictionary that maps names to files.
 
     Raises:
-        ValueError: a value does not have this form, or a name occurs twice or is in ``taken``.
+        ValueError: a value does not have this form, or a name is repeated or is in ``taken``.
     """
     files: Dict[str, str] = {}
     for text in systems:
@@ -133,7 +133,7 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 
 
 def warn(prog: str, warnings: Iterable[str]) -> None:
-    """Print each warning to stderr on one line. The line starts with the command name ``prog``."""
+    """Print each warning on one line of stderr. The line starts with the command name ``prog``."""
     for warning in warnings:
         print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
 
@@ -142,9 +142,9 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
     """Raise ValueError if an output file cannot be written. Commands call this function before long computations.
 
     Args:
-        option: the option that specifies the file.
-        name: the name of the file, or None if there is no output file.
-        suffixes: the suffixes that the name can have. By default, all names are allowed.
+        option: name of the option that specifies the file.
+        name: path of the file, or None if there is no output file.
+        suffixes: valid suffixes of the file name. If none are given, all names are valid.
     """
     if name is None:
         return

@@ -49,7 +49,7 @@ examples:
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-select``."""
+    """Run the command ``etads-select``."""
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
     checkpoint, data = checkpoint_and_data(args)
     from ..jobs.select import select

@@ -57,7 +57,7 @@ examples:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-shorten``."""
+    """Run the command ``etads-shorten``."""
     check_positive(words=args.words)
     args.prepared = args.prepared or args.run / "prepared"
     if not args.text.is_dir():

@@ -1,4 +1,4 @@
-"""The command ``etads-shortlist``: find the summary words associated with each document word."""
+"""The command ``etads-shortlist``: find the summary words that are associated with each document word."""
 
 import argparse
 import sys
@@ -65,7 +65,7 @@ examples:
 
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-shortlist``."""
+    """Run the command ``etads-shortlist``."""
     check_positive(frequent=args.frequent, per_word=args.per_word)
     check_positive(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
     folder = binarised(args.data)

@@ -40,7 +40,7 @@ After an interruption, run the command again with the same --output to continue 
 if some documents could not be summarised, and 2 for any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Time in seconds between progress records. After an interruption, at most this much work is repeated."""
+"""Number of seconds between records of the progress. After an interruption, at most this much work is repeated."""
 PROBLEMS_SHOWN = 10
 
 
@@ -84,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
-    """Return all settings that affect the output, apart from the documents."""
+    """Return all settings that affect the output, except for the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
@@ -97,7 +97,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
 
 
 class _Report:
-    """A class that shows progress on a terminal, and reports problems and the number of summaries."""
+    """Show progress on a terminal, and report problems and the number of summaries."""
 
     def __init__(self, quiet: bool):
         self.quiet, self.started = quiet, time.monotonic()
@@ -117,9 +117,9 @@ class _Report:
             print(f"== {printable(text)}", file=sys.stderr)
 
     def count(self, document: NewDocument, summary: Any) -> None:
-        """Count a document.
+        """Count a document for the report.
 
-        Print a message if there is a problem or if the document is unlike the training documents.
+        A message is printed if there is a problem or if the document is unlike the training documents.
         """
         problem = document.problem or summary.problem
         self.counts["documents"] += 1
@@ -148,7 +148,7 @@ class _Report:
     def end(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
 
-        The number of missing summaries includes earlier runs.
+        The number of missing summaries includes those in earlier runs.
         """
         if self._bar is not None:
             self._bar.close()
@@ -167,7 +167,7 @@ class _Report:
 
 
 def _line(document: NewDocument, summary: Any, output_format: str) -> str:
-    """Format a summary as one output line."""
+    """Format a summary as one line of the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
     problem = document.problem or summary.problem
@@ -176,7 +176,7 @@ def _line(document: NewDocument, summary: Any, output_format: str) -> str:
 
 
 def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
-    """Yield each document with its summary, in document order."""
+    """Yield each document together with its summary, in document order."""
     waiting: Deque[NewDocument] = deque()
 
     def texts() -> Iterator[str]:
@@ -198,7 +198,7 @@ def _load(args: argparse.Namespace) -> Any:
 
 
 def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to standard output. Returns the number of documents without a summary."""
+    """Write summaries to standard output, and return the number of documents without a summary."""
     summarizer = _load(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
@@ -214,7 +214,7 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
 
 
 def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
-    """Write summaries to --output, or continue an earlier run. Returns the number of documents without a summary."""
+    """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
@@ -248,7 +248,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
                     output.mark()
                     marked = time.monotonic()
         except BaseException:
-            # Record the progress, so that a later run does not repeat finished work after Ctrl-C or an error.
+            # Record the progress, so that finished work is not repeated by a later run after Ctrl-C or an error.
             output.mark()
             raise
         output.finish()
@@ -257,7 +257,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-summarize``."""
+    """Run the command ``etads-summarize``."""
     for name in ("max_tokens", "read_ahead"):
         if getattr(args, name) < 1:
             raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")

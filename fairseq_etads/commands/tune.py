@@ -46,7 +46,7 @@ describes the search.
 
 
 def _add_mert_options(add: Any) -> None:
-    """Add --mert and the options that it requires."""
+    """Add the option --mert and the options that it requires."""
     add(
         "--mert",
         action="store_true",
@@ -146,7 +146,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
-    """Read texts from a table, or from a file with one text per line.
+    """Read texts from a table or from a file with one text per line.
 
     Line breaks inside texts are preserved.
     """
@@ -173,7 +173,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
 
 
 def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
-    """Read the documents and the reference summaries. The sentences of a reference are joined into one line."""
+    """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
     documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
@@ -188,7 +188,7 @@ def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
 
 
 def _ranges(given: List[str]) -> Dict[str, str]:
-    """Parse the values of --range. Returns a dictionary from option names to ranges."""
+    """Parse the values of --range, and return a dictionary that maps option names to ranges."""
     ranges: Dict[str, str] = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -201,7 +201,7 @@ def _ranges(given: List[str]) -> Dict[str, str]:
 
 
 def _listener(metric: str, quiet: bool) -> Any:
-    """Create a listener that shows a progress bar on a terminal and prints one line per trial."""
+    """Create a listener that shows a progress bar on a terminal and prints one line for each trial."""
     from tqdm import tqdm
 
     from ..jobs.tuning.tune import Listener
@@ -243,7 +243,7 @@ def _listener(metric: str, quiet: bool) -> Any:
 
 
 def _check_matplotlib() -> bool:
-    """Return whether matplotlib is available for the plot. Print a warning if it is not."""
+    """Return whether matplotlib is available for plotting the results. If not, a warning is printed."""
     from ..evaluation.plots import check_matplotlib
 
     try:
@@ -255,7 +255,7 @@ def _check_matplotlib() -> bool:
 
 
 def _check(args: argparse.Namespace) -> None:
-    """Check the options, and set the default values that depend on --mert. Raises InputError."""
+    """Check the options, and set default values that depend on --mert. Raises InputError if an option is invalid."""
     if args.encoder_memory < 0:
         raise InputError(
             f"--encoder-memory {args.encoder_memory}: choose 0 (encode the documents again in each trial) or more"
@@ -286,7 +286,7 @@ def _check(args: argparse.Namespace) -> None:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Run ``etads-tune``."""
+    """Run the command ``etads-tune``."""
     _check(args)
     ranges = _ranges(args.ranges)
     documents, references = _read_pairs(args)
@@ -323,7 +323,7 @@ def _try_options(
     ranges: Dict[str, str],
     common: Dict[str, Any],
 ) -> None:
-    """Search for the best options and write the tables. With --write, also store the best options in the folder."""
+    """Search for the best options, and write the tables. With --write, also store the best options in the folder."""
     from ..jobs.tuning import report
     from ..jobs.tuning.proposals import check_optuna
     from ..jobs.tuning.tune import tune
@@ -399,9 +399,9 @@ def _tune_weights(
 
 
 def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
-    """Store options as the folder's defaults if --write is set.
+    """If --write is set, store options as the defaults of the model folder.
 
-    If ``decoding`` is None, the current defaults are already the best, and nothing is written.
+    If ``decoding`` is None, the current defaults are already the best options, and nothing is written.
     """
     from ..summarizer.folder.defaults import set_decoding
 

@@ -1,1 +1,1 @@
-"""Load training data: pairs of a document and a summary, and the source factors of the documents."""
+"""Loading of training data: document-summary pairs, and source factors of the documents."""

@@ -1,4 +1,4 @@
-"""Verify the checksums of data when the data is loaded, and detect changes while it is in use."""
+"""Verify the checksums of data files when they are loaded, and detect later changes while the files are in use."""
 
 import os
 import re
@@ -9,16 +9,17 @@ from ..text.checksums import Checksums
 
 ADVICE = "Create the data again"
 SUBWORD_MODELS = ("bpe_codes", "sentencepiece_model", "huggingface_tokenizer")
-"""Options of fairseq's --bpe classes for the path of the subword model that etads-prepare creates."""
+"""Options of fairseq's --bpe classes that specify the path of a subword model created by etads-prepare."""
 
 
 class DataChecks:
     """Check that data files match DATA/SHA256SUMS, if this file exists.
 
-    fairseq maps the data files into memory. If a file is changed while it is in use, the data in memory also changes.
+    fairseq maps the data files into memory. If a file is changed while it is in use, the data in memory changes as
+    well.
 
     Attributes:
-        checked: mapping from each data folder to the checksums of its files.
+        checked: mapping from the path of each verified data folder to the checksums of its files.
     """
 
     def __init__(self) -> None:
@@ -30,17 +31,17 @@ class DataChecks:
         return self.checked[directory]
 
     def check_dictionaries(self, directory: str) -> None:
-        """Verify factors.json and all dictionaries, including factor dictionaries.
+        """Verify the checksums of factors.json and of all dictionaries, including factor dictionaries.
 
-        Raise InputError if a file has changed.
+        Raises InputError if a file has changed.
         """
         checksums = self._checksums(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
-        """Verify all files of a split, including its additional parts (train1, train2, ...).
+        """Verify the checksums of all files in a split, including its additional parts (train1, train2, ...).
 
-        Raise InputError if a file has changed.
+        Raises InputError if a file has changed.
         """
         checksums = self._checksums(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
@@ -52,12 +53,12 @@ class DataChecks:
 
 
 def refuse_empty(directory: str, split: str, languages: str) -> None:
-    """Raise ValueError if a split, or a part of the split, contains no pairs.
+    """Raise ValueError if a split or one of its parts contains no pairs.
 
-    Unlike fairseq's own error message, this message contains the name of the split.
+    Unlike fairseq's own error message, this message names the split.
 
     Args:
-        languages: suffixes of the files, such as "source-target".
+        languages: file name suffixes of documents and summaries, such as "source-target".
     """
     files = re.compile(rf"({re.escape(split)}\d*)\.{re.escape(languages)}\.[^.]+\.bin")
     for file in os.scandir(directory) if os.path.isdir(directory) else ():
@@ -67,9 +68,9 @@ def refuse_empty(directory: str, split: str, languages: str) -> None:
 
 
 def check_subword_model(args: Any) -> None:
-    """Verify the subword model of a --bpe class against SHA256SUMS in its folder.
+    """Verify the subword model of a --bpe class against SHA256SUMS in the folder of the model.
 
-    Raise InputError if the model has changed.
+    Raises InputError if the model has changed.
     """
     for option in SUBWORD_MODELS:
         path = getattr(args, option, None)

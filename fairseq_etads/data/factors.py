@@ -1,6 +1,6 @@
-"""Load source factors. A factor has a value for each word in a document, such as its part of speech.
+"""Load source factors, such as the part of speech. Each factor assigns a value to every word in a document.
 
-The factors are stored in the data folder with the binarised words:
+The factors are stored in the data folder together with the binarised words:
 
 DATA/factors.json                    {"factors": ["pos", "ner", "tf", "idf"]}
 DATA/dict.factor-NAME.txt            fairseq dictionary of the values
@@ -24,13 +24,13 @@ _NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
-    """Load the dictionaries of all factors in a data folder, keyed by factor name.
+    """Load the dictionaries of all factors in a data folder. The result is keyed by factor name.
 
-    The result is empty if there is no factors.json.
+    The result is empty if the folder contains no factors.json.
 
     Raises:
-        ValueError: factors.json or a dictionary is malformed.
-        FileNotFoundError: a dictionary is missing.
+        ValueError: factors.json or a factor dictionary is malformed.
+        FileNotFoundError: the dictionary of a factor is missing.
     """
     path = os.path.join(directory, FILE)
     if not os.path.isfile(path):
@@ -56,11 +56,12 @@ def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, s
     """Load the values of one factor for all documents in a split.
 
     Args:
-        sizes: lengths of the documents, including the end symbol. Each document must have the same number of values.
+        sizes: lengths of the documents, including the end symbol. Each document must have exactly this number of factor
+            values.
 
     Raises:
-        FileNotFoundError: there is no file with the values of this factor.
-        ValueError: the values belong to other documents.
+        FileNotFoundError: the split contains no file with the values of this factor.
+        ValueError: the number of values does not match the documents.
     """
     path = os.path.join(directory, f"{split}.factor-{name}")
     values = data_utils.load_indexed_dataset(path, dictionary, "mmap")
@@ -87,8 +88,8 @@ class FactoredPairs(LanguagePairDataset):
     """fairseq's dataset of text pairs, extended with source factors.
 
     Attributes:
-        factors: dictionary from each factor name to a dataset with one value for each source token; empty if there are
-            no factors.
+        factors: mapping from factor names to datasets with one value for each source token. It is empty if there are no
+            factors.
     """
 
     factors: Sequence[Any] = ()
@@ -103,8 +104,8 @@ class FactoredPairs(LanguagePairDataset):
         """Collate samples like fairseq, and add the factors to the batch.
 
         Returns:
-            The batch. If there are factors, net_input contains "factors", an int64 tensor of shape (B, S, F) that is
-            padded like the documents.
+            The batch. If there are factors, its "net_input" contains the entry "factors", an int64 tensor of shape (B,
+            S, F) that is padded in the same way as the documents.
         """
         batch: Dict[str, Any] = super().collater(samples, pad_to_length)
         if batch and self.factors:
@@ -118,10 +119,10 @@ class FactoredPairs(LanguagePairDataset):
 
 
 class SourceFactors:
-    """Source factors that the data of a task contains, and the factors that the models read.
+    """Source factors in the data of a task, and source factors that the models read.
 
     Args:
-        cfg: options of the task. The data folder is read when a dictionary is first requested.
+        cfg: options of the summarisation task. The data folder is read when a factor dictionary is first requested.
     """
 
     def __init__(self, cfg: Any):
@@ -131,7 +132,7 @@ class SourceFactors:
 
     @property
     def dictionaries(self) -> Dict[str, Dictionary]:
-        """Dictionaries of all factors in the data, keyed by factor name."""
+        """Dictionaries of all factors in the data folder, keyed by factor name."""
         if self._dictionaries is None:
             directories = utils.split_paths(self._cfg.data) if self._cfg.data else []
             self._dictionaries = load_factor_dictionaries(directories[0]) if directories else {}
@@ -142,7 +143,7 @@ class SourceFactors:
         self._dictionaries = dictionaries
 
     def read(self, names: Tuple[str, ...]) -> None:
-        """Request the factors that a model reads. Batches then contain these factors, in the same order.
+        """Request the factors that a model reads. All batches then contain these factors in the given order.
 
         Raises:
             ValueError: another model in the ensemble reads different factors.
@@ -167,14 +168,14 @@ class SourceFactors:
             )
 
     def fingerprints(self) -> Dict[str, str]:
-        """Return the fingerprints of the factor dictionaries, keyed by factor name, for storing in checkpoints."""
+        """Return the fingerprints of the factor dictionaries to store in checkpoints, keyed by factor name."""
         return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_trained_with(self, trained: Dict[str, str]) -> None:
-        """Raise ValueError if a factor dictionary differs from the one that was used in training.
+        """Raise ValueError if a factor dictionary differs from the dictionary that was used in training.
 
         Args:
-            trained: fingerprints from the checkpoint, see :meth:`fingerprints`.
+            trained: dictionary fingerprints from the checkpoint, keyed by factor name, see :meth:`fingerprints`.
         """
         for name, words in trained.items():
             if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:

@@ -1,4 +1,4 @@
-"""Read sentence pairs for natural language inference from SNLI, MultiNLI or tab-separated text.
+"""Read sentence pairs for natural language inference from SNLI files, MultiNLI files or tab-separated text.
 
 This module requires neither torch nor fairseq.
 """
@@ -15,33 +15,33 @@ from ..text.files import name_of, read_lines
 LABELS = ("entailment", "neutral", "contradiction")
 """Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
 UNDECIDED = "-"
-"""Label in SNLI and MultiNLI for a pair on which the annotators did not agree."""
+"""Label of pairs in SNLI and MultiNLI on which the annotators did not agree."""
 SKIPPED = "pairs without a label"
-"""Key under which :func:`read_pairs` counts pairs without a label."""
+"""Key of the number of pairs without a label in the counter of :func:`read_pairs`."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Maximum fraction of words that may end in punctuation without a warning.
+"""Maximum fraction of words ending in punctuation that does not cause a warning.
 
-The fraction is not 0, because abbreviations end in punctuation.
+The fraction is not 0, because abbreviations also end in punctuation.
 """
 _PUNCTUATED = re.compile(r".*\w[.,;:!?]")
 
 
 def hide_digits(text: str) -> str:
-    """Replace each digit in a text with ``#``, as in the Gigaword headlines."""
+    """Replace each digit in a text with ``#``, as in Gigaword headlines."""
     return re.sub("[0-9]", "#", text)
 
 
 def punctuation_warning(words: Iterable[str], option: str) -> str:
-    """Return a warning if the text does not seem to be tokenised, or an empty string otherwise.
+    """Return a warning if a text does not seem to be tokenised. Otherwise, return an empty string.
 
-    Words such as "airplane." suggest that the text is not tokenised. The warning is returned if the fraction of words
-    that end in punctuation exceeds :data:`MOST_PUNCTUATED`.
+    Words such as "airplane." indicate that a text is not tokenised. The warning is returned if the fraction of words
+    ending in punctuation exceeds :data:`MOST_PUNCTUATED`.
 
     Args:
-        option: name of the option that selects the tokeniser, for the warning.
+        option: name of the option that selects the tokeniser, which is mentioned in the warning.
     """
     total, found = 0, Counter[str]()
     for word in words:
@@ -58,7 +58,7 @@ def punctuation_warning(words: Iterable[str], option: str) -> str:
 
 
 class NliPair(NamedTuple):
-    """Premise and hypothesis with their label, one of :data:`LABELS`. The texts are not tokenised."""
+    """Premise, hypothesis and label, which is one of :data:`LABELS`. The texts are not tokenised."""
 
     premise: str
     hypothesis: str
@@ -66,17 +66,18 @@ class NliPair(NamedTuple):
 
 
 def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair]:
-    """Yield the labelled pairs in a file, in order.
+    """Yield the labelled pairs in a file, in the order of the file.
 
     Args:
-        path: path of a plain or compressed file. If its name contains ``.jsonl``, the file is read as JSON lines in the
-            format of SNLI and MultiNLI. Otherwise, each line must have the form "PREMISE<tab>HYPOTHESIS<tab>LABEL".
-        counts: counter for pairs with the label "-", which are skipped. Their number is added under the key
-            :data:`SKIPPED`.
+        path: path of a plain or compressed file. If the file name contains ``.jsonl``, the file is read as JSON lines
+            in the format of SNLI and MultiNLI. Otherwise, each line must have the form
+            "PREMISE<tab>HYPOTHESIS<tab>LABEL".
+        counts: counter for the pairs with the label "-", which are skipped. The number of these pairs is added to the
+            key :data:`SKIPPED`.
 
     Raises:
-        InputError: the file cannot be read, or a line does not contain a valid pair. The message contains the file and
-            the line.
+        InputError: the file cannot be read, or a line does not contain a valid pair. The message names the file and the
+            line.
     """
     path = Path(path)
     split = _json_fields if ".jsonl" in path.suffixes else _tabbed_fields
@@ -114,8 +115,8 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
 
 
 def tabbed_line(pair: NliPair) -> str:
-    """Format a pair as a tab-separated line that :func:`read_pairs` can read, including the line ending.
+    """Format a pair as a line of tab-separated text for :func:`read_pairs`, including the line ending.
 
-    Each sequence of white space inside a text is replaced with a single space.
+    Each sequence of white space in the premise and the hypothesis is replaced with a single space.
     """
     return "\t".join(" ".join(text.split()) for text in pair) + "\n"

@@ -1,4 +1,4 @@
-"""Datasets of document-summary pairs. Texts are truncated only in this module."""
+"""Datasets of document-summary pairs. This is the only module that truncates texts."""
 
 import logging
 import os
@@ -18,12 +18,13 @@ _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
 def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
-    """Determine the suffixes of documents and summaries from the file names in a data folder.
+    """Determine the file name suffixes of documents and summaries from the file names in a data folder.
 
-    fairseq's own function would mistake a factor file such as train.factor-tf.idx for a file of pairs if it came first.
+    fairseq's own function would mistake a factor file such as train.factor-tf.idx for a file of documents if it came
+    first.
 
     Returns:
-        The two suffixes, or (None, None) if the folder contains no pairs.
+        The suffixes of documents and summaries, or (None, None) if the folder contains no pairs.
     """
     for name in sorted(os.listdir(directory)):
         match = _PAIR_FILE.fullmatch(name)
@@ -33,13 +34,13 @@ def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
 
 
 def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
-    """Truncate a text to its first ``limit`` tokens and append the end symbol.
+    """Truncate a text to its first ``limit`` tokens, and append the end symbol.
 
     Args:
-        tokens: ids of the text, int tensor of shape (T,), with or without the end symbol.
-        limit: maximum number of tokens, not counting the end symbol.
+        tokens: token ids of the text, an int tensor of shape (T,), with or without the end symbol.
+        limit: maximum number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether the end symbol is appended even if tokens have been cut off.
+        ends_if_cut: whether to append the end symbol even if the text is truncated.
     """
     text = tokens[:-1] if len(tokens) and tokens[-1] == eos else tokens
     if len(text) > limit and not ends_if_cut:
@@ -48,14 +49,14 @@ def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> 
 
 
 class TruncatedDataset(BaseWrapperDataset):
-    """Dataset of token sequences. Each sequence is truncated to ``limit`` tokens, followed by the end symbol.
+    """Dataset of token sequences that are truncated to ``limit`` tokens, followed by the end symbol.
 
     Args:
-        dataset: dataset of token ids, each of shape (T,), with or without the end symbol.
+        dataset: dataset of token id sequences, each of shape (T,), with or without the end symbol.
         sizes: lengths of the sequences, including the end symbol.
         limit: maximum number of tokens to keep, not counting the end symbol.
         eos: id of the end symbol.
-        ends_if_cut: whether truncated sequences also end with the end symbol.
+        ends_if_cut: whether to append the end symbol to truncated sequences too.
     """
 
     def __init__(self, dataset: Any, sizes: Sequence[int], limit: int, eos: int, ends_if_cut: bool = True):
@@ -78,14 +79,16 @@ class TruncatedDataset(BaseWrapperDataset):
         return self._sizes
 
     def get_original_text(self, index: int) -> str:
-        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated like the ids."""
+        """Return the text of an example in a raw dataset (``--dataset-impl raw``), truncated in the same way as the
+        ids.
+        """
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
     def report(self, what: str) -> None:
-        """Log how much text has been cut off, if any. ``what`` describes the texts in the message.
+        """Log how much text has been cut off, if any. The message refers to the texts as ``what``.
 
         Nothing is logged if the limit is a single token, because such texts are not used. For example, an extractor
-        does not use the summaries in training.
+        does not use the summaries during training.
         """
         if self.texts_cut and self.limit > 1:
             share = self.tokens_cut / max(self.tokens, 1)
@@ -99,23 +102,25 @@ class SummarizationDataset(FactoredPairs):
     """Dataset of truncated document-summary pairs for training, validation, generation and interactive use.
 
     Args:
-        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: data, as for fairseq's ``LanguagePairDataset``.
-        truncate_source, truncate_target: maximum number of tokens to keep in documents and in summaries, not counting
-            the end symbol.
-        ends_if_cut: whether truncated summaries also end with the end symbol. Otherwise, their last token is a word.
+        src, src_sizes, src_dict, tgt, tgt_sizes, tgt_dict: datasets, lengths and dictionaries of documents and
+            summaries, which have the same meaning as in fairseq's ``LanguagePairDataset``.
+        truncate_source, truncate_target: maximum numbers of tokens to keep in documents and summaries, not counting the
+            end symbol.
+        ends_if_cut: whether to append the end symbol to truncated summaries. If False, the last token of a truncated
+            summary is a word.
         name: name of the dataset in log messages, such as "train".
-        factors: dictionary from each factor name to a dataset with one value for each source token. The values are
-            truncated and padded like the tokens.
-        sort_within: number of pairs per group. In training, the pairs are shuffled in each epoch and then sorted by
-            length within groups of this size. If 0, all pairs are sorted by length once, as in fairseq.
-        references: number of pairs at the start of the dataset for which batches also contain the untruncated summary.
-            The entry "references" of a batch is a list that contains a tensor of shape (T,) for each of these pairs and
+        factors: mapping from factor names to datasets with one value for each source token. The values are truncated
+            and padded in the same way as the tokens.
+        sort_within: number of pairs per group. During training, the pairs are shuffled in each epoch and then sorted by
+            length within groups of this size. If the number is 0, all pairs are sorted by length once, as in fairseq.
+        references: number of pairs at the start of the dataset for which batches also contain the untruncated
+            summaries. The batch entry "references" is a list with a tensor of shape (T,) for each of these pairs and
             None for all other pairs.
-        kwargs: further arguments of ``LanguagePairDataset``.
+        kwargs: further keyword arguments of fairseq's ``LanguagePairDataset``.
 
     Attributes:
-        token_values: mapping from names to datasets with a value for each source token. Batches contain the values
-            under these names.
+        token_values: mapping from names to datasets with one value for each source token. Each batch contains the
+            values under the same names.
 
     Raises:
         ValueError: the number of summaries differs from the number of documents.
@@ -167,7 +172,7 @@ class SummarizationDataset(FactoredPairs):
 
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
-        """True if fairseq may reuse the batches of the previous epoch."""
+        """Whether fairseq may reuse the batches of the previous epoch."""
         return not self._sorts_in_parts
 
     @property
@@ -175,26 +180,25 @@ class SummarizationDataset(FactoredPairs):
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
-        """Set the number of the next epoch. fairseq calls this method before it creates the batches for that epoch."""
+        """Set the number of the next epoch. fairseq calls this method before it creates the batches of that epoch."""
         super().set_epoch(epoch)
         self._epoch = epoch
 
     def ordered_indices(self) -> np.ndarray:
         """Return the order in which documents are batched.
 
-        Documents are sorted by length, or shuffled and then sorted by length within groups of ``sort_within``
+        Documents are sorted by length, or they are shuffled and then sorted by length within groups of ``sort_within``
         documents.
         """
         if not self._sorts_in_parts:
             return super().ordered_indices()
-        # Before this call, fairseq seeds numpy with --seed, so the state of numpy's generator is the same in all
-        # epochs.
+        # fairseq seeds numpy with --seed before this call, so the state of numpy's generator is the same in each epoch.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))
         parts = np.split(order, range(self.sort_within, len(order), self.sort_within))
         return np.concatenate([part[np.lexsort((self.tgt_sizes[part], self.src_sizes[part]))] for part in parts])
 
     def collater(self, samples: List[Any], pad_to_length: Optional[Any] = None) -> Any:
-        """Collate samples like fairseq, and add the ``token_values`` and, if requested, "references" to the batch."""
+        """Collate samples like fairseq, and add the entries in ``token_values`` and, if requested, "references"."""
         batch = super().collater(samples, pad_to_length)
         add_token_values(batch, self.token_values, self.src_dict.pad())
         if self.references and batch and self.tgt is not None:
@@ -211,8 +215,9 @@ class SummarizationDataset(FactoredPairs):
     ) -> List[np.ndarray]:
         """Divide all documents into batches, in the order of ``indices``.
 
-        In training, validation and generation, fairseq's own method silently drops the last batch, with the longest
-        documents, if its size is not a multiple of ``--required-batch-size-multiple`` (8 by default).
+        fairseq's own method drops the last batch without a message if its size is not a multiple of
+        ``--required-batch-size-multiple`` (8 by default). This affects training, validation and generation, and the
+        last batch contains the longest documents.
         """
         batches = super().batch_by_size(indices, max_tokens, max_sentences, required_batch_size_multiple)
         batched = sum(len(batch) for batch in batches)

@@ -1,6 +1,6 @@
-"""Define the settings of etads-prepare, and the options for processing new text in the same way.
+"""Settings of etads-prepare, and options for preprocessing new text in the same way as the prepared data.
 
-The settings are stored in prepare.json.
+The settings are stored in the file prepare.json.
 """
 
 import json
@@ -20,22 +20,24 @@ FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of etads-prepare that determine the prepared data. prepare.json stores them under the same names.
+    """Options of etads-prepare that affect the prepared data. prepare.json stores them under the same names.
 
     Attributes:
-        tokens: type of tokens, one of TOKENS.
-        words: type of word tokenisation, one of WORD_KINDS; empty to use the default for ``tokens``.
-        size: number of BPE merges, SentencePiece pieces or words. The size has no effect on the kinds of subwords in
-            OPAQUE, which have a fixed set of pieces.
-        lowercase: whether to lower-case the text.
-        source_marks, target_marks: whether to keep sentence marks in documents and in summaries.
+        tokens: type of tokens, one of the strings in TOKENS.
+        words: type of word tokenisation, one of the strings in WORD_KINDS. An empty string selects the default for
+            ``tokens``.
+        size: number of BPE merges, SentencePiece pieces or words. It has no effect on the kinds of subwords in OPAQUE,
+            which have a fixed set of pieces.
+        lowercase: whether to convert the text to lower case.
+        source_marks, target_marks: whether to keep sentence marks in documents and in summaries, respectively.
         separate: whether to create separate source and target dictionaries instead of a shared dictionary.
-        source_size, target_size: source and target vocabulary sizes. With separate dictionaries, 0 means ``size``
-            words, or all subwords. With a shared dictionary, ``target_size`` is the number of words that the model can
-            generate; 0 means all words that are known in documents.
-        factors: names of the source factors, which must be in FACTORS.
-        tf_bins, idf_bins: number of bins for the factors tf and idf.
-        spacy_model: spaCy model that predicts the factors pos and ner; empty to read these factors from files.
+        source_size, target_size: sizes of the source and target vocabularies. If the dictionaries are separate, 0 means
+            ``size`` words, or all subwords. If they share one dictionary, ``target_size`` is the number of words that
+            the model can generate, and 0 means all words in the source vocabulary.
+        factors: names of the source factors, which must be listed in FACTORS.
+        tf_bins, idf_bins: numbers of bins for the factors tf and idf.
+        spacy_model: name of the spaCy model that predicts the factors pos and ner. An empty string means that these
+            factors are read from files.
     """
 
     tokens: str = "bpe"
@@ -58,30 +60,33 @@ class Settings:
 
     @property
     def reads_raw_text(self) -> bool:
-        """True if raw text is split directly into subwords, rather than into words first."""
+        """Whether raw text is split directly into subwords, rather than into words first."""
         return self.is_sentencepiece or self.tokens in OPAQUE
 
     @property
     def word_kind(self) -> str:
-        """Type of word tokenisation, one of WORD_KINDS: ``words`` if set, or the default for ``tokens`` otherwise."""
+        """Type of word tokenisation, one of WORD_KINDS.
+
+        This is ``words`` if set, and the default for ``tokens`` otherwise.
+        """
         return self.words or ("raw" if self.reads_raw_text else "moses")
 
     @property
     def subword_files(self) -> List[str]:
-        """File names of the subword model. The first file is used to encode text."""
+        """File names of the subword model. The first of these files is used to encode text."""
         files = {"word": [], "bpe": ["codes.bpe"], **{kind: [*SUBWORDS[kind].values()] for kind in OPAQUE}}
         return files.get(self.tokens, ["sentencepiece.model", "sentencepiece.vocab"])
 
     @property
     def needed_files(self) -> List[str]:
-        """Subset of ``subword_files`` that is needed to encode text.
+        """Files in ``subword_files`` that are needed to encode text.
 
-        SentencePiece's readable list of pieces is not needed.
+        The human-readable list of SentencePiece pieces is not needed.
         """
         return [name for name in self.subword_files if name != "sentencepiece.vocab"]
 
     def check(self) -> None:
-        """Raise InputError if values are invalid or incompatible. The message names the option."""
+        """Raise InputError if a setting is invalid or settings are incompatible. The message names the option."""
         if self.size < 1:
             raise InputError(f"--size {self.size}: choose 1 or more")
         for name in ("source_size", "target_size"):
@@ -116,7 +121,7 @@ class Settings:
             )
 
     def _check_opaque(self) -> None:
-        """Raise InputError if an option is set that cannot be used with the kinds of subwords in OPAQUE."""
+        """Raise InputError if an option is set that is incompatible with the kinds of subwords in OPAQUE."""
         if self.size != Settings.size:
             raise InputError(
                 f"--size {self.size} has no effect with --tokens {self.tokens}, because its pieces are fixed: leave it "
@@ -134,17 +139,20 @@ class Settings:
             )
 
     def wanted_words(self) -> Dict[str, int]:
-        """Return the expected minimum vocabulary sizes with the keys "source" and "target", where known."""
+        """Return the minimum vocabulary sizes to expect, with the keys "source" and "target".
+
+        Unknown sizes are omitted.
+        """
         size = self.size if self.tokens == "word" else 0
         source = self.source_size or size
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
     def from_record(cls, record: Any) -> "Settings":
-        """Create the settings from a dictionary that :meth:`record` has returned.
+        """Create the settings from a dictionary that was returned by :meth:`record`.
 
         Raises:
-            ValueError: the record is invalid. The message contains the invalid name or value.
+            ValueError: the record contains an invalid name or value, which is included in the message.
         """
         if not isinstance(record, dict):
             raise ValueError("settings is not a JSON object")
@@ -163,7 +171,7 @@ class Settings:
         return cls(**record)
 
     def record(self) -> Dict[str, Any]:
-        """Return the settings for prepare.json.
+        """Return the settings as a dictionary to store in prepare.json.
 
         The result contains the first three settings, and all other settings that differ from their defaults.
         """
@@ -173,11 +181,11 @@ class Settings:
 
 
 def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
-    """Return the fairseq options for processing new text in the same way as the prepared text in ``out``.
+    """Return the fairseq options for preprocessing new text in the same way as the prepared text in ``out``.
 
     Args:
-        record: settings as stored in prepare.json.
-        out: folder of prepared data, which contains the subword model.
+        record: settings in the form in which prepare.json stores them.
+        out: folder with the prepared data, which also contains the subword model.
     """
     settings = Settings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
@@ -198,12 +206,12 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
 
 
 def command_line(options: Dict[str, Any]) -> List[str]:
-    """Format options as a list of command-line arguments. An option with the value True is a flag without a value."""
+    """Format options as a list of command-line arguments. Options with the value True become flags without a value."""
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
 def prepared_options(prepared: Path) -> Dict[str, Any]:
-    """Return the fairseq options for processing new text in the same way as the text in a folder of prepared data.
+    """Return the fairseq options for preprocessing new text in the same way as the text in a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
@@ -217,11 +225,11 @@ def settings_of(prepared: Path, option: str) -> Settings:
     """Read the settings of a folder of prepared data.
 
     Args:
-        prepared: path of the folder.
-        option: name of the option that specifies the folder, for messages.
+        prepared: path of the folder with the prepared data.
+        option: name of the option that specifies the folder, for error messages.
 
     Raises:
-        InputError: the folder is incomplete, or prepare.json is damaged.
+        InputError: the folder is incomplete, or its prepare.json is damaged.
     """
     path = prepared / "prepare.json"
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():

@@ -1,4 +1,4 @@
-"""Read the tokens of prepared documents and summaries, for commands that analyse texts."""
+"""Read the tokens of prepared documents and summaries for commands that analyse texts."""
 
 from typing import Any, List
 
@@ -7,19 +7,19 @@ from torch import Tensor
 
 
 def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
-    """Convert the ids of a text, shape (T,), to tokens. The end symbol is dropped."""
+    """Convert the token ids of a text, shape (T,), to tokens without the end symbol."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
 
 
 class PreparedPairs:
-    """Tokens of all documents and summaries in a split. The texts are not truncated.
+    """Tokens of all documents and summaries in a split, without truncation.
 
     Args:
-        pairs: dataset with the pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
+        pairs: dataset of document-summary pairs, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        unk: token that replaces all unknown words.
+        unk: token that represents all unknown words.
     """
 
     def __init__(self, pairs: Any):
@@ -31,7 +31,7 @@ class PreparedPairs:
 
     @property
     def dictionary(self) -> Dictionary:
-        """Source dictionary."""
+        """The source dictionary."""
         dictionary: Dictionary = self._pairs.src_dict
         return dictionary
 
@@ -40,13 +40,13 @@ class PreparedPairs:
         return self._pairs.tgt is not None
 
     def document(self, number: int) -> List[str]:
-        """Return all tokens of a document."""
+        """Return all tokens of the document with index ``number``."""
         return tokens_of(self._pairs.src.dataset[number], self._pairs.src_dict)
 
     def summary(self, number: int) -> List[str]:
-        """Return all tokens of a summary."""
+        """Return all tokens of the summary with index ``number``."""
         return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
     def without_unknown(self, words: List[str]) -> List[str]:
-        """Replace unknown words in a summary with empty strings, so that they match no word in the document."""
+        """Replace unknown words of a summary with empty strings, so that they do not match any word in the document."""
         return ["" if word == self.unk else word for word in words]

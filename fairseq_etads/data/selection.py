@@ -1,4 +1,4 @@
-"""Load values for the tokens and sentences of documents from files with labels or probabilities."""
+"""Load labels or probabilities for the tokens and sentences of documents."""
 
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence
@@ -15,30 +15,30 @@ from .labels.files import NOTHING, UNITS, SelectionFile, file_name
 from .prepared import tokens_of
 
 MISSING = -1.0
-"""Value for the end symbol, sentence marks and padding, which have no label or probability."""
+"""Value of the end symbol, sentence marks and padding, which have no label or probability."""
 CHECKED = 200
 """Number of evenly spaced documents that are checked when a file is opened.
 
-All other documents are checked when they are read.
+All other documents are checked when their values are read.
 """
 
 
 class TokenValues:
     """Dataset with one number for each token of the truncated documents in a split.
 
-    If the labels or probabilities belong to sentences, all words in a sentence have the same value.
+    If the labels or probabilities belong to sentences, all words in a sentence receive the same value.
 
     Args:
-        path: path of the file with labels or probabilities.
+        path: path of the file with the labels or probabilities.
         unit: unit to which the values belong, "words" or "sentences".
-        documents: ids of each document, shape (T,), with the end symbol and not truncated.
-        sizes: lengths of the documents.
-        dictionary: dictionary of the documents.
-        limit: maximum number of tokens that are read, not counting the end symbol.
-        option: name of the option that specifies the file, for messages.
+        documents: token ids of each document, shape (T,), with the end symbol and without truncation.
+        sizes: lengths of the documents, including the end symbol.
+        dictionary: source dictionary, which defines the token ids.
+        limit: maximum number of tokens to read from a document, not counting the end symbol.
+        option: name of the option that specifies the file, for error messages.
 
     Raises:
-        InputError: the file is damaged, it was created for other documents, or it covers fewer tokens than are read.
+        InputError: the file is damaged, was created for other documents, or covers fewer tokens than ``limit``.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class TokenValues:
             self.file.row_of(number, tokens_of(documents[number], dictionary))
 
     def _check_kind(self) -> None:
-        """Raise InputError if the file does not contain the kind of labels that this class requires."""
+        """Raise InputError if the file does not contain the kind of labels that this dataset requires."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
                 f"{self.option}: {self.file.path} contains distributions, which do not select sentences; create it "
@@ -78,7 +78,7 @@ class TokenValues:
         return len(self.file)
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the values of one document, float32 tensor of shape (T + 1,).
+        """Return the values of the tokens in one document as a float32 tensor of shape (T + 1,).
 
         The value is MISSING at the end symbol and at sentence marks.
         """
@@ -94,15 +94,15 @@ class TokenValues:
         return torch.tensor([*values[: len(tokens)], MISSING])
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the values of a batch of documents.
+        """Collate the values of the documents in a batch.
 
         Args:
-            tokens: ids of the documents (B, S).
-            numbers: indices of the documents in the split.
-            pad: id of the padding symbol.
+            tokens: token ids of the documents, shape (B, S).
+            numbers: indices of the documents in the split, in the order of the rows.
+            pad: dictionary id of the padding symbol.
 
         Returns:
-            Values (B, S), float32. The value is MISSING at padding.
+            The values of the tokens, shape (B, S), float32. The value at padding is MISSING.
         """
         table = torch.full(tokens.shape, MISSING)
         for row, number in enumerate(numbers):
@@ -128,11 +128,11 @@ class TokenValues:
 
 
 class SentenceTargets(TokenValues):
-    """Dataset with distributions over the sentences of each document in a split, one for each summary sentence.
+    """Dataset with a distribution over the document sentences for each summary sentence in a split.
 
     The file is created with ``etads-labels --kind distribution``. If a document is truncated, the weights of the
-    remaining sentences are rescaled so that they sum to 1. A file can therefore be used with any ``--truncate-source``
-    up to the value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
+    remaining sentences are rescaled to sum to 1. A file can therefore be used with any ``--truncate-source`` up to the
+    value with which it was created. If the weights of all remaining sentences are 0, all targets are 0. See
     :class:`TokenValues` for the arguments and errors.
     """
 
@@ -145,7 +145,7 @@ class SentenceTargets(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the targets of one document, float32 tensor of shape (n, m).
+        """Return the target distributions of one document as a float32 tensor of shape (n, m).
 
         n is the number of non-empty summary sentences, and m is the number of document sentences.
         """
@@ -165,7 +165,10 @@ class SentenceTargets(TokenValues):
         return rows / total.masked_fill(total == 0, 1)
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the targets of the documents with indices ``numbers``, shape (B, n, m), float32. Padding is 0."""
+        """Collate the distributions of the documents with indices ``numbers``.
+
+        The result has shape (B, n, m) and dtype float32. Values at padding are 0.
+        """
         found: List[Tensor] = [self[number] for number in numbers]
         sizes = [max([1, *(rows.shape[axis] for rows in found)]) for axis in (0, 1)]
         table = torch.zeros(len(found), *sizes)
@@ -175,10 +178,10 @@ class SentenceTargets(TokenValues):
 
 
 class SentenceOrder(TokenValues):
-    """Dataset with the indices of the document sentences that match the summary sentences, in the order of the summary.
+    """Dataset with the indices of document sentences that match the summary sentences, in the order of the summary.
 
-    The file is created with ``etads-labels --kind match``. Sentences that the model does not read because of truncation
-    are left out. See :class:`TokenValues` for the arguments and errors.
+    The file is created with ``etads-labels --kind match``. Sentences that are cut off by truncation are omitted. See
+    :class:`TokenValues` for the arguments and errors.
     """
 
     def _check_kind(self) -> None:
@@ -190,7 +193,7 @@ class SentenceOrder(TokenValues):
             )
 
     def __getitem__(self, number: int) -> Tensor:
-        """Return the indices of the matching sentences in one document, int64 tensor of shape (n,)."""
+        """Return the indices of the matching sentences in one document as an int64 tensor of shape (n,)."""
         tokens = tokens_of(self._documents[number], self._dictionary)
         fields = self.file.row_of(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
@@ -201,7 +204,10 @@ class SentenceOrder(TokenValues):
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
 
     def collate(self, tokens: Tensor, numbers: Sequence[int], pad: int) -> Tensor:
-        """Collate the sentence indices of the documents with indices ``numbers``: (B, n), int64. Padding is -1."""
+        """Collate the sentence indices of the documents with indices ``numbers``.
+
+        The result has shape (B, n) and dtype int64, and is padded with -1.
+        """
         found = [self[number] for number in numbers]
         table = torch.full((len(found), max(1, *map(len, found))), -1)
         for row, order in zip(table, found):
@@ -210,11 +216,11 @@ class SentenceOrder(TokenValues):
 
 
 def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], pad: int) -> None:
-    """Add token or sentence values to a batch of documents.
+    """Add labels or probabilities to a batch of documents.
 
     Args:
-        values: mapping from the name of each new batch entry to the dataset with its values.
-        pad: id of the padding symbol.
+        values: mapping from the name of each new batch entry to the dataset that provides its values.
+        pad: dictionary id of the padding symbol.
     """
     if not batch:
         return
@@ -223,15 +229,15 @@ def add_token_values(batch: Dict[str, Any], values: Mapping[str, TokenValues], p
 
 
 class DocumentLabels:
-    """Labels for training and probabilities for decoding.
+    """Provider of the labels for training and the selection probabilities for decoding.
 
     Args:
-        cfg: options of the task.
+        cfg: options of the summarisation task.
 
     Attributes:
-        unit: unit to which the labels belong, "words" or "sentences"; None if the models do not require labels.
-        in_order: whether the labels are sentence indices in the order of the summary, see :class:`SentenceOrder`.
-        reads_targets: whether --selection-loss requires distributions over sentences, see :class:`SentenceTargets`.
+        unit: unit to which the labels belong, "words" or "sentences", or None if the models do not require labels.
+        in_order: whether the labels are sentence indices in the order of the summary (see :class:`SentenceOrder`).
+        reads_targets: whether --selection-loss requires distributions over sentences (see :class:`SentenceTargets`).
     """
 
     def __init__(self, cfg: Any):
@@ -241,7 +247,7 @@ class DocumentLabels:
         self.reads_targets = False
 
     def read(self, unit: Optional[str], in_order: bool = False) -> None:
-        """Request the labels that a model requires. The arguments are described under the attributes."""
+        """Request the labels that a model requires. The class docstring describes the arguments under Attributes."""
         self.unit, self.in_order = unit, in_order
 
     def read_for_criterion(self, cfg: Any, criterion: Any) -> None:
@@ -249,7 +255,7 @@ class DocumentLabels:
 
         Args:
             cfg: options of the criterion.
-            criterion: class of the criterion.
+            criterion: class of the criterion to be built.
         """
         if getattr(cfg, "extraction_loss", 0):
             self.read("sentences")
@@ -260,20 +266,20 @@ class DocumentLabels:
     def load(
         self, directory: str, split: str, pairs: Any, limit: int, is_loading: bool, decodes: bool
     ) -> Dict[str, TokenValues]:
-        """Load the additional values that the batches of a split contain.
+        """Load the additional values to include in the batches of a split.
 
-        The keys of the result are "labels" and "sentence_targets" in training, and "selection" in decoding.
+        The keys of the result are "labels" and "sentence_targets" during training, and "selection" during decoding.
 
         Args:
-            directory: data folder.
-            split: name of the split.
-            pairs: dataset of the split, a ``SummarizationDataset``.
-            limit: maximum number of tokens that are read per document.
-            is_loading: whether a trained model is used, which does not require labels.
-            decodes: whether summaries are generated for the split.
+            directory: path of the data folder.
+            split: name of the split, such as "train".
+            pairs: ``SummarizationDataset`` of the split.
+            limit: maximum number of tokens to read from a document.
+            is_loading: whether the task loads a trained model, which does not require labels.
+            decodes: whether summaries will be generated for the split.
 
         Raises:
-            InputError: a file is missing or unsuitable, see :class:`TokenValues`.
+            InputError: a label or probability file is missing or unsuitable, see :class:`TokenValues`.
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit

@@ -1,9 +1,10 @@
-"""Read and write shortlists (:mod:`fairseq_etads.vocabulary.shortlist`).
+"""Read and write shortlist files (see :mod:`fairseq_etads.vocabulary.shortlist`).
 
-The files are in the safetensors format, so they contain numbers and metadata, but no executable code. The int32 arrays
+The files use the safetensors format, so they contain numbers and metadata but no executable code. The int32 arrays
 "frequent" (F,) and "together" (V_s, k) contain target vocabulary ids. Row i of "together" belongs to the source word
-with id i and is padded with -1 if it contains fewer than k words. The metadata contain the format, the fingerprints of
-both dictionaries, and a description of how the table was created. A file can be loaded only with the same dictionaries.
+with id i. Rows with fewer than k words are padded with -1. The metadata contain the format, the fingerprints of both
+dictionaries, and a description of how the table was created. A file can only be used with the dictionaries for which it
+was created.
 """
 
 import json
@@ -19,19 +20,19 @@ from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
-"""Name of the format. It is changed whenever older versions can no longer read new files correctly."""
+"""Name of the file format. It changes whenever older versions can no longer read new files correctly."""
 ADVICE = "Create it again with etads-shortlist"
 
 
 def write_shortlist(
     path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
 ) -> None:
-    """Write a shortlist to a file, and list the file in SHA256SUMS if the folder contains such a list.
+    """Write a shortlist to a file, and add the file to SHA256SUMS if the folder contains a file of this name.
 
     Args:
-        frequent, together: int32 arrays of shapes (F,) and (V_s, k), see the module docstring.
-        source, target: dictionaries of documents and of summaries.
-        made_from: description of how the table was created.
+        frequent, together: int32 arrays of target vocabulary ids, shapes (F,) and (V_s, k), see the module docstring.
+        source, target: source and target dictionaries.
+        made_from: description of how the shortlist was created, which is stored in the metadata.
     """
     from safetensors.numpy import save
 
@@ -54,11 +55,11 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     """Read a shortlist from a file.
 
     Args:
-        source, target: dictionaries of documents and of summaries.
-        option: name of the option that specifies the file, for messages.
+        source, target: source and target dictionaries. Their fingerprints must match the fingerprints in the file.
+        option: name of the option that specifies the file, for error messages.
 
     Raises:
-        InputError: the file is missing or damaged, or was created for other dictionaries.
+        InputError: the file is missing or damaged, or was created with other dictionaries.
     """
     from safetensors import SafetensorError, safe_open
 
@@ -90,7 +91,7 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
 
 
 def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
-    """Return a description of an error in the arrays of a file, or an empty string if they are valid."""
+    """Return a description of the first error in the arrays of a file, or an empty string if the arrays are valid."""
     for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
         array = arrays.get(name)
         if array is None or array.dtype != np.int32 or array.ndim != dimensions:

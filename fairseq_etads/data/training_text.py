@@ -1,4 +1,4 @@
-"""Compute initial parameter values from the training text: word frequencies in the summaries, and word embeddings."""
+"""Compute initial parameter values, i.e. word frequencies and word embeddings, from the training text."""
 
 import logging
 import os
@@ -16,18 +16,17 @@ from ..vocabulary.text_vectors import WEIGHTS, text_vectors
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Maximum number of words that are read from the documents, and from the summaries, to compute word vectors."""
+"""Maximum number of words to read from documents and from summaries when word vectors are computed."""
 
 
 def read_split(task: Any, side: str) -> Sequence[Tensor]:
-    """Load the ids of the training documents ("source") or summaries ("target").
+    """Load the token ids of all training documents ("source") or summaries ("target").
 
-    The texts are not truncated and contain their end symbols.
-
-    If there are several data folders, only the first one is read.
+    The texts are not truncated and include their end symbols. If there are several data folders, only the first one is
+    read.
 
     Raises:
-        FileNotFoundError: the data folder contains no training texts.
+        FileNotFoundError: the data folder contains no training data.
     """
     cfg = task.cfg
     directory = utils.split_paths(cfg.data)[0]
@@ -42,13 +41,13 @@ def read_split(task: Any, side: str) -> Sequence[Tensor]:
 
 
 def word_probabilities(task: Any, copies: bool) -> Tensor:
-    """Compute the relative frequencies of all words and the end symbol in the truncated training summaries, shape (V,).
+    """Compute the relative frequencies of words in the truncated training summaries, shape (V,).
 
-    Each count is increased by one, so that no frequency is 0.
+    The end symbol is counted as a word. Each count is increased by one, so that no frequency is 0.
 
     Args:
-        copies: whether the model has a pointer that can copy words outside the vocabulary. If it is True, such words
-            are ignored; otherwise, they are counted as the unknown word.
+        copies: whether the model has a pointer that can copy words outside the vocabulary. If True, these words are
+            ignored. Otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     size = known_words(dictionary)
@@ -63,10 +62,10 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
 def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
     """Initialise word embeddings with vectors that are computed from the training text.
 
-    The embeddings of special symbols, and of words for which no vector can be computed, are not changed.
+    The embeddings of special symbols and of words without a computed vector are not changed.
 
     Args:
-        documents, summaries: source and target embedding tables, which may share their weights.
+        documents, summaries: source and target embedding modules, which may share their weights.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one_dictionary = source == target
@@ -86,16 +85,16 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
 
 
 def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Concatenate the first ``longest`` words of each text. Yield a tensor of shape (n,) for each block of texts."""
+    """Concatenate the first ``longest`` words of each text. Yields a tensor of shape (n,) for each block of texts."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
 def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
-    """Concatenate texts into one tensor of ids, shape (n,).
+    """Concatenate texts into one tensor of vocabulary ids, shape (n,).
 
-    Unknown words, and the gaps between texts, have the id -1.
+    Unknown words and the gaps between texts are represented by -1.
     """
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []

@@ -1,4 +1,4 @@
-"""Count words in a sample of the training data that a model can neither generate nor copy."""
+"""Count the words in a sample of the training data that a model can neither generate nor copy."""
 
 import json
 import logging
@@ -14,27 +14,28 @@ from ..vocabulary.dictionary import known_words
 logger = logging.getLogger(__name__)
 
 SAMPLE = 2000
-"""Maximum number of pairs that are sampled from a split."""
+"""Maximum number of pairs to sample from a split."""
 
 UNKNOWN_ALLOWED = 0.002
-"""Maximum fraction of unknown words in the training documents of a pointer model.
+"""Maximum fraction of unknown words in the training documents of a model with a pointer.
 
-With subwords, a few words are unknown. If the dictionary has no copy tail, there are many more unknown words.
+With subwords, a few words are unknown. Without a copy tail in the dictionary, many more words are unknown.
 """
 
 FEWEST_WORDS = 0.9
-"""If the number of words is below this fraction of the requested number, a warning is logged."""
+"""Minimum ratio of the number of words to the requested number. A lower ratio causes a warning."""
 
 
 class SummaryWords(NamedTuple):
-    """Word counts in a sample of summaries. End symbols are not counted.
+    """Word counts in a sample of summaries, not including end symbols.
 
     Attributes:
-        pairs: number of summaries.
+        pairs: number of document-summary pairs in the sample.
         words: total number of words in the summaries.
         unknown: number of words that the model cannot generate.
-        copyable: number of these unknown words that occur in the document.
-        in_document: number of words that occur in the document, whether known or unknown; "<unk>" is not counted.
+        copyable: number of these unknown words that occur in the document of the summary.
+        in_document: number of words that occur in the document of the summary, whether they are known or unknown. The
+            token "<unk>" is not counted.
     """
 
     pairs: int
@@ -50,11 +51,11 @@ def sample(count: int) -> Sequence[int]:
 
 
 def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
-    """Count the words in a sample of the summaries.
+    """Count the words in a sample of the summaries in a dataset.
 
     Args:
-        pairs: dataset with the truncated pairs, a ``SummarizationDataset``.
-        dictionary: dictionary of the summaries.
+        pairs: ``SummarizationDataset`` with the truncated pairs.
+        dictionary: target dictionary.
     """
     known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = sample(len(pairs))
@@ -75,13 +76,13 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
     """Check that the data of a split is suitable for the model. The task calls this function for each split.
 
     Args:
-        split: name of the split.
-        pairs: a ``SummarizationDataset``.
-        pointer: pointer type of the model: "none", "soft" or "switch".
-        task: task with the dictionaries and the splits that have been loaded so far.
+        split: name of the split, such as "train".
+        pairs: ``SummarizationDataset`` of the split.
+        pointer: type of the model's pointer, which is "none", "soft" or "switch".
+        task: summarisation task, which contains the dictionaries and the splits that have been loaded.
 
     Raises:
-        ValueError: see :func:`check_documents` and :func:`check_summaries`.
+        ValueError: the data is unsuitable, see :func:`check_documents` and :func:`check_summaries`.
     """
     training = split == task.cfg.train_subset
     check_documents(split, pairs.src.dataset, pointer, task.source_dictionary, training)
@@ -94,11 +95,11 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
     """Log the fraction of unknown words in the summaries, and check that a pointer can copy some of them.
 
     Args:
-        split, pairs, pointer: see :func:`check_data`.
-        dictionary: dictionary of the summaries.
+        split, pairs, pointer: the split name, dataset and pointer type as described in :func:`check_data`.
+        dictionary: target dictionary.
 
     Raises:
-        ValueError: the sampled summaries contain no word that a pointer of this type could copy.
+        ValueError: no word in the sampled summaries could be copied by a pointer of this type.
     """
     if pairs.tgt is None:
         return
@@ -123,11 +124,11 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
 
 
 def warn_of_few_words(data: Path) -> None:
-    """Log a warning if etads-prepare found far fewer words than requested when it created this data folder."""
+    """Log a warning if etads-prepare found far fewer words than requested when it created the data folder."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
     except (OSError, ValueError, KeyError, TypeError):
-        # The data was not created with etads-prepare, or was created with an older version of it.
+        # The data was created without etads-prepare, or with an older version of it.
         return
     for side, asked in report["asked"].items():
         known = report["known"][side]
@@ -139,16 +140,16 @@ def warn_of_few_words(data: Path) -> None:
 
 
 def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
-    """Log a warning if documents contain words that a pointer cannot copy because they are not in the dictionary.
+    """Log a warning if a pointer cannot copy some words of the documents because they are not in the dictionary.
 
     Args:
-        documents: ids of each document in the split, shape (S,).
-        dictionary: dictionary of the documents.
+        documents: token ids of each document in the split, shape (S,).
+        dictionary: source dictionary.
         training: whether the split is used for training.
 
     Raises:
-        ValueError: the fraction of unknown words in training documents exceeds UNKNOWN_ALLOWED, and the dictionary has
-            no copy tail.
+        ValueError: the dictionary has no copy tail, and the fraction of unknown words in the training documents exceeds
+            UNKNOWN_ALLOWED.
     """
     if pointer == "none":
         return

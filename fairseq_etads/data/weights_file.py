@@ -1,6 +1,6 @@
 """Read and write model weights in the safetensors format.
 
-Such files contain names, shapes and numbers, but no executable code.
+The files contain names, shapes and numbers, but no executable code.
 """
 
 import contextlib
@@ -15,31 +15,32 @@ from torch import Tensor
 from ..platform.errors import InputError
 
 FLOATS = {"fp32": torch.float32, "fp16": torch.float16}
-"""Floating-point dtypes that a file may contain."""
+"""Floating-point dtypes that a weights file may contain, keyed by name."""
 
 
 def write_weights(path: Path, tensors: Dict[str, Tensor]) -> None:
-    """Write tensors to a file. The tensors must not share memory."""
+    """Write tensors to a file in the safetensors format. The tensors must not share memory."""
     from safetensors.torch import save_file
 
     save_file(tensors, str(path), metadata={"format": "pt"})
     umask = os.umask(0)
     os.umask(umask)
-    path.chmod(0o666 & ~umask)  # safetensors creates files that only their owner can read
+    path.chmod(0o666 & ~umask)  # by default, only the owner can read files that safetensors creates
 
 
 class WeightsFile:
     """Weights file in a model folder.
 
     Args:
-        shared: mapping from the name of each tied weight to the name of the weight that contains its values.
-        advice: advice for the user if the file is damaged, as a sentence without a full stop.
+        shared: mapping from the name of each tied weight to the name of the weight that stores its values.
+        advice: advice to the user that is added to the message if the file is damaged, as a sentence without a full
+            stop.
 
     Attributes:
-        shapes: mapping from the name of each weight, including tied weights, to its shape as given in the file header.
+        shapes: mapping from weight names, including tied weights, to the shapes in the file header.
 
     Raises:
-        InputError: the file is damaged, or a weight cannot be tied.
+        InputError: the file is damaged, or the weights cannot be tied as described by ``shared``.
     """
 
     def __init__(self, path: Path, shared: Dict[str, str], advice: str):
@@ -52,7 +53,7 @@ class WeightsFile:
         self.shapes = self._with_tied(stored)
 
     def check(self, expected: Dict[str, Tensor]) -> None:
-        """Raise InputError if the names or shapes of the weights differ from ``expected``."""
+        """Raise InputError if the names or shapes in the file differ from the weights in ``expected``."""
         for name in sorted(set(self.shapes) ^ set(expected)):
             what = "lacks the weight" if name in expected else "has an unknown weight"
             raise InputError(f"{self.path} {what} {name[:100]!r}, so it belongs to another model. {self._advice}")
@@ -67,7 +68,7 @@ class WeightsFile:
         """Read the weights for a model.
 
         Args:
-            expected: weights of the model, with the expected names, shapes and dtypes.
+            expected: weights of the model, which define the expected names, shapes and dtypes.
 
         Raises:
             InputError: the file is damaged, belongs to another model, or contains values that are not finite.

@@ -1,1 +1,1 @@
-"""Summarise pasted text on a local web page, with the model in a model folder: the command ``etads-demo``."""
+"""Summarise pasted text on a local web page with the model in a model folder. Used by the command ``etads-demo``."""

@@ -1,13 +1,13 @@
-"""Report the progress of summarisation to the page as events. An event is a JSON object with a "kind".
+"""Report the progress of summarisation to the web page as events. An event is a JSON object with a "kind".
 
-- ``waiting``: ``before`` is the number of summaries that are generated before this one.
+- ``waiting``: ``before`` is the number of summaries that will be generated before this one.
 - ``document``: ``spans`` contains the character span [start, end] of each token that the model reads, or None.
-- ``step``: ``text``, ``score`` and ``ended`` describe the best summary so far. ``attention`` and ``copying`` contain
-  the weights of the source tokens for the last word, as pairs [index of the token, weight]. Each of them is None if the
-  model has no such weights.
-- ``summary``: the result, which consists of ``text``, ``sentences``, ``score`` (None if the summary has no
-  probability), the number of ``words`` in the document, the number of these words that the model read (``words_read``),
-  the ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of its ``page``.
+- ``step``: ``text``, ``score`` and ``ended`` describe the best summary found so far. ``attention`` and ``copying``
+  contain the weights of the source tokens for the last word, as pairs [index of the token, weight]. They are None if
+  the model does not return such weights.
+- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if the summary has no probability),
+  the number of ``words`` in the document, the number of these words that the model read (``words_read``), the
+  ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of the explanation's ``page``.
 - ``problem``: ``words`` explains why there is no summary.
 
 Positions are counted in code points, as in Python strings.
@@ -23,7 +23,7 @@ from ..summarizer.explanation import sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01
-"""Minimum attention weight that is sent to the page."""
+"""Minimum attention weight for which a pair is sent to the page."""
 
 
 def summary_events(
@@ -39,7 +39,7 @@ def summary_events(
     Args:
         check: function that is called at each step and raises StoppedError if the client has disconnected.
         tell: function that is called with each event.
-        keep: function that stores the explanation and returns the path of its page.
+        keep: function that stores an explanation and returns the path of its page.
     """
     spans: List[Any] = []
 
@@ -71,12 +71,12 @@ def summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # the memory may be insufficient, for example, but the next document may be shorter
+    except Exception as error:  # the next document may be shorter if, for example, there was not enough memory
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 
 def step_event(partial: PartialSummary) -> Dict[str, Any]:
-    """Create the event for a step of the search."""
+    """Create the event that describes a step of the search."""
     return {
         "kind": "step",
         "text": partial.text,
@@ -88,7 +88,7 @@ def step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 
 def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
-    """Return an (index, weight) pair for each weight of at least :data:`LEAST`."""
+    """Return a pair of index and weight for each weight that is at least :data:`LEAST`."""
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
@@ -96,9 +96,9 @@ def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[S
     """Count the words in a document and the words that the model read. Words are separated by white space.
 
     Args:
-        left_out: number of tokens that were not read.
-        ends: end position in the text of each token that was read.
-        picked: sentences that an extractor has selected, if any.
+        left_out: number of document tokens that the model did not read.
+        ends: end positions in the text of all tokens that the model read.
+        picked: sentences that were selected by an extractor, or None without an extractor.
     """
     words = len(text.split())
     if picked is not None:

@@ -1,4 +1,4 @@
-"""Describe the decoding options as form fields. The command-line options are defined by the same table."""
+"""Describe the decoding options as form fields. The same table defines the command-line options."""
 
 from typing import Any, Dict, List
 
@@ -7,20 +7,20 @@ from ..search import call_options
 from ..search.call_options import present_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
-"""Options that the page always shows. All other options are shown after a click."""
+"""Options that are always shown on the page. All other options are shown after a click."""
 
 MOST = {"beam": 50, "min_len": 1000, "max_len": 1000, "max_len_a": 10, "exact_length": 1000, "min_sentences": 100}
-"""Maximum values of options. They prevent a typing error from exhausting the memory.
+"""Maximum values of options, which prevent a typing error from exhausting the memory.
 
-If the default value in the model folder is larger, it is the maximum instead.
+If the default value in the model folder is larger, it is used as the maximum instead.
 """
 
 
 def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Return a dictionary from option names to default values. The value is None if the default depends on the model.
+    """Return a dictionary from option names to default values. A value is None if the default depends on the model.
 
     Args:
-        decoding: default values in the model folder, keyed by the names in
+        decoding: default values in the model folder. The keys are names in
             :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
     values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
@@ -31,10 +31,10 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return descriptions of the options for the page, in the order in which they are shown."""
     values = defaults(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
-    # If the model folder contains no shortlist, this option has no effect.
+    # This option has no effect if the model folder contains no shortlist.
     if "shortlist" not in decoding:
         names.remove("shortlist")
-    if "choose" not in decoding:  # without a content model, these options have no effect
+    if "choose" not in decoding:  # these options have no effect without a content model
         names = [name for name in names if name not in ("choose", "choose_words")]
     found = []
     for name in names:
@@ -62,7 +62,7 @@ def _most(name: str, default: Any) -> float:
 def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     """Raise InputError if an option does not exist, or if its value is invalid or too large for the page.
 
-    Conditions that depend on the model are checked later by the summariser.
+    The summariser later checks conditions that depend on the model.
     """
     call_options.call_settings(decoding, options)
     values = defaults(decoding)

@@ -1,9 +1,9 @@
-"""Check requests and add headers to responses, so that the server can only be used by its own page on this computer.
+"""Check requests and add headers to responses, so that only the page on this computer can use the server.
 
-The server listens on the loopback interface, so it cannot be reached from other computers. However, it can be reached
-by other web pages in the user's browser. Such a page can send requests to any address (cross-site request forgery), and
-it can resolve its own host name to 127.0.0.1 (DNS rebinding). But it cannot change the headers Host and Origin, which
-are set by the browser.
+The server listens on the loopback interface, so other computers cannot reach it. However, other web pages in the user's
+browser can reach it. Such a page can send requests to any address (cross-site request forgery), and it can resolve its
+own host name to 127.0.0.1 (DNS rebinding). It cannot change the headers Host and Origin, however, because they are set
+by the browser.
 """
 
 import re
@@ -14,10 +14,10 @@ from starlette.responses import PlainTextResponse
 from ..platform.console import printable
 
 NAMES = ("127.0.0.1", "localhost")
-"""Accepted host names in the Host header."""
+"""Host names that are accepted in the Host header."""
 
 HEADERS = {
-    # The page may only load files from this server. Even if the page's own script contains a mistake, text cannot be
+    # The page may only load files from this server. Even if the script of the page contains a mistake, text cannot be
     # executed as a script or interpreted as markup.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -32,7 +32,7 @@ _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.I
 
 
 class LocalOnly:
-    """ASGI middleware that rejects requests from other servers' pages and adds :data:`HEADERS` to responses.
+    """ASGI middleware that rejects requests from pages of other servers and adds :data:`HEADERS` to responses.
 
     Headers that a response already contains are not replaced.
     """
@@ -42,7 +42,7 @@ class LocalOnly:
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
         """Pass a request to the application, or reject it."""
-        if scope["type"] != "http":  # these are start-up and shut-down events of the server
+        if scope["type"] != "http":  # start-up and shut-down events of the server
             await self.app(scope, receive, send)
             return
 
@@ -60,7 +60,7 @@ class LocalOnly:
 
 
 def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
-    """Return the HTTP status and the message for rejecting a request, or None if the request is accepted."""
+    """Return an HTTP status and a message if the request must be rejected, or None if it is accepted."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")

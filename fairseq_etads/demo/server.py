@@ -1,4 +1,4 @@
-"""Define a Starlette application that serves the page, the fields of its form, and summaries."""
+"""The Starlette application that serves the web page, its form fields, and summaries."""
 
 import asyncio
 import contextlib
@@ -29,20 +29,20 @@ FILES = {
     "/examples.json": ("examples.json", "application/json"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-"""Mapping from URL paths to a file in the folder ``page`` and its media type. No other files are served."""
+"""Mapping from URL paths to files in the folder ``page`` and their media types. No other files are served."""
 
 MAX_BYTES = 1_000_000
-"""Maximum size of a request in bytes."""
+"""Maximum size of a request body in bytes."""
 MAX_WAITING = 8
 """Maximum number of summaries that can wait while another summary is being generated."""
 MAX_EXPLANATIONS = 8
 """Number of recent explanations that are kept in memory, so that their pages can be served."""
 SECONDS_TO_STOP = 5.0
-"""Maximum time in seconds to wait for a search step to end when the server shuts down."""
+"""Maximum number of seconds to wait for a search step to end when the server shuts down."""
 
 
 class BadRequestError(Exception):
-    """Raised for an invalid request, with the HTTP status and the text of the response."""
+    """Exception raised for an invalid request. It contains the HTTP status and the text of the response."""
 
     def __init__(self, status: int, words: str):
         super().__init__(words)
@@ -57,7 +57,7 @@ class EventStream(StreamingResponse):
         self.job = job
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Send the events and then stop the job."""
+        """Send all events, and stop the job afterwards."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -70,11 +70,11 @@ async def _lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
 
 
 class Demo:
-    """State of the server and handlers of all routes.
+    """State of the server, and handlers for all routes.
 
     Args:
-        summarizer: summariser for the model folder.
-        title: model name that is shown on the page.
+        summarizer: summariser that was loaded from the model folder.
+        title: name of the model that is shown on the page.
     """
 
     def __init__(self, summarizer: Any, title: str):
@@ -84,7 +84,7 @@ class Demo:
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
     def app(self) -> Starlette:
-        """Create the application. The worker is stopped when the application shuts down."""
+        """Create the Starlette application. The worker is stopped when the application shuts down."""
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -103,7 +103,7 @@ class Demo:
         return app
 
     async def file(self, request: Request) -> Response:
-        """Serve one of :data:`FILES`."""
+        """Serve one of the files in :data:`FILES`."""
         content, kind = self.files[request.url.path]
         return Response(content, media_type=kind)
 
@@ -132,10 +132,10 @@ class Demo:
         return Response(page, media_type="text/html", headers=policy)
 
     def _keep(self, explanation: Explanation) -> str:
-        """Store a new explanation and drop the oldest one if necessary.
+        """Store a new explanation, and delete the oldest one if there are too many.
 
         Returns:
-            Path of the explanation's page. The path cannot be guessed.
+            The path of the explanation's page, which cannot be guessed.
         """
         while len(self._explanations) >= MAX_EXPLANATIONS:
             self._explanations.pop(next(iter(self._explanations)))
@@ -148,8 +148,8 @@ class Demo:
         try:
             text, options = _document_and_options(await _body(request))
             form.check(options, self.summarizer.config.decoding)
-            # This call raises an error if the model does not support the options. The call runs in a thread, because
-            # the first call with a new --infer-dtype takes a long time to convert the weights.
+            # This call raises an error if the model does not support the options. It runs in a separate thread, because
+            # converting the weights takes a long time when a new --infer-dtype is used for the first time.
             await run_in_threadpool(self.summarizer.stream, [], **options)
             job, events = self._job(text, options)
             before = self.worker.submit(job)
@@ -186,7 +186,7 @@ def described(config: Any, extracts: bool) -> str:
     """Return a sentence that describes a model.
 
     Args:
-        config: content of config.json in the model folder.
+        config: contents of config.json in the model folder.
         extracts: whether the model folder contains an extractor.
     """
     pointer = config.model.get("pointer", "none")
@@ -212,14 +212,14 @@ async def _body(request: Request) -> bytes:
     """Read the body of a request.
 
     Raises:
-        BadRequestError: the body is too large.
+        BadRequestError: the body exceeds the maximum size.
     """
     body, size = bytearray(), 0
     async for part in request.stream():
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        # Keep reading beyond the limit, because many clients do not read the response until they have sent the whole
+        # Continue reading beyond the limit, because many clients only read the response after they have sent the whole
         # request.
         elif size > 10 * MAX_BYTES:
             break
@@ -229,10 +229,10 @@ async def _body(request: Request) -> bytes:
 
 
 def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
-    """Parse the document and the options in a request.
+    """Parse the document and the decoding options in the body of a request.
 
     Raises:
-        BadRequestError: the request is invalid.
+        BadRequestError: the body of the request is invalid.
     """
     try:
         asked = json.loads(body)

@@ -1,6 +1,6 @@
-"""Run jobs one at a time in a worker thread with a queue of limited length.
+"""Run jobs one at a time in a worker thread that has a queue of limited length.
 
-This module requires neither torch nor fairseq.
+This module does not require torch or fairseq.
 """
 
 import logging
@@ -12,19 +12,19 @@ _logger = logging.getLogger(__name__)
 
 
 class QueueFullError(Exception):
-    """Raised if a job cannot be accepted because the queue is full."""
+    """Exception raised if a job cannot be accepted because the queue is full."""
 
 
 class StoppedError(Exception):
-    """Raised by :meth:`Job.check` if the result of the job is no longer needed."""
+    """Exception raised by :meth:`Job.check` if the result of the job is no longer needed."""
 
 
 class Job:
-    """Job that can be stopped from any thread.
+    """A job that can be stopped from any thread.
 
     Args:
         work: function that the worker thread calls once, with the job as its argument. The function must call
-            :meth:`check` often.
+            :meth:`check` frequently.
     """
 
     def __init__(self, work: Callable[["Job"], None]):
@@ -36,7 +36,7 @@ class Job:
         return self._stopped.is_set()
 
     def stop(self) -> None:
-        """Stop the job at its next call of :meth:`check`. A job that has not started yet is never started."""
+        """Stop the job at its next call of :meth:`check`. A job that has not yet started is never started."""
         self._stopped.set()
 
     def check(self) -> None:
@@ -46,10 +46,10 @@ class Job:
 
 
 class Worker:
-    """Worker that runs jobs one at a time, in the order in which they are submitted.
+    """Worker thread that runs jobs one at a time, in the order in which they are submitted.
 
     Args:
-        most_waiting: maximum number of jobs in the queue, in addition to the running job.
+        most_waiting: maximum number of waiting jobs in the queue, not including the running job.
     """
 
     def __init__(self, most_waiting: int):
@@ -65,7 +65,7 @@ class Worker:
         """Append a job to the queue, and return the number of jobs ahead of it.
 
         Raises:
-            QueueFullError: too many jobs are waiting, or the worker is closed.
+            QueueFullError: too many jobs are waiting, or the worker has been closed.
         """
         with self._changed:
             self._waiting = deque(waiting for waiting in self._waiting if not waiting.is_stopped)
@@ -77,7 +77,7 @@ class Worker:
             return before
 
     def close(self) -> None:
-        """Stop all jobs and do not accept any further jobs."""
+        """Stop all jobs, and reject any further jobs."""
         with self._changed:
             self._is_closed = True
             for job in (*self._waiting, *filter(None, [self._current])):
@@ -85,7 +85,7 @@ class Worker:
             self._changed.notify()
 
     def join(self, seconds: float) -> None:
-        """Wait for the thread to end, but not longer than the given number of seconds. Call :meth:`close` first."""
+        """Wait at most ``seconds`` seconds for the thread to end. Call :meth:`close` first."""
         self._thread.join(seconds)
 
     def _work(self) -> None:

@@ -1,4 +1,4 @@
-"""Score and compare systems with ROUGE and other metrics, analyse summaries, and evaluate human ratings."""
+"""Evaluation with ROUGE and other metrics, comparison of systems, analysis of summaries, and human evaluation."""
 
 from .resampling import bootstrap_intervals, compare_pairs
 from .rouge import RougeReport, Score, Settings, pair_scores, rouge

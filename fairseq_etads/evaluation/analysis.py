@@ -1,7 +1,7 @@
-"""Analyse summaries: lengths, novel and repeated n-grams, copied bigrams, numbers and names, and simple extracts.
+"""Analyse summaries: length, novel and repeated n-grams, copied bigrams, numbers, names, and simple extracts.
 
-N-grams may cross sentence boundaries. Each value for a system is the mean over all summaries for which the value is
-defined. For example, trigram statistics are undefined for a summary of two words.
+N-grams can cross sentence boundaries. Each value for a system is a mean over all summaries for which the value is
+defined. For example, trigram statistics are undefined for a summary that contains only two words.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ from .summaries import SENTENCE_MARK, split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
-# In Indic scripts, combining marks (\p{M}) belong to the letter they follow. Words in these scripts and in Persian may
+# In Indic scripts, a combining mark (\p{M}) belongs to the preceding letter. Words in these scripts and in Persian may
 # contain joiners.
 _WORD = regex.compile(r"[\p{L}\p{M}\p{N}][\p{L}\p{M}\p{N}\p{Join_Control}]*")
 _NUMBER = regex.compile(r"\p{Nd}+(?:[.,:/]\p{Nd}+)*")
@@ -26,19 +26,19 @@ WORD_SPLITTERS: Dict[str, Callable[[str], List[str]]] = {
     "space": str.split,
     "characters": lambda text: [character for character in text if not character.isspace()],
 }
-"""Mapping from the values of ``--words`` to functions that split a text into words.
+"""Mapping from values of the option ``--words`` to functions that split a text into words.
 
-"words": lower-cased sequences of letters (with their marks) and digits in any script. "space": strings between white
-space. "characters": single characters, for languages such as Chinese.
+"words": lower-cased sequences of letters (including combining marks) and digits in any script. "space": strings between
+white space. "characters": single characters, for languages such as Chinese.
 """
 
 
 class Source:
-    """N-grams, numbers and words of a document, collected once for comparison with the summaries of all systems.
+    """N-grams, numbers and words of a document, collected once and compared with the summaries of all systems.
 
     Args:
-        words: words of the document.
-        text: document as a string; only required for :meth:`numbers_found` and :meth:`names_found`.
+        words: list of words in the document.
+        text: the document as a string, which is only required for :meth:`numbers_found` and :meth:`names_found`.
     """
 
     def __init__(self, words: Sequence[str], text: str = ""):
@@ -52,43 +52,43 @@ class Source:
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
-        """Compute the fraction of n-grams in a summary that do not occur in the document (See et al. 2017, figure 6).
+        """Compute the fraction of the summary's n-grams that do not occur in the document (See et al. 2017, figure 6).
 
-        For unigrams, 1 minus this fraction is the source copy rate of Nallapati et al. (2016), section 4.
+        For unigrams, the source copy rate of Nallapati et al. (2016), section 4, is 1 minus this fraction.
 
         Returns:
-            The fraction, or None if the summary contains no n-grams.
+            The fraction of novel n-grams, or None if the summary contains no n-grams.
         """
         grams = list(ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
-        """Compute the fraction of sentences in a summary that do not occur verbatim in the document.
+        """Compute the fraction of the summary's sentences that do not occur verbatim in the document.
 
         Args:
-            sentences: words of each sentence in the summary. Empty sentences are ignored.
+            sentences: list of words in each sentence of the summary. Empty sentences are ignored.
 
         Returns:
-            The fraction, or None if the summary contains no sentences.
+            The fraction of novel sentences, or None if the summary contains no sentences.
         """
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
     def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of numbers in a summary that also occur in the document.
+        """Compute the fraction of the summary's numbers that also occur in the document.
 
-        Return None if there are no numbers.
+        The result is None if the summary contains no numbers.
 
         Args:
-            sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" count as one number each.
+            sentences: sentences of the summary as strings. "3.5", "1,000" and "10:30" are treated as one number each.
         """
         numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
         return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
 
     def names_found(self, sentences: Sequence[str]) -> Optional[float]:
-        """Compute the fraction of names in a summary that also occur in the document, ignoring case.
+        """Compute the fraction of the summary's names that also occur in the document, ignoring case.
 
-        A name is a word that begins with a capital letter and is not the first word of a sentence. Lower-cased
+        A name is a word that begins with a capital letter and is not the first word of its sentence. Lower-cased
         summaries therefore contain no names. The result is None if the summary contains no names.
 
         Args:
@@ -98,9 +98,10 @@ class Source:
         return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
-        """For each tenth of the document, count the summary's bigrams that occur in it. The result has shape (10,).
+        """For each tenth of the document, count the bigrams that it shares with the summary. The result has shape
+        (10,).
 
-        If a bigram occurs several times in the document, it is divided equally among these occurrences.
+        If a bigram occurs several times in the document, its count is divided equally among these occurrences.
         """
         tenths = np.zeros(TENTHS)
         for bigram in ngrams(words, 2):
@@ -111,10 +112,10 @@ class Source:
 
 
 def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
-    """Compute the fraction of n-grams in a summary that already occur earlier in the summary.
+    """Compute the fraction of n-grams in a summary that have already occurred earlier in the summary.
 
     Returns:
-        The fraction, or None if the summary contains no n-grams.
+        The fraction of repeated n-grams, or None if the summary contains no n-grams.
     """
     grams = list(ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
@@ -122,13 +123,13 @@ def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
 
 @dataclass(frozen=True)
 class Analysis:
-    """Statistics of the summaries that a system has generated.
+    """Statistics about the summaries that a system has generated.
 
     Args:
-        figures: mapping from the name of each statistic to its mean over the summaries for which it is defined, or to
-            None if it is undefined for all summaries. Fractions are given as percentages.
-        counted: mapping from the name of each statistic to the number of summaries for which it is defined.
-        positions: percentage of copied bigrams from each tenth of the documents.
+        figures: mapping from the names of statistics to their means over the summaries for which they are defined. The
+            mean is None if the statistic is undefined for all summaries. Fractions are given as percentages.
+        counted: mapping from the names of statistics to the number of summaries for which they are defined.
+        positions: percentages of copied bigrams that come from each tenth of the documents.
     """
 
     figures: Dict[str, Optional[float]]
@@ -144,12 +145,12 @@ class Analyser:
         self._tenths = np.zeros(TENTHS)
 
     def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str]) -> None:
-        """Add a summary.
+        """Add a summary to the statistics.
 
         Args:
-            source: document that was summarised.
-            sentences: words of each sentence in the summary.
-            texts: the same sentences as strings. Numbers and names are searched for in these strings.
+            source: the document that was summarised.
+            sentences: list of words in each sentence of the summary.
+            texts: the same sentences as strings, which are searched for numbers and names.
         """
         words = [word for sentence in sentences for word in sentence]
         novel_words = source.novel_ngrams(words, 1)
@@ -171,7 +172,7 @@ class Analyser:
         self._tenths += source.copied_bigrams(words)
 
     def result(self) -> Analysis:
-        """Return the statistics of all summaries added so far."""
+        """Return the statistics for all summaries that have been added."""
         real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
         total = self._tenths.sum()
         return Analysis(
@@ -209,7 +210,7 @@ def analyse_systems(
 
 
 def lead_words(sentences: Sequence[str], count: int) -> List[str]:
-    """Return the first ``count`` words of a document as a list of sentences.
+    """Return the first ``count`` words of a document, as a list of sentences.
 
     Words are separated by white space. The last sentence may be incomplete.
     """
@@ -231,13 +232,13 @@ def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
 def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
     """Search greedily for the document sentences that form the best summary (Nallapati et al. 2017, section 3).
 
-    The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the best reference. Each step adds
-    the sentence that increases this score most. If several sentences are equally good, the first one is added. The
-    search ends when no sentence increases the score or when ``limit`` sentences have been chosen.
+    The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the reference for which this sum is
+    largest. Each step adds the sentence that increases the score most. If several sentences are equally good, the first
+    of them is added. The search ends when no sentence increases the score or when ``limit`` sentences have been chosen.
 
     Args:
-        sentences: words of each sentence in the document.
-        references: words of each reference summary.
+        sentences: list of words in each sentence of the document.
+        references: list of words in each reference summary.
 
     Returns:
         Indices of the chosen sentences, in the order of the document.
@@ -264,12 +265,12 @@ def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Seque
 def oracle_sentences(
     sentences: Sequence[str], references: Sequence[str], limit: int, tokenize: Callable[[str], List[str]]
 ) -> List[str]:
-    """Return the document sentences that :func:`greedy_oracle` chooses.
+    """Return the document sentences that :func:`greedy_oracle` selects.
 
     Args:
         sentences: sentences of the document.
         references: reference summaries of the document.
-        tokenize: function that splits a text into words for the comparison, such as a ROUGE tokeniser.
+        tokenize: function that splits a text into words for comparison, such as a ROUGE tokeniser.
     """
     words = [tokenize(sentence) for sentence in sentences]
     chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
@@ -280,12 +281,12 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
     """Return an extract of a document as a list of sentences.
 
     Args:
-        kind: type of extract. "lead" returns the first ``limit`` sentences, "lead-words" returns the first ``limit``
-            words, and "oracle" returns the sentences that overlap most with the references, at most ``limit``.
+        kind: type of extract. "lead" returns the first ``limit`` sentences. "lead-words" returns the first ``limit``
+            words. "oracle" returns at most ``limit`` sentences that together overlap most with the references.
         references: reference summaries of the document.
         settings: ROUGE settings. Only the sentence mark and the tokeniser are used.
     """
-    # Documents are split even with --no-sentence-split, because an extract consists of sentences.
+    # Documents are split into sentences even with --no-sentence-split, because an extract consists of sentences.
     sentences = split_summary(document, settings.sentence_mark)
     if kind == "lead":
         return sentences[:limit]

@@ -1,4 +1,4 @@
-"""Plot training curves with matplotlib. There is one panel for each metric and one colour for each run."""
+"""Plot training curves with matplotlib, with one panel for each metric and one colour for each run."""
 
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
@@ -7,9 +7,9 @@ from .plots import repeatable, save
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
-"""Metrics that are shown in the first panels, in this order."""
+"""Metrics that are plotted first, in the order of their panels."""
 CLOCKS_AND_SIZES = frozenset({"wps", "ups", "wpb", "bsz", "wall", "train_wall", "epoch", "update", "gb_free"})
-"""Metrics that describe the machine and the batches. They are plotted only on request."""
+"""Metrics about the machine and the batches, which are plotted only on request."""
 TITLES = {
     "nll_loss": "negative log-likelihood (bits per word)",
     "nll_per_summary": "negative log-likelihood (bits per summary)",
@@ -24,16 +24,16 @@ TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
-"""Mapping from metric names in the log to panel titles. If a metric is missing, its name is used as the title."""
+"""Mapping from metric names in the log to panel titles. The title of any other metric is its name."""
 MOST_POINTS = 300
 """Maximum number of points in a curve.
 
-If there are more, neighbouring points are averaged so that the curve is legible in print.
+If there are more, neighbouring points are averaged so that the curve remains legible in print.
 """
 
 _LOGARITHMIC = ("ppl",)
 _LEAST_RANGE = 4.0
-"""A logarithmic axis is used if the ratio of the largest value to the smallest value is at least this number."""
+"""Minimum ratio of the largest value to the smallest value for which a logarithmic axis is used."""
 _COLUMNS = 3
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")  # Okabe and Ito (2008)
 _MARKERS = "osD^vPX*"
@@ -41,14 +41,14 @@ _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
 def panels(logs: Sequence[TrainingLog]) -> List[str]:
-    """Return the names of the metrics that are plotted by default, in the order of their panels."""
+    """Return the names of the metrics to plot by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
 def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
-    """Return the updates and the values of a curve.
+    """Return the update numbers and the values of the points of a curve.
 
     If there are more than ``most`` points, neighbouring points are averaged.
     """
@@ -60,13 +60,13 @@ def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[
 
 
 def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
-    """Plot a metric for all runs.
+    """Plot one metric for all runs.
 
     Args:
-        axes: matplotlib axes of the panel.
+        axes: matplotlib axes of the panel in which to plot.
         name: name of the metric.
-        logs: mapping from the name of each run to its log.
-        kinds: mapping from the name of each validation set to its index.
+        logs: mapping from run names to training logs.
+        kinds: mapping from the names of validation sets to their indices.
     """
     for number, (run, log) in enumerate(logs.items()):
         colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
@@ -98,7 +98,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
 
 
 def _make_logarithmic(axes: Any) -> None:
-    """Make the y-axis logarithmic and label it with plain numbers instead of powers of ten."""
+    """Use a logarithmic y-axis, and label it with plain numbers instead of powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     axes.set_yscale("log")
@@ -108,13 +108,13 @@ def _make_logarithmic(axes: Any) -> None:
 
 
 def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Sequence[str]] = None) -> None:
-    """Plot metrics against the number of updates. Identical logs result in identical files.
+    """Plot metrics against the number of updates. Identical logs produce identical files.
 
     Args:
-        logs: mapping from the name of each run to its log.
-        path: path of the output file. The suffix determines the format.
-        figures: names of the metrics to plot, each in its own panel; None to plot the metrics returned by
-            :func:`panels`.
+        logs: mapping from run names to training logs.
+        path: path of the output file. Its suffix determines the file format.
+        figures: names of the metrics to plot, each in a separate panel. If None, the metrics returned by :func:`panels`
+            are plotted.
     """
     names = list(panels(list(logs.values())) if figures is None else figures)
     kinds = {
@@ -123,7 +123,7 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
     with repeatable():
-        # pyplot is not used, because it may open windows and has global state.
+        # pyplot is not used, because it has global state and may open windows.
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(4.2 * columns + 0.4, 2.7 * rows + 0.6), layout="constrained")

@@ -1,8 +1,8 @@
 """Human evaluation: create blind rating sheets, and compute mean ratings and annotator agreement.
 
-The criteria come from the Aggregation Transformer paper, section 4.1. A sheet contains documents, each followed by the
-summaries of all systems, which are labelled with letters. For each document and annotator, the letters are randomly
-assigned to the systems. The assignment is stored in the key, a file that is not sent to the annotators.
+The criteria are from the Aggregation Transformer paper, section 4.1. A sheet contains several documents. Each document
+is followed by the summaries of all systems, which are labelled with letters. For each document and annotator, letters
+are randomly assigned to systems. The assignment is stored in the key file, which annotators do not receive.
 """
 
 import csv
@@ -33,13 +33,13 @@ _IDENTITY = ("annotator", "item", "label")
 
 @dataclass(frozen=True)
 class Rating:
-    """Ratings that an annotator has given to one summary.
+    """Ratings that an annotator has assigned to one summary.
 
     Args:
-        annotator: name of the annotator's sheet.
-        item: line number of the document, counting from 1.
-        system: name of the system that wrote the summary.
-        values: mapping from each criterion to the rating, from 1 to 5. Criteria without a rating are left out.
+        annotator: name of the annotator.
+        item: line number of the document, starting at 1.
+        system: name of the system that generated the summary.
+        values: mapping from criteria to ratings between 1 and 5. Criteria without a rating are omitted.
     """
 
     annotator: str
@@ -51,23 +51,23 @@ class Rating:
 def make_key(
     documents: int, systems: Sequence[str], items: int, annotators: int, each: int, seed: int
 ) -> Dict[str, Any]:
-    """Randomly choose the documents of each sheet and a letter for each system.
+    """Randomly choose the documents of each sheet and the letter of each system.
 
     Args:
         documents: total number of documents.
-        systems: names of the systems.
+        systems: names of the systems to evaluate.
         items: number of documents to be rated.
-        annotators: number of sheets.
-        each: number of items per annotator. Items are distributed in rotation, so that the numbers of annotators per
-            item differ by at most one.
-        seed: seed for all random choices.
+        annotators: number of annotators. Each annotator receives one sheet.
+        each: number of documents per annotator. Documents are assigned in rotation, so that the numbers of annotators
+            per document differ by at most one.
+        seed: seed of the random number generator for all random choices.
 
     Returns:
-        The key as a dictionary of JSON types. The entry "sheets" maps each annotator's name to a sheet. A sheet maps
-        the line numbers of documents (counting from 1) to mappings from letters to systems.
+        The key as a dictionary of JSON types. Its entry "sheets" maps the name of each annotator to a sheet. A sheet
+        maps line numbers of documents (starting at 1) to mappings from letters to systems.
 
     Raises:
-        ValueError: a number is less than 1 or too large, there are no systems, or there are more systems than letters.
+        ValueError: a number is less than 1 or too large, no systems are given, or there are more systems than letters.
     """
     if not 1 <= len(systems) <= len(LETTERS):
         raise ValueError(f"{len(systems)} systems: choose 1 to {len(LETTERS)} (--system NAME=FILE)")
@@ -98,12 +98,12 @@ def make_key(
 
 
 def identity_of(annotator: str, key: Dict[str, Any]) -> str:
-    """Return a string that identifies a sheet: the annotator's name and the id of the key."""
+    """Return a string that identifies a sheet. It consists of the annotator's name and the id of the key."""
     return f"{annotator} {key['id']}"
 
 
 def escape_formula(text: str) -> str:
-    """Insert an apostrophe before text that a spreadsheet would interpret as a formula.
+    """Insert an apostrophe before text that a spreadsheet program would interpret as a formula.
 
     Such texts start with =, +, -, @ or a control character.
     """
@@ -112,7 +112,7 @@ def escape_formula(text: str) -> str:
 
 
 def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
-    """Yield the item, letter and system of each summary in a sheet, in the order of the sheet."""
+    """Yield the document, letter and system of each summary in a sheet, in the order of the sheet."""
     for item, order in sheet.items():
         for letter in sorted(order):
             yield item, letter, order[letter]
@@ -121,12 +121,12 @@ def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, 
 def csv_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """Format the sheet of an annotator as CSV with empty cells for the ratings.
+    """Format an annotator's sheet as CSV with empty cells for the ratings.
 
     Args:
         sheet: mapping from line numbers of documents to mappings from letters to systems.
-        documents: all documents.
-        outputs: mapping from the name of each system to its summaries of all documents.
+        documents: texts of all documents.
+        outputs: mapping from system names to the system's summaries of all documents.
     """
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\r\n")
@@ -134,9 +134,9 @@ def csv_sheet(
     last = None
     for item, letter, system in _summaries_of(sheet):
         index = int(item) - 1
-        document = documents[index] if item != last else ""  # the text of a document appears only in its first row
+        document = documents[index] if item != last else ""  # a document's text appears only in its first row
         last = item
-        # before Python 3.11, the csv module cannot read NULs
+        # Before Python 3.11, the csv module cannot read NUL characters.
         texts = [" ".join(text.replace("\0", " ").split()) for text in (document, outputs[system][index])]
         texts = [escape_formula(text) for text in texts]
         writer.writerow([annotator, item, letter, *texts, *("" for _ in CRITERIA)])
@@ -180,7 +180,7 @@ document.getElementById("save").addEventListener("click", function () {{
 def html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
-    """Format the sheet of an annotator as a web page that works offline and saves the ratings as CSV.
+    """Format an annotator's sheet as a web page that works offline and can save the ratings as CSV.
 
     See :func:`csv_sheet` for the arguments.
     """
@@ -220,7 +220,7 @@ def read_key(path: str) -> Dict[str, Any]:
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is not a key file.
+        ValueError: the file is not a valid key file.
     """
     try:
         key = json.loads(Path(path).read_text(encoding="utf-8"))
@@ -239,11 +239,11 @@ def read_key(path: str) -> Dict[str, Any]:
 
 
 def _parse_rating(text: str) -> int:
-    """Parse the rating in a cell.
+    """Parse the rating in a cell of a sheet.
 
     Raises:
-        ValueError: the rating is invalid.
-        OverflowError: the rating is infinity.
+        ValueError: the rating is not a valid number.
+        OverflowError: the rating is infinite.
     """
     value = float(text)
     low, high = SCALE
@@ -253,21 +253,21 @@ def _parse_rating(text: str) -> int:
 
 
 def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]) -> Tuple[List[Rating], List[str]]:
-    """Read a filled-in sheet.
+    """Read a sheet that an annotator has filled in.
 
-    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs differ. Invalid lines are
-    ignored. If some ratings in a line are missing, the others are used.
+    Cells may be separated by commas, semicolons or tabs, because spreadsheet programs use different separators. Invalid
+    lines are ignored. If a line lacks some ratings, its other ratings are used.
 
     Args:
-        seen: mapping from the annotator, item and letter of each line that has been read so far to the location of the
+        seen: mapping from the annotator, item and letter of each line that has already been read to the location of the
             line. The lines of this sheet are added to the mapping.
 
     Returns:
-        The ratings, and a message for each invalid line.
+        The ratings, and an error message for each invalid line.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: the file is not UTF-8 or is not a sheet.
+        ValueError: the file is not encoded in UTF-8 or is not a sheet.
     """
     data = Path(path).read_bytes()
     try:
@@ -305,10 +305,10 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
 def _read_row(
     where: str, cells: Dict[str, str], key: Dict[str, Any], seen: Dict[Tuple[str, str, str], str]
 ) -> List[Rating]:
-    """Return a list that contains the ratings in a line, or an empty list if the line contains no ratings.
+    """Return the ratings in a line as a list, which is empty if the line contains no ratings.
 
     Raises:
-        ValueError: the line is invalid. The message contains the reason.
+        ValueError: the line is invalid. The message states the reason.
     """
     annotator, item, label = (cells[name] for name in _IDENTITY)
     annotator, _, belongs_to = annotator.partition(" ")
@@ -335,16 +335,16 @@ def _read_row(
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:
-    """Compute Krippendorff's alpha, which measures the agreement between annotators (Krippendorff 2011).
+    """Compute Krippendorff's alpha, a measure of the agreement between annotators (Krippendorff 2011).
 
-    The value is 1 for perfect agreement and 0 for agreement by chance. The result is None if no summary has two ratings
-    or if all ratings are equal, because the agreement is then undefined.
+    Alpha is 1 for perfect agreement and 0 for agreement by chance. It is undefined if no summary has two ratings or if
+    all ratings are equal. In this case, the function returns None.
 
     Args:
-        units: for each summary, a mapping from annotators to ratings. Summaries with a single rating are ignored.
-        level: level of measurement, "ordinal" or "interval".
+        units: mapping from annotators to ratings for each summary. Summaries with a single rating are ignored.
+        level: level of measurement, either "ordinal" or "interval".
     """
-    # nltk is imported here because the import takes about a second, which would delay etads-human --help.
+    # nltk is imported here because the import takes about a second, which would slow down etads-human --help.
     from nltk.metrics.agreement import AnnotationTask
     from nltk.metrics.distance import interval_distance
 
@@ -363,15 +363,15 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
 
 
 def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """For each criterion, compute the mean score of each system and the agreement between annotators.
+    """Compute each system's mean score and the agreement between annotators for each criterion.
 
     The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. 95 %
-    confidence intervals are computed with a bootstrap over summaries. The score of a system without ratings is None.
-    The result consists of JSON types.
+    confidence intervals are computed by resampling summaries with a bootstrap. The score of a system without ratings is
+    None. The result consists of JSON types.
 
     Args:
-        bootstrap: number of bootstrap resamples for the intervals.
-        seed: seed for the resampling.
+        bootstrap: number of bootstrap resamples for the confidence intervals.
+        seed: seed of the random number generator for the resampling.
     """
     report: Dict[str, Any] = {}
     for criterion in CRITERIA:

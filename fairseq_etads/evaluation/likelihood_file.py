@@ -1,6 +1,6 @@
 """Read and write the result files of ``etads-likelihood``.
 
-These files contain the log-likelihood of each reference summary.
+Each file contains the log-likelihoods of the reference summaries.
 """
 
 import json
@@ -18,21 +18,20 @@ _FORMAT = "fairseq-etads likelihoods 1"
 
 
 def likelihood_file(run: Path, subset: str, checkpoint: str) -> Path:
-    """Return the path of a run's likelihood file. ``checkpoint`` is one of :data:`CHECKPOINTS`."""
+    """Return the path of the likelihood file in a run folder. ``checkpoint`` is one of :data:`CHECKPOINTS`."""
     return run / f"likelihood-{subset}-{checkpoint}.json"
 
 
 @dataclass(frozen=True)
 class Likelihoods:
-    """Log-likelihoods that a model assigns to the reference summaries of a split, in the order of the split.
+    """Log-likelihoods of the reference summaries in a split, in the order of the split.
 
     Attributes:
-        checkpoint, data: SHA-256 checksums of the checkpoint and of all binarised files of the split.
+        checkpoint, data: SHA-256 checksums of the checkpoint and of all binarised files in the split.
         subset: name of the split, such as "test".
         log_likelihood: natural logarithm of the probability of each summary.
         tokens: number of tokens in each summary, including the end symbol.
-        unknown: number of tokens in each summary that are unknown to the model. The probability of such a token is the
-            probability of the unknown word.
+        unknown: number of unknown tokens in each summary. The probability of the unknown word is used for these tokens.
     """
 
     checkpoint: str
@@ -43,11 +42,11 @@ class Likelihoods:
     unknown: List[int]
 
     def per_token(self) -> np.ndarray:
-        """Return the mean log-likelihood per token of each summary, shape (n,)."""
+        """Return the mean log-likelihood per token for each summary, shape (n,)."""
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
     def summary(self) -> str:
-        """Return a line with the mean log-likelihood over all summaries and the perplexity over all tokens."""
+        """Format the mean log-likelihood over all summaries and the perplexity over all tokens as one line of text."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
             f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} per token on average; perplexity "
@@ -55,12 +54,12 @@ class Likelihoods:
         )
 
     def save(self, path: Path) -> None:
-        """Write the file atomically."""
+        """Write the likelihoods to a file. An existing file is replaced atomically."""
         write_text(path, json.dumps({"format": _FORMAT, **asdict(self)}) + "\n")
 
 
 def read_likelihoods(path: Path) -> Likelihoods:
-    """Read a file written by :meth:`Likelihoods.save`.
+    """Read a file that was written by :meth:`Likelihoods.save`.
 
     Raises:
         InputError: the file is damaged or is not a likelihood file.
@@ -78,7 +77,7 @@ def read_likelihoods(path: Path) -> Likelihoods:
 
 
 def _check(found: Any) -> None:
-    """Raise ValueError if the content of a file is not valid for :class:`Likelihoods`."""
+    """Raise ValueError if the content of a file cannot be converted to :class:`Likelihoods`."""
     figures = (found.log_likelihood, found.tokens, found.unknown)
     if not (len({len(values) for values in figures}) == 1 and found.tokens):
         raise ValueError("empty lists, or lists of different lengths")
@@ -90,10 +89,10 @@ def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) 
     """Raise InputError if the likelihoods of two models cannot be compared.
 
     A comparison is not possible if the summaries consist of different tokens or contain different numbers of unknown
-    words.
+    tokens.
 
     Args:
-        names: names of the two models for the error message.
+        names: names of the two models, which the error message mentions.
     """
     what = "their likelihoods belong to different words, so a difference between them is meaningless"
     if first.tokens != second.tokens:

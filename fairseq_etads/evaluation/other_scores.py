@@ -1,9 +1,9 @@
-"""Compute scores other than ROUGE: METEOR, BERTScore and two training rewards.
+"""Compute scores other than ROUGE: METEOR, BERTScore and two rewards used in training.
 
-METEOR (Banerjee and Lavie 2005) is computed with nltk, which requires WordNet for synonyms. Without synonyms, the score
-would be a different metric. BERTScore (Zhang et al. 2020) is computed with the package bert-score and a model from a
-local folder. The rewards are defined in :mod:`.reward_scores`. The user provides all required data and models; nothing
-is downloaded.
+METEOR (Banerjee and Lavie 2005) is computed with nltk, which requires WordNet for synonyms. Without synonyms, the
+result would be a different metric. BERTScore (Zhang et al. 2020) is computed with the package bert-score and a model in
+a local folder. The rewards are defined in :mod:`.reward_scores`. All required data and models must be provided by the
+user, because this module downloads nothing.
 """
 
 import argparse
@@ -29,7 +29,7 @@ FIGURES = {
     "rougesal": ("ROUGESal",),
     "entail": ("entailment",),
 }
-"""Mapping from score names to the names of the values that each score consists of."""
+"""Mapping from score names to the names of the values that make up the score."""
 DEBIAN_WORDNET = Path("/usr/share/wordnet")
 NO_WORDNET = (
     "--also meteor needs WordNet for synonyms: install Debian's wordnet-base, put nltk's wordnet.zip into "
@@ -38,7 +38,7 @@ NO_WORDNET = (
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add the option --also and the options of the scores that it can request."""
+    """Add the option --also and the options of the available scores to the parser."""
     add = parser.add_argument
     add(
         "--also",
@@ -81,7 +81,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def check_options(args: argparse.Namespace) -> None:
-    """Raise ValueError if an option has no effect or if a required option is missing."""
+    """Raise ValueError if an option has no effect or a required option is missing."""
     owners = {"wordnet": "meteor", "bertscore_model": "bertscore", "bertscore_layer": "bertscore"}
     for option, name in {**owners, "saliency_documents": "rougesal", "entail_model": "entail"}.items():
         if getattr(args, option) is not None and name not in args.also:
@@ -101,10 +101,10 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
-    """Load the data for the scores in --also, and return a dictionary from score names to scorers.
+    """Load the data that the scores in --also require, and return a dictionary from score names to scorers.
 
     Raises:
-        ValueError: data or a required package is missing.
+        ValueError: required data or a required package is missing.
     """
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
@@ -122,10 +122,10 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
 
 
 def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
-    """Convert a function that scores whole texts to a scorer for summaries that are split into sentences."""
+    """Convert a function that scores texts as strings to a scorer for summaries that are split into sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
-        # An empty line means that the reference is missing.
+        # An empty list of sentences means that the reference is missing.
         [[" ".join(sentences) for sentences in several if sentences] or [""] for several in references],
     )
 
@@ -134,8 +134,8 @@ def find_wordnet(folder: Optional[str]) -> Any:
     """Return nltk's reader for WordNet.
 
     Args:
-        folder: folder with the WordNet files; None to use nltk's corpus or, if it is missing, the files from the Debian
-            package.
+        folder: path of a folder with the WordNet files. If None, nltk's corpus is used or, if it is missing, the files
+            from the Debian package.
 
     Raises:
         ValueError: WordNet is missing. The message explains how to install it.
@@ -155,12 +155,12 @@ def find_wordnet(folder: Optional[str]) -> Any:
     missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
-    nltk.data.path.append(str(path))  # nltk only reads from the folders in this list
+    nltk.data.path.append(str(path))  # nltk only reads from folders in this list
     return _wordnet_class()(str(path), None)
 
 
 def _wordnet_class() -> Any:
-    """Return a version of nltk's WordNet reader that leaves out what METEOR does not need, such as other languages."""
+    """Return a class that reads WordNet with nltk, without features that METEOR does not need (other languages)."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class English(WordNetCorpusReader):
@@ -176,15 +176,15 @@ def _wordnet_class() -> Any:
 
 
 def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """Compute the METEOR score of each hypothesis against the best of its references.
+    """Compute the METEOR score of each hypothesis against the reference for which the score is highest.
 
-    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words.
-    Therefore, nltk finds no synonyms for a stem that is not a word itself.
+    The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. It finds
+    no synonyms if the stem is not itself a word.
 
     Args:
-        wordnet: reader for WordNet, see :func:`find_wordnet`.
-        hypotheses: n texts.
-        references: n lists of reference texts.
+        wordnet: nltk's reader for WordNet, see :func:`find_wordnet`.
+        hypotheses: list of n hypotheses.
+        references: list of reference texts for each of the n hypotheses.
     """
     from nltk.tokenize.destructive import NLTKWordTokenizer
     from nltk.translate.meteor_score import meteor_score
@@ -199,9 +199,9 @@ def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> 
 
 
 def load_bertscore(folder: str, layer: Optional[int]) -> Any:
-    """Create a bert-score scorer that uses the model in a folder.
+    """Create a scorer of the package bert-score that uses the model in a folder.
 
-    Raise ValueError if bert-score or the model cannot be loaded.
+    Raises ValueError if bert-score or the model cannot be loaded.
     """
     os.environ.update(HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TRANSFORMERS_VERBOSITY="error")
     try:
@@ -222,10 +222,10 @@ def load_bertscore(folder: str, layer: Optional[int]) -> Any:
 
 
 def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
-    """Compute the F1, precision and recall of BERTScore for each hypothesis, against the reference with the largest F1.
+    """Compute BERTScore's F1, precision and recall for each hypothesis against the reference with the highest F1.
 
-    Neither idf weighting nor rescaling is used. Empty texts receive a score of 0 here, because bert-score raises an
-    error for them with transformers 5.
+    Neither idf weighting nor rescaling is used. Empty texts receive a score of 0, because bert-score raises an error
+    for them with transformers 5.
     """
     found = np.zeros((len(hypotheses), 3))
     texts = [[text for text in several if text] for several in references]
@@ -249,17 +249,17 @@ def score_texts(
     references: Sequence[Sequence[str]],
     settings: Settings,
 ) -> Tuple[List[str], np.ndarray, List[str]]:
-    """Compute all values of the given scores.
+    """Compute all values of the requested scores.
 
     Args:
         names: mapping from score names to scorers, as returned by :func:`scorers`.
-        hypotheses: n lines with one hypothesis each.
-        references: one or more sets of n lines with references.
-        settings: ROUGE settings. The sentence mark and the byte limit also apply to these scores.
+        hypotheses: n lines of text with one hypothesis each.
+        references: one or more sets of n lines of text with one reference each.
+        settings: ROUGE settings. Their sentence mark and byte limit also apply to these scores.
 
     Returns:
-        Names of the values, array of the values with shape (n, values), and the first part of the signature of each
-        score.
+        The names of the values, an array with the values, shape (n, values), and a list with the first part of each
+        score's signature.
     """
     texts = [[settings.prepare(line) for line in lines] for lines in (hypotheses, *references)]
     several = [list(found) for found in zip(*texts[1:])]
@@ -275,7 +275,7 @@ def score_texts(
 
 
 def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
-    """Return the means, 95 % intervals and signatures as JSON types. Without resamples, the intervals are None."""
+    """Return means, 95 % intervals and signatures as JSON types. The intervals are None if ``bootstrap`` is 0."""
     intervals: List[Any] = [None for _ in heads]
     if bootstrap:
         intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()

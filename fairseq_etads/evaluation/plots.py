@@ -1,4 +1,4 @@
-"""Draw the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and define helper functions for all plots."""
+"""Create the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and provide functions for all plots."""
 
 import contextlib
 import logging
@@ -6,7 +6,7 @@ from typing import Any, Dict, Iterator
 
 from .analysis import NGRAM_ORDERS, TENTHS
 
-# The level is set here, because another library may have lowered the level of the root logger.
+# The log level is set here, because another library may have lowered the level of the root logger.
 logging.getLogger("matplotlib").setLevel(logging.WARNING)
 
 
@@ -23,7 +23,7 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def repeatable() -> Iterator[None]:
-    """Context with matplotlib settings that make plots reproducible and do not interpret names as formulas."""
+    """Context manager with matplotlib settings that make plots reproducible and do not interpret names as formulas."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -31,7 +31,7 @@ def repeatable() -> Iterator[None]:
 
 
 def save(figure: Any, path: str) -> None:
-    """Write a figure to a file, without a timestamp. The suffix of ``path`` determines the format."""
+    """Write a figure to a file without a timestamp. The suffix of ``path`` determines the file format."""
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
     figure.savefig(path, metadata=metadata, dpi=150)
 
@@ -40,9 +40,9 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
     """Draw a group of bars for each metric, with one bar per system.
 
     Args:
-        axes: matplotlib axes of the panel.
-        systems: values to draw, see :func:`draw`.
-        names: mapping from metric names to labels.
+        axes: matplotlib axes of the panel in which to draw.
+        systems: mapping from system names to the values to draw, see :func:`draw`.
+        names: mapping from metric names to the labels of the groups.
     """
     width = 0.8 / len(systems)
     for number, (system, values) in enumerate(systems.items()):
@@ -54,15 +54,16 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
 
 
 def draw(systems: Dict[str, Any], path: str) -> None:
-    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and sources of copied bigrams.
+    """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and origins of copied bigrams.
 
-    Identical values result in identical files.
+    Identical values produce identical files.
 
     Args:
-        systems: mapping from the name of each system to "figures" and "positions", as in :class:`.analysis.Analysis`.
-        path: path of the output file. The suffix determines the format.
+        systems: mapping from system names to dictionaries with the entries "figures" and "positions", as in
+            :class:`.analysis.Analysis`.
+        path: path of the output file. Its suffix determines the file format.
     """
-    # pyplot is not used, because it may open windows and has global state.
+    # pyplot is not used, because it has global state and may open windows.
     from matplotlib.figure import Figure
 
     novel = {**{f"novel {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}, "novel sentences": "sentences"}

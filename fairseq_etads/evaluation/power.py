@@ -2,7 +2,7 @@
 
 The test is Student's t-test on the mean scores of training runs, with the same number of runs for both systems. The
 parameter ``deviation`` is the standard deviation of a system's mean score over runs with different seeds. All values
-are computed by numerical integration, without random numbers.
+are computed by numerical integration, which does not require random numbers.
 """
 
 import math
@@ -14,16 +14,16 @@ _STEPS = 4001
 
 
 def _integral(values: np.ndarray, places: np.ndarray) -> float:
-    """Compute an integral with the trapezoidal rule."""
+    """Compute the integral of ``values`` over ``places`` with the trapezoidal rule."""
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
 
 def critical_value(freedom: int, level: float) -> float:
-    """Compute the critical value, which |t| exceeds with probability ``level`` if t follows Student's t-distribution.
+    """Compute the critical value of a two-sided t-test, which |t| exceeds with probability ``level``.
 
     Args:
-        freedom: number of degrees of freedom.
-        level: significance level.
+        freedom: degrees of freedom of Student's t-distribution.
+        level: significance level of the two-sided test.
     """
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
@@ -45,15 +45,15 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
     """Compute the probability that the test detects a true difference at the significance level ``level``.
 
     Args:
-        difference: true difference between the expected scores of both systems.
-        deviation: standard deviation of a system's mean score over runs with different seeds, assumed to be equal for
-            both systems.
-        trainings: number of training runs per system, at least 2.
+        difference: true difference between the expected scores of the two systems.
+        deviation: standard deviation of a system's mean score over runs with different seeds, which is assumed to be
+            the same for both systems.
+        trainings: number of training runs per system, which must be at least 2.
     """
     freedom = 2 * trainings - 2
     shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
     limit = critical_value(freedom, level)
-    # The estimated deviation is s times the true deviation, where s² * freedom follows a chi-squared distribution.
+    # The estimated standard deviation is s times the true one, where s² * freedom follows a chi-squared distribution.
     s = np.linspace(0, 1 + 12 / math.sqrt(2 * freedom), _STEPS)[1:]
     log_density = (freedom - 1) * np.log(s) - freedom * s**2 / 2
     log_density += math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
@@ -65,10 +65,10 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
 def trainings_needed(
     difference: float, deviation: float, level: float = 0.05, wanted: float = 0.8, most: int = 1000
 ) -> Optional[int]:
-    """Compute the number of runs per system that is needed to detect a true difference with probability ``wanted``.
+    """Compute the number of runs per system needed to detect a true difference with the probability ``wanted``.
 
     Returns:
-        The smallest sufficient number of runs, but at least three; None if it is greater than ``most``.
+        The smallest sufficient number of runs, which is at least three. None if it is greater than ``most``.
     """
     low, high = 2, 3
     while power(difference, deviation, high, level) < wanted:

@@ -1,4 +1,4 @@
-"""Choose one candidate for each rewritten sentence so that the summary contains as few repetitions as possible.
+"""Choose a candidate for each rewritten sentence, so that the summary contains as few repetitions as possible.
 
 This module requires neither torch nor fairseq.
 """
@@ -6,26 +6,26 @@ This module requires neither torch nor fairseq.
 from typing import Dict, List, NamedTuple, Sequence, Tuple
 
 MOST_SENTENCES = 14
-"""Maximum number of sentences for which several candidates are considered.
+"""Maximum number of sentences in a summary for which several candidates are considered.
 
 This limits the number of combinations to 16,384.
 """
 
 
 LENGTHS = ("tokens", "words")
-"""Ways of measuring the length that the score of a combination is divided by.
+"""Ways of measuring the length by which the score of a combination is divided.
 
-"tokens" counts the end symbol, which always contributes to the score. "words" does not count it, as in Chen and
+"tokens" includes the end symbol, which always contributes to the score. "words" does not include it, as in Chen and
 Bansal's code.
 """
 
 
 class Candidate(NamedTuple):
-    """Candidate for rewriting a sentence.
+    """A candidate for the rewritten form of a sentence.
 
     Attributes:
-        words: ids of the rewritten sentence, without the end symbol.
-        log_prob: log-probability from the search, not normalised by length.
+        words: vocabulary ids of the rewritten sentence, without the end symbol.
+        log_prob: log-probability from the search, which is not normalised by length.
     """
 
     words: Tuple[int, ...]
@@ -37,11 +37,11 @@ class Candidate(NamedTuple):
 
 
 def kept(sentences: int) -> List[int]:
-    """Return how many candidates are considered for each sentence of a summary, as in Chen and Bansal's code.
+    """Return the number of candidates to consider for each sentence of a summary, as in Chen and Bansal's code.
 
-    Five candidates are considered per sentence if the summary has at most five sentences, four if it has six, three if
+    Five candidates per sentence are considered if the summary has at most five sentences, four if it has six, three if
     it has seven or eight, and two if it has more. From the fifteenth sentence on, only one candidate is considered.
-    Chen and Bansal's own summaries are never that long.
+    Chen and Bansal's summaries are never that long.
 
     Args:
         sentences: number of sentences in the summary.
@@ -51,23 +51,25 @@ def kept(sentences: int) -> List[int]:
 
 
 def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "tokens") -> List[int]:
-    """Choose a candidate for each sentence (Chen and Bansal 2018, section 2.3).
+    """Choose a candidate for each sentence of a summary (Chen and Bansal 2018, section 2.3).
 
-    All combinations of the best candidates are considered. The number of candidates per sentence is determined by
-    :func:`kept`. The combination with the fewest repeated bigrams in the whole summary is chosen. Ties are broken by
-    the largest score per token, Σ log_prob / Σ length, and then by order. A bigram that occurs n times counts as n - 1
-    repetitions. Bigrams do not cross sentence boundaries.
+    All combinations of the best candidates are considered, and :func:`kept` determines the number of candidates per
+    sentence. The function chooses the combination with the fewest repeated bigrams in the whole summary. Ties are
+    resolved by the highest score per token, Σ log_prob / Σ length, and then by order. A bigram that occurs n times
+    counts as n - 1 repetitions. Bigrams do not cross sentence boundaries.
 
     Args:
-        beams: candidates for each sentence, in order of decreasing quality; at least one per sentence.
-        length_kind: way of measuring the length, one of :data:`LENGTHS`.
+        beams: candidates for each sentence, in order of decreasing quality. Each sentence must have at least one
+            candidate.
+        length_kind: way of measuring the length, one of the strings in :data:`LENGTHS`.
 
     Returns:
-        The index of the chosen candidate in each beam.
+        The index of the chosen candidate for each sentence.
     """
     bits: Dict[Tuple[int, int], int] = {}  # index of the bit that represents each bigram
-    # The list contains one entry for each combination of candidates so far. An entry consists of the bit set of
-    # distinct bigrams, the total number of bigrams, the score, the length, and the indices of the candidates.
+    # The list contains an entry for each combination of the candidates for the sentences so far. The entry consists of
+    # the bit set of distinct bigrams, the total number of bigrams, the score, the length, and the indices of the
+    # candidates.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []
@@ -87,6 +89,6 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
             for seen, bigrams, score, length, places in partial
             for place, (occurring, more, candidate) in enumerate(described)
         ]
-    # Σ (n - 1) over the distinct bigrams equals the total number of bigrams minus the number of distinct bigrams
+    # Summed over the distinct bigrams, n - 1 equals the total number of bigrams minus the number of distinct bigrams.
     best = min(partial, key=lambda found: (found[1] - bin(found[0]).count("1"), -found[2] / max(found[3], 1)))
     return list(best[4])

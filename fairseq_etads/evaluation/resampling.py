@@ -1,12 +1,11 @@
-"""Compute confidence intervals for means, and test differences between means.
+"""Compute confidence intervals for means, and test differences between means for significance.
 
-The methods are the bootstrap, randomisation tests and Student's t-test.
-
-All functions use a given seed, so the same scores result in the same intervals and p-values.
+The methods are the bootstrap, randomisation tests and Student's t-test. All functions use a given seed, so the same
+scores always produce the same intervals and p-values.
 
 Documents may belong to families, such as near-duplicates or packages from the same source. Documents in the same family
-are not independent, so whole families should be drawn. To do this, pass an array ``families`` (n,) with the family
-index of each document.
+are not independent, so whole families should be drawn. For this purpose, pass an array ``families`` (n,) with the
+family index of each document.
 """
 
 from typing import Any, Dict, Optional, Sequence, Tuple
@@ -15,17 +14,17 @@ import numpy as np
 
 
 def family_numbers(names: Sequence[str]) -> np.ndarray:
-    """Return the family index of each document, shape (n,).
+    """Return the family index of each document as an array of shape (n,).
 
-    Indices are assigned in the alphabetical order of family names.
+    Indices are assigned to family names in alphabetical order.
     """
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
 def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
-    """Draw documents or families with replacement. Return how often each document was drawn, shape (n,).
+    """Draw documents or families with replacement. Returns how often each document was drawn, shape (n,).
 
-    The number of draws is the number of documents, or of families if they are given.
+    The number of draws equals the number of documents, or the number of families if they are given.
     """
     if families is None:
         return np.bincount(rng.integers(n, size=n), minlength=n).astype(float)
@@ -34,13 +33,14 @@ def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray
 
 
 def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Optional[np.ndarray] = None) -> np.ndarray:
-    """Compute the means of bootstrap samples.
+    """Compute the means of bootstrap samples of the scores.
 
     Each sample consists of n rows that are drawn with replacement from ``scores`` (n, ...). The same rows are used for
-    all columns. Samples are drawn one at a time to save memory. With ``families`` (n,), whole families are drawn.
+    all columns. Samples are drawn one at a time to save memory. If ``families`` (n,) is given, whole families are
+    drawn.
 
     Returns:
-        Means of the samples, shape (resamples, ...).
+        The means of the bootstrap samples, shape (resamples, ...).
     """
     rng = np.random.default_rng(seed)
     rows = scores.reshape(len(scores), -1)
@@ -54,22 +54,22 @@ def bootstrap_means(scores: np.ndarray, resamples: int, seed: int, families: Opt
 def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.ndarray:
     """Compute 95 % confidence intervals for the means of ``scores`` (n, ...) over axis 0.
 
-    The method is the percentile bootstrap (Efron 1979), with the 2.5th and 97.5th percentiles of
+    The method is the percentile bootstrap (Efron 1979). The bounds are the 2.5th and 97.5th percentiles of
     :func:`bootstrap_means`.
 
     Returns:
-        Lower and upper bounds of the intervals, shape (2, ...).
+        The lower and upper bounds of the confidence intervals, shape (2, ...).
     """
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
 
 def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
-    """Compute two-sided p-values (...) from the ``means`` (resamples, ...) of resampled differences.
+    """Compute two-sided p-values (...) from the means of resampled differences, shape (resamples, ...).
 
     The p-value is the fraction of means that are at least as far from the observed ``difference`` (...) as 0 is. The
-    observed difference is counted as one additional resample, so that no p-value is 0: (1 + times) / (1 + resamples).
+    observed difference is treated as an additional resample, so the p-value (1 + times) / (1 + resamples) is never 0.
     """
-    # Sums that should be equal may differ in the last digits, because the terms are added in different orders.
+    # Sums that should be equal may differ in the last digits, because their terms are added in different orders.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
     return (1 + as_far.sum(axis=0)) / (1 + len(means))
 
@@ -79,10 +79,10 @@ def compare_pairs(
 ) -> Dict[str, Any]:
     """Test the difference between the mean scores of two systems that have summarised the same n documents.
 
-    The result does not take into account that scores vary between training runs; see :func:`compare_trainings`.
+    The result does not reflect the variation of scores between training runs; see :func:`compare_trainings`.
 
     Args:
-        first, second: scores (n, ...) of the same documents in the same order.
+        first, second: scores of the two systems for the same documents in the same order, shape (n, ...).
         families: family index of each document, shape (n,). Documents in the same family are drawn and swapped
             together.
 
@@ -90,8 +90,8 @@ def compare_pairs(
         A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
         from a paired bootstrap, and two two-sided p-values (...). "p_bootstrap" is the fraction of bootstrap
         differences that are at least as far from the observed difference as 0 is (Efron and Tibshirani 1993, section
-        16.4). "p_randomisation" is the fraction of random swaps between the systems' scores that result in a difference
-        at least as large as the observed difference (Noreen 1989; Riezler and Maxwell 2005).
+        16.4). "p_randomisation" is the fraction of random swaps between the scores of both systems that produce a
+        difference at least as large as the observed difference (Noreen 1989; Riezler and Maxwell 2005).
     """
     pairs = first - second
     n = len(pairs)
@@ -116,11 +116,11 @@ def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, 
     """Compute the standard error of the difference between the systems' means over runs, and its degrees of freedom.
 
     If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
-    assumed to be equal for both systems (Student's t-test). Otherwise, Welch's t-test is used. Both results have the
+    assumed to be the same for both systems (Student's t-test). Otherwise, Welch's t-test is used. Both results have the
     shape (...).
 
     Args:
-        first, second: mean score of each training run (runs, ...).
+        first, second: mean scores of the training runs of each system, shape (runs, ...).
     """
     numbers = len(first), len(second)
     variances = [
@@ -138,9 +138,9 @@ def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, 
 
 
 def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
-    """Compute the variance (...) of the mean of ``rows`` (n, ...) over axis 0.
+    """Compute the variance of the mean of ``rows`` (n, ...) over axis 0. The result has the shape (...).
 
-    If ``families`` are given, the variance is computed from sums over families.
+    If ``families`` is given, the variance is computed from the sums over each family.
     """
     deviations = rows - rows.mean(axis=0)
     if families is not None:
@@ -153,11 +153,11 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
 def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
     """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents, not to training.
 
-    Some of the variance between documents arises because different runs do better on different documents. This part is
-    already included in the variance between the means of the runs, and must not be counted twice.
+    Part of the variance between documents arises because different runs perform better on different documents. This
+    part is already included in the variance between the means of the runs and must not be counted twice.
 
     Args:
-        first, second: scores (runs, n, ...).
+        first, second: scores of each system in all runs, shape (runs, n, ...).
     """
     spread = _variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
     freedom = len(first) + len(second) - 2
@@ -175,21 +175,22 @@ def compare_trainings(
 ) -> Dict[str, Any]:
     """Test the difference between two systems that were each trained several times with different seeds.
 
-    The uncertainty has two independent sources, which are sampled together. For the documents, the test uses a paired
-    bootstrap of the mean scores over training runs. For the runs, the test uses Student's t-distribution with the
-    standard error of the difference between their means (Welch's t-test if the systems have different numbers of runs).
-    A bootstrap over two to five runs would result in intervals that are too narrow, with a type-I error of two to four
-    times the nominal error. ``scripts/simulate_comparisons.py`` measures the error and the power of this test.
+    The uncertainty has two independent sources, which are sampled together. The variation between documents is
+    estimated with a paired bootstrap of the mean scores over training runs. The variation between runs is modelled by
+    Student's t-distribution with the standard error of the difference between the means of the runs (Welch's t-test if
+    the systems have different numbers of runs). A bootstrap over two to five runs would produce intervals that are too
+    narrow, with a type-I error of two to four times the nominal error. ``scripts/simulate_comparisons.py`` measures the
+    type-I error and the power of this test.
 
     Args:
-        first, second: scores (runs, n, ...) of the same documents in the same order. If one system has a single run,
-            its variance between runs is assumed to be the same as for the other system. If both systems have a single
-            run, only documents are drawn.
+        first, second: scores of the two systems for the same documents in the same order, shape (runs, n, ...). If one
+            system has a single run, its variance between runs is assumed to be the same as for the other system. If
+            both systems have a single run, only documents are drawn.
         families: family index of each document, shape (n,). Documents in the same family are drawn together.
 
     Returns:
         A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
-        and the two-sided "p_bootstrap" (...), as in :func:`compare_pairs`.
+        and the two-sided p-value "p_bootstrap" (...), as in :func:`compare_pairs`.
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
     difference = documents.mean(axis=0)
@@ -206,10 +207,10 @@ def compare_trainings(
 
 
 def holm(p_values: Sequence[float]) -> np.ndarray:
-    """Correct the p-values of several tests for the number of tests (Holm 1979).
+    """Correct the p-values of several tests for multiple testing (Holm 1979).
 
-    The corrected p-values are returned in the original order. If the corrected p-values are compared with a
-    significance level of 0.05, the probability of rejecting at least one true null hypothesis is at most 0.05.
+    The corrected p-values are returned in the original order. If they are compared with a significance level of 0.05,
+    the probability of rejecting at least one true null hypothesis is at most 0.05.
     """
     p = np.asarray(p_values, dtype=float)
     order = np.argsort(p)

@@ -1,6 +1,6 @@
-"""Compute the rewards ``rougesal`` and ``entail`` as scores for finished summaries, for the option ``--also``.
+"""Compute the rewards ``rougesal`` and ``entail`` as scores of generated summaries, for the option ``--also``.
 
-During training, rewards are computed from tokens. This module computes them from text, so the values may differ
+During training, the rewards are computed from tokens. This module computes them from text, so the values may differ
 slightly.
 """
 
@@ -23,12 +23,11 @@ from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
 Sentences = Sequence[str]
-"""Sentences of a summary."""
+"""Sentences of a summary or reference, as strings."""
 Scored = Tuple[np.ndarray, str]
-"""Scores of all pairs, shape (n, values), in [0, 100], and the part of the signature that describes them.
-"""
+"""Scores of all pairs in [0, 100], shape (n, values), and the part of the signature that describes the scores."""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
-"""Function that computes a score for n summaries, given the summaries and n lists of references."""
+"""Function that computes scores, given n summaries and a list of references for each summary."""
 
 
 def words_of(text: str) -> List[str]:
@@ -40,10 +39,10 @@ def words_of(text: str) -> List[str]:
 
 
 def rougesal_scorer(documents: str) -> Scorer:
-    """Return a scorer for ROUGESal, in which the saliency of a word is its inverse document frequency (idf).
+    """Return a scorer for ROUGESal in which the saliency of a word is its inverse document frequency (idf).
 
     Args:
-        documents: path of a file with one document per line, from which the idf is computed.
+        documents: path of a file with one document per line, from which the inverse document frequencies are computed.
 
     Raises:
         ValueError: the file cannot be read or contains no words.
@@ -62,10 +61,10 @@ def rougesal_scorer(documents: str) -> Scorer:
 
 
 def entailment_scorer(folder: str) -> Scorer:
-    """Return a scorer for ``entail`` that uses the model in a folder. The length ratio is limited to 1.
+    """Return a scorer for the reward ``entail`` that uses the model in a folder. The length ratio is limited to 1.
 
-    The pairs are scored in a separate process with ``etads-nli score``, so that the current process need not import
-    torch.
+    The pairs are scored in a separate process with ``etads-nli score``, so that the current process does not have to
+    import torch.
     """
     weights = sha256(Path(folder) / "model.safetensors")[:12]
 
@@ -90,11 +89,11 @@ def _score(
     hypotheses: Sequence[Sentences],
     references: Sequence[List[Sentences]],
 ) -> Scored:
-    """Compute a reward for each summary against the best of its references.
+    """Compute a reward for each summary against the reference for which the reward is highest.
 
     Args:
         split: function that splits a text into words.
-        signature: description of the reward, which is returned unchanged.
+        signature: description of the reward, which is included in the result without changes.
     """
     numbers = [number for number, several in enumerate(references) for _ in several]
     texts = [[split(sentence) for sentence in hypothesis] for hypothesis in hypotheses]

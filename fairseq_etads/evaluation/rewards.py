@@ -1,7 +1,8 @@
-"""Define rewards for summaries, for ``--criterion summarization_rl``.
+"""Rewards for summaries, which are used by ``--criterion summarization_rl``.
 
 The implementation of ROUGE in this module is fast enough for training. A text is a list of sentences, and a sentence is
-a list of words. Words are used as they occur in the training data: they are not stemmed, lower-cased or left out.
+a list of words. Words are compared as they occur in the training data, without stemming or lower-casing, and no words
+are ignored.
 """
 
 import importlib
@@ -15,14 +16,14 @@ Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
 """Weights of the words in each sentence of a text."""
 Reward = Callable[[Sequence[Text], Sequence[Text], Sequence[Text]], Sequence[float]]
-"""Function that takes hypotheses, references and documents and returns a reward for each hypothesis.
+"""Function that returns a reward for each hypothesis, given the hypotheses, references and documents.
 
 Higher values are better.
 """
 
 
 def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
-    """Split a text into sentences at ``mark``, and drop empty sentences."""
+    """Split a text into sentences at the sentence mark ``mark``, and drop empty sentences."""
     sentences: List[List[str]] = [[]]
     for word in words:
         if word == mark:
@@ -33,19 +34,19 @@ def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
 
 
 def f1(hits: int, hypothesis: int, reference: int) -> float:
-    """Compute the F1 score from the number of matches. The score is 0 if the hypothesis or the reference is empty.
+    """Compute an F1 score from numbers of matches. The score is 0 if the hypothesis or the reference is empty.
 
     Args:
         hits: number of matching words or n-grams.
-        hypothesis, reference: total number of words or n-grams in the hypothesis and in the reference.
+        hypothesis, reference: total numbers of words or n-grams in the hypothesis and in the reference.
     """
     return 2 * hits / (hypothesis + reference) if hits else 0.0
 
 
 def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
-    """Compute the F1 score of ROUGE-N, in [0, 1] (Lin 2004, section 2).
+    """Compute the ROUGE-N F1 score, in [0, 1] (Lin 2004, section 2).
 
-    N-grams may cross sentence boundaries, as in ``etads-rouge``.
+    N-grams can cross sentence boundaries, as in ``etads-rouge``.
     """
     grams = [Counter(ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
     return f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
@@ -55,7 +56,7 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
     """Compute the F1 score of summary-level ROUGE-L, in [0, 1] (Lin 2004, section 3.2).
 
     A word in a reference sentence is matched if it belongs to the longest common subsequence of this sentence and at
-    least one sentence in the hypothesis. Each word is counted at most as often as it occurs in the hypothesis. The
+    least one sentence of the hypothesis. Each word is matched at most as often as it occurs in the hypothesis. The
     result is the same as with rouge-score.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
@@ -63,7 +64,7 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
 
 
 def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
-    """Yield the sentence index, and the index in the sentence, of each reference word that :func:`rouge_l` matches."""
+    """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
     left = Counter(word for sentence in hypothesis for word in sentence)
     positions = [word_positions(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
@@ -77,15 +78,15 @@ def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
 
 
 def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, reference_weights: Weights) -> float:
-    """Compute the F1 score of ROUGE-L with weighted words, in [0, 1] (Pasunuru and Bansal 2018, "ROUGESal").
+    """Compute the F1 score of ROUGE-L with word weights, in [0, 1] (Pasunuru and Bansal 2018, "ROUGESal").
 
     Words are matched as in :func:`rouge_l`. Precision is the total weight of the matched words in the hypothesis,
-    divided by the total weight of the hypothesis. Recall is defined in the same way for the reference. If a word is
-    matched n times, the weights of its first n occurrences in the hypothesis are used.
+    divided by the total weight of all words in the hypothesis. Recall is defined in the same way for the reference. If
+    a word is matched n times, the weights of its first n occurrences in the hypothesis are used.
 
     Args:
-        hypothesis_weights, reference_weights: weight of each word, at least 0. Scaling all weights of a text does not
-            change the result.
+        hypothesis_weights, reference_weights: non-negative weights of all words in each sentence. Scaling all weights
+            of a text does not change the result.
     """
     hits = list(_hits(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
@@ -116,14 +117,14 @@ REWARDS: Dict[str, Reward] = {
     "rouge2": _each(lambda hypothesis, reference: rouge_n(hypothesis, reference, 2)),
     "rougeL": _each(rouge_l),
 }
-"""Mapping from names to rewards that are F1 scores against the reference, in [0, 1]."""
+"""Mapping from reward names to functions that compute F1 scores against the reference, in [0, 1]."""
 
 
 class RougeSal:
-    """Reward ``rougesal``: the score of :func:`rouge_sal` against the reference.
+    """Reward ``rougesal``, the score of :func:`rouge_sal` against the reference.
 
     Args:
-        saliency: function that returns the word weights for a list of sentences. Weights must be at least 0.
+        saliency: function that returns non-negative word weights for a list of sentences.
     """
 
     def __init__(self, saliency: Callable[[Text], Weights]):
@@ -140,22 +141,22 @@ class RougeSal:
 class Entailment:
     """Reward ``entail``, which measures whether the reference entails the summary (Pasunuru and Bansal 2018).
 
-    If the summary consists of the n sentences s_k, the reward is r = (1/n) Σ_k P(reference entails s_k) · min(cap,
-    words of the summary / words of the reference). Without the length ratio, very short summaries would receive the
-    highest rewards, because all of their sentences are entailed. The reward of an empty summary is 0.
+    For a summary of n sentences s_k, the reward is r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the
+    summary / words of the reference). Without the length ratio, very short summaries would receive the highest rewards,
+    because all of their sentences are entailed. The reward of an empty summary is 0.
 
     Args:
-        score: function that returns the entailment probability for each pair of a premise and a hypothesis, given as
-            lists of words.
-        length_cap: upper bound of the length ratio; None for no bound. Without a bound, the reward increases with the
-            length of the summary.
+        score: function that returns the probability of entailment for each pair of a premise and a hypothesis, which
+            are lists of words.
+        length_cap: upper bound of the length ratio, or None for no bound. Without a bound, the reward increases with
+            the length of the summary.
     """
 
     def __init__(self, score: Callable[[Text, Text], Sequence[float]], length_cap: Optional[float] = 1.0):
         self.score, self.length_cap = score, length_cap
 
     def __call__(self, hypotheses: Sequence[Text], references: Sequence[Text], documents: Any) -> List[float]:
-        """Compute the reward of each hypothesis, which is at least 0."""
+        """Compute the non-negative reward of each hypothesis."""
         premises = [[word for sentence in text for word in sentence] for text in references]
         pairs = [(premise, sentence) for premise, text in zip(premises, hypotheses) for sentence in text]
         found = iter(self.score([premise for premise, _ in pairs], [sentence for _, sentence in pairs]))
@@ -169,14 +170,16 @@ class Entailment:
 
 
 def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
-    """Return a reward from :data:`REWARDS` or ``makers``, or an instance of a class specified as ``module:Class``.
+    """Return the reward with the given name.
+
+    The name is a key of :data:`REWARDS` or ``makers``. It can also be ``module:Class``, in which case an instance of
+    this class is returned.
 
     Args:
-        makers: mapping from the names of rewards that require additional resources to functions that create these
-            rewards.
+        makers: mapping from the names of rewards that require additional resources to functions that create them.
 
     Raises:
-        ValueError: there is no reward with this name.
+        ValueError: no reward has this name.
     """
     if name in REWARDS:
         return REWARDS[name]

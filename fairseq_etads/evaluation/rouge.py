@@ -1,22 +1,22 @@
 """Compute ROUGE with confidence intervals and a signature, in Python or with the original script ROUGE-1.5.5.pl.
 
 The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The
-Python implementation uses the package rouge-score, which scores each pair like ROUGE-1.5.5.pl. In both implementations,
-text is lower-cased and words are sequences of a-z and 0-9. All other characters, such as ``#`` in Gigaword and letters
-in other scripts, separate words.
+Python implementation uses the package rouge-score, which assigns the same scores to each pair as ROUGE-1.5.5.pl. In
+both implementations, text is lower-cased, and words are sequences of a-z and 0-9. All other characters separate words,
+including ``#`` in Gigaword and letters of other scripts.
 
-Only ROUGE-L depends on sentence boundaries: each sentence in the reference is matched with each sentence in the
-hypothesis, and the union of the matches is counted. A summary is a line of text that is split into sentences in one of
-two ways:
+Only ROUGE-L depends on sentence boundaries. Each sentence of the reference is matched with each sentence of the
+hypothesis, and the union of the matches is counted. A summary is a line of text, which is split into sentences in one
+of two ways:
 
-* A line that contains the sentence mark is split only at the mark. The mark is never scored as a word.
-* A line without the mark is split by the rules of nltk's Punkt, without a trained model: after ``.``, ``!`` or ``?``
-  and closing quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains two sentences.
-  Without a trained model, the only known abbreviations are initials, so that "dr. smith came." is split into two
-  sentences. Sentence marks are therefore preferable.
+* If the line contains sentence marks, it is split only at the marks. Marks are never scored as words.
+* Otherwise, the line is split with the rules of nltk's Punkt, but without a trained model. A sentence ends after ``.``,
+  ``!`` or ``?`` and closing quotes, if white space follows. This also applies to tokenised text: "a b . c d ." contains
+  two sentences. Without a trained model, the only known abbreviations are initials, so "dr. smith came." is split into
+  two sentences. For this reason, sentence marks are preferable.
 
-rouge-score and nltk are imported inside the functions that use them. Importing them takes more than a second (nltk
-imports scipy and scikit-learn if they are installed), which would delay ``etads-rouge --help``.
+rouge-score and nltk are imported inside the functions that use them. Importing them takes more than a second, because
+nltk imports scipy and scikit-learn if they are installed. This would slow down ``etads-rouge --help``.
 """
 
 import functools
@@ -40,16 +40,16 @@ SEED = 12345
 BACKENDS = ("python", "perl")
 MULTI_CHOICES = ("best", "average")
 METRICS = ("rouge1", "rouge2", "rougeL")
-"""Default metrics."""
+"""Metrics that are computed by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
-"""Mapping from the values of each metric to their names in tables. Score arrays contain the values in this order."""
-# Mapping from metric names to the names in rouge-score, in which "rougeL" treats the summary as one sentence.
+"""Mapping from the values of each metric to their names in tables. Arrays of scores have the same order."""
+# Mapping from metric names to their names in rouge-score, where "rougeL" treats the summary as one sentence.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
 
 def check_at_least(minimum: int, **numbers: int) -> None:
-    """Raise ValueError if a number is less than ``minimum``. The message contains the name of the option."""
+    """Raise ValueError if a number is less than ``minimum``. The message names the option."""
     for option, value in numbers.items():
         if value < minimum:
             raise ValueError(f"--{option} {value}: choose {minimum} or more")
@@ -57,9 +57,9 @@ def check_at_least(minimum: int, **numbers: int) -> None:
 
 @dataclass(frozen=True)
 class Score:
-    """Mean scores for a metric over all pairs, from 0 to 100, with their 95 % confidence intervals (low, high).
+    """Mean scores of a metric over all pairs, from 0 to 100, with 95 % confidence intervals (low, high).
 
-    Without resamples, the intervals are None.
+    The intervals are None if no bootstrap resamples are drawn.
     """
 
     f1: float
@@ -72,12 +72,12 @@ class Score:
 
 @dataclass(frozen=True)
 class RougeReport:
-    """Scores of a system.
+    """ROUGE scores of a system.
 
     Args:
-        scores: mapping from metric names, such as "rouge1", to scores.
-        signature: line that describes everything that the scores depend on.
-        n: number of pairs.
+        scores: mapping from metric names, such as "rouge1", to their mean scores.
+        signature: line of text that describes everything that affects the scores.
+        n: number of pairs of a hypothesis and its references.
         empty: number of empty hypotheses.
     """
 
@@ -94,7 +94,7 @@ class RougeReport:
         """Format the scores as a table, followed by the number of empty hypotheses and the signature.
 
         Args:
-            interval: value for which the confidence interval is shown, one of ``FIGURES``.
+            interval: value for which to show the confidence interval, one of the keys of ``FIGURES``.
         """
         width = max(7, *(len(f"ROUGE-{name[5:]}") for name in self.scores))
         found = {name: getattr(score, f"{interval}_interval") for name, score in self.scores.items()}
@@ -109,26 +109,28 @@ class RougeReport:
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of ROUGE.
+    """Settings for computing ROUGE.
 
     Args:
-        metrics: names of the metrics: "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined" (treats the summary
-            as one sentence; Python only), or "rougeSU4" (skip-bigrams and unigrams; Perl only).
+        metrics: names of the metrics. Valid names are "rouge1" … "rouge9", "rougeL" (summary-level), "rougeLjoined"
+            (treats the summary as one sentence; Python only) and "rougeSU4" (skip-bigrams and unigrams; Perl only).
         stem: whether to compare Porter stems instead of words.
         irregular: whether to replace irregular forms with their base forms (children: child) before stemming, according
-            to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend: ROUGE-1.5.5.pl replaces
-            irregular forms, and rouge-score does not.
+            to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend. ROUGE-1.5.5.pl replaces
+            irregular forms by default, and rouge-score does not.
         sentence_mark, split_sentences: how to split summaries into sentences, see :func:`.summaries.split_summary`.
-        backend: implementation to use, "python" or "perl".
-        multi: how to combine several references. "best" uses the reference with the largest F1 for each pair and
-            metric. "average" sums the matches and n-grams over all references, as ``ROUGE-1.5.5.pl -f A`` does by
-            default.
-        byte_limit: maximum number of bytes in each hypothesis and reference; longer texts are truncated (DUC-2004: 75).
-        rouge_home: folder with ROUGE-1.5.5.pl and its data; None to search for it, see :mod:`.perl`.
+        backend: implementation to use, either "python" or "perl".
+        multi: method of combining several references. "best" uses the reference with the highest F1 for each pair and
+            metric. "average" sums the matches and n-grams over all references, which is the default of ROUGE-1.5.5.pl
+            (``-f A``).
+        byte_limit: maximum number of bytes in each hypothesis and reference (75 in DUC-2004). Longer texts are
+            truncated.
+        rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, the folder is searched for, see
+            :mod:`.perl`.
 
     Raises:
         ValueError: the backend or the value of ``multi`` is unknown, the backend does not support a metric, or the byte
-            limit is less than 1. A missing ROUGE-1.5.5.pl causes a ValueError only when the script is needed.
+            limit is less than 1. If ROUGE-1.5.5.pl is missing, the error is raised only when the script is needed.
     """
 
     metrics: Tuple[str, ...] = METRICS
@@ -159,14 +161,14 @@ class Settings:
 
     @functools.cached_property
     def perl(self) -> PerlRouge:
-        """Installation of ROUGE-1.5.5.pl."""
+        """The installation of ROUGE-1.5.5.pl."""
         return find_perl_rouge(self.rouge_home)
 
     @property
     def tokenizer(self) -> "_Tokenizer":
         """Tokeniser that splits text into words.
 
-        Each process has only one tokeniser, because the tokeniser caches stems.
+        Each process creates only one tokeniser, because the tokeniser caches stems.
         """
         return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
@@ -196,10 +198,10 @@ class Settings:
 
 
 class _Tokenizer:
-    """Tokeniser for rouge-score that caches stems, because stemming is slow.
+    """Tokeniser for rouge-score. It caches stems, because stemming is slow.
 
     Args:
-        irregular: mapping from irregular forms to base forms, which are used instead of stems.
+        irregular: mapping from irregular forms to base forms, which are used in place of stems.
     """
 
     def __init__(self, stem: bool, irregular: Dict[str, str]):
@@ -215,7 +217,7 @@ class _Tokenizer:
             self.stemmer = SimpleNamespace(stem=cached)
 
     def tokenize(self, text: str) -> List[str]:
-        """Return the words of a text or their stems. rouge-score calls this method."""
+        """Return the words of a text, or their stems. rouge-score calls this method."""
         words: List[str] = self._tokenize(text, self.stemmer)
         return words
 
@@ -227,7 +229,7 @@ def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Token
 
 @functools.cache
 def _scorer(settings: Settings) -> Any:
-    """Return rouge-score's scorer for the metrics in ``settings``. Each process creates the scorer only once."""
+    """Return rouge-score's scorer for the metrics in ``settings``, which is created only once per process."""
     from rouge_score import rouge_scorer
 
     names = [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -235,20 +237,20 @@ def _scorer(settings: Settings) -> Any:
 
 
 def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
-    """Combine the scores of a hypothesis against each of its K references.
+    """Combine the scores of a hypothesis against its K references.
 
     Args:
-        scores: F1, precision and recall against each reference, shape (K, metrics, 3).
-        sizes: number of n-grams in each reference, shape (K, metrics); required only for "average".
-        multi: "best" or "average".
+        scores: F1, precision and recall for each reference, shape (K, metrics, 3).
+        sizes: numbers of n-grams in the references, shape (K, metrics), which are only required for "average".
+        multi: method of combining the references, either "best" or "average".
 
     Returns:
-        Combined scores, shape (metrics, 3).
+        The combined F1, precision and recall, shape (metrics, 3).
     """
     if multi == "best":
         return scores[scores[:, :, 0].argmax(axis=0), np.arange(scores.shape[1])]
-    # The number of matches is the recall times the number of n-grams in the reference. The n-grams of the hypothesis
-    # are counted once for each reference.
+    # The number of matches is the product of the recall and the number of n-grams in the reference. The n-grams of the
+    # hypothesis are counted once per reference.
     recall = (scores[:, :, 2] * sizes).sum(axis=0) / np.maximum(sizes.sum(axis=0), 1)
     precision = scores[:, :, 1].mean(axis=0)
     f1 = 2 * precision * recall / np.maximum(precision + recall, np.finfo(float).tiny)
@@ -262,7 +264,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
         texts: sentences of the hypothesis, followed by the sentences of each reference.
 
     Returns:
-        F1, precision and recall, shape (metrics, 3), in [0, 1].
+        An array with F1, precision and recall for each metric, shape (metrics, 3), in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
     scorer, names = _scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -278,12 +280,12 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
-    """Yield the results of ``map(function, items)`` in order.
+    """Yield the results of ``map(function, items)`` in order, using ``jobs`` processes.
 
-    If ``jobs`` is greater than 1, several processes are used.
+    If ``jobs`` is 1, the results are computed in the current process.
 
     Raises:
-        InputError: a process was killed.
+        InputError: a worker process was killed.
     """
     if jobs == 1:
         yield from map(function, items)
@@ -295,7 +297,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
 def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
     """Split a hypothesis and its references into sentences.
 
-    Empty references are dropped. If all references are empty, the first one is kept.
+    Empty references are removed. If all references are empty, the first one is kept.
     """
     hypothesis, *references = (settings.prepare(text) for text in texts)
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
@@ -315,17 +317,17 @@ def pair_scores(
     """Score all pairs of a hypothesis and its references.
 
     Args:
-        hypotheses: n texts.
-        references: one or more sets of n texts. An empty text is ignored if another set contains a text at the same
-            index.
-        jobs: number of processes. It does not affect the result.
+        hypotheses: n summaries to score.
+        references: one or more sets of n texts. An empty text is ignored if another set contains a non-empty text at
+            the same index.
+        jobs: number of processes, which does not affect the result.
         progress: whether to show a progress bar if stderr is a terminal.
 
     Returns:
-        F1, precision and recall, shape (n, metrics, 3), in [0, 100].
+        An array with F1, precision and recall, shape (n, metrics, 3), in [0, 100].
 
     Raises:
-        ValueError: there are no texts, the numbers of texts differ, or a single text is given instead of a sequence of
+        ValueError: there are no texts, the numbers of texts differ, or a string is given instead of a sequence of
             texts.
     """
     check_at_least(1, jobs=jobs)
@@ -338,8 +340,7 @@ def pair_scores(
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
-    # The libraries are imported here, before the worker processes are forked, so that they are not imported in each
-    # process.
+    # Import the libraries before the worker processes are forked, so that they are not imported in each process.
     _scorer(settings)
     score = functools.partial(_prepare_and_score, settings=settings)
     results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
@@ -351,12 +352,12 @@ def pair_scores(
 def make_report(
     scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: Settings, bootstrap: int, seed: int
 ) -> RougeReport:
-    """Create a report from the scores that :func:`pair_scores` returned for ``hypotheses``, shape (n, metrics, 3).
+    """Create a report from the scores that :func:`pair_scores` has returned for ``hypotheses``, shape (n, metrics, 3).
 
     Args:
         references: number of references per hypothesis.
-        bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
-        seed: seed for the resampling.
+        bootstrap: number of bootstrap resamples for the confidence intervals. 0 disables the intervals.
+        seed: seed of the random number generator for the resampling.
     """
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     means = scores.mean(axis=0).tolist()
@@ -384,22 +385,22 @@ def rouge(
     progress: bool = False,
     **settings: Any,
 ) -> RougeReport:
-    """Score summaries against their references.
+    """Score summaries against their references with ROUGE.
 
     Args:
-        hypotheses: n summaries. An empty summary has a score of 0 and is included in the means.
-        references: n texts, or several sets of n texts each, which are combined according to the setting ``multi``. An
-            empty text means that the reference is missing. A summary without any reference has a score of 0.
-        bootstrap: number of resamples for the confidence intervals; 0 for no intervals.
-        seed: seed for the resampling.
-        jobs: number of processes. It does not affect the result.
+        hypotheses: n summaries. An empty summary receives a score of 0 and is included in the means.
+        references: n texts, or several sets of n texts, which are combined as specified by the setting ``multi``. An
+            empty text means that the reference is missing. A summary without any reference receives a score of 0.
+        bootstrap: number of bootstrap resamples for the confidence intervals. 0 disables the intervals.
+        seed: seed of the random number generator for the resampling.
+        jobs: number of processes, which does not affect the result.
         progress: whether to show a progress bar if stderr is a terminal.
-        settings: arguments of :class:`Settings`.
+        settings: keyword arguments of :class:`Settings`.
 
     Raises:
-        ValueError: there are no texts, the numbers of texts differ, a single text is given instead of a sequence of
-            texts, or a number is too small.
-        TypeError: a setting does not exist.
+        ValueError: there are no texts, the numbers of texts differ, a string is given instead of a sequence of texts,
+            or a number is too small.
+        TypeError: one of the settings does not exist.
     """
     chosen = Settings(**settings)
     check_at_least(1, jobs=jobs)

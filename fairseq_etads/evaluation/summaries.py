@@ -18,28 +18,27 @@ _REFERENCE_NAME = re.compile(r"(^|[^a-z])(ref|refs|reference|references|gold|tar
 _SYSTEM_NAME = re.compile(
     r"(^|[^a-z])(hyp|hyps|hypothes[ie]s|out|output|pred|preds|predictions?|generated)([^a-z]|\d|$)"
 )
-# These words are weaker hints: a hypothesis file may be called "test.target-summaries.txt", and so may a reference
-# file.
+# These words are weaker hints, because a reference file may also have a name such as "test.target-summaries.txt".
 _PERHAPS_SYSTEM_NAME = re.compile(r"summar|system|model|output", re.I)
 
 
 def read_lines(path: str) -> List[str]:
-    """Read the lines of a plain or compressed UTF-8 file, without line endings.
+    """Read a plain or compressed UTF-8 file. Returns its lines without line endings.
 
     Args:
-        path: path of the file. ``-`` denotes standard input, which can be read only once.
+        path: path of the file, or ``-`` for standard input, which can be read only once.
 
     Raises:
-        ValueError: the file cannot be read, or a line is not UTF-8. The message contains the number of the line.
+        ValueError: the file cannot be read, or a line is not valid UTF-8. The message contains the line number.
     """
     return list(files.read_lines(Path(path)))
 
 
 def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
-    """Raise ValueError unless all ``texts`` have the same number of lines and at least one line.
+    """Raise ValueError unless all ``texts`` contain the same number of lines and at least one line.
 
     Args:
-        names: name of each text for the error message.
+        names: name of each text, for the error message.
     """
     for name, lines in zip(names, texts):
         if not lines:
@@ -50,7 +49,7 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 
 @functools.cache
 def _untrained_punkt() -> Any:
-    """Return a Punkt sentence splitter without a trained model."""
+    """Return a Punkt sentence splitter that does not use a trained model."""
     # nltk is imported here because the import takes a quarter of a second.
     with deferred(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
@@ -59,13 +58,13 @@ def _untrained_punkt() -> Any:
 
 
 def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
-    """Split a summary into sentences. Sentence marks, blank sentences and extra white space are removed.
+    """Split a summary into sentences, and remove sentence marks, blank sentences and extra white space.
 
-    A summary that contains ``sentence_mark`` is split only at the mark. Any other summary is split with the rules of
+    If the summary contains ``sentence_mark``, it is split only at the marks. Otherwise, it is split with the rules of
     Punkt (see :mod:`.rouge`).
 
     Args:
-        sentence_mark: mark between sentences; empty if there is none.
+        sentence_mark: mark between two sentences, or an empty string if there is none.
         split_sentences: whether to split the summary. If False, the whole summary is treated as one sentence.
     """
     if not split_sentences:
@@ -74,12 +73,12 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
         parts = text.split(sentence_mark)
     else:
         parts = _untrained_punkt().tokenize(text)
-    # rouge-score would treat a line break as the end of a sentence
+    # rouge-score would treat a line break as the end of a sentence.
     return [" ".join(part.split()) for part in parts if part.strip()]
 
 
 def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[str]:
-    """Truncate a summary to ``limit`` bytes in UTF-8. If ``limit`` is None, the summary is not truncated.
+    """Truncate a summary to ``limit`` bytes in UTF-8. The summary is not truncated if ``limit`` is None.
 
     As with ``ROUGE-1.5.5.pl -b`` for ROUGE-N, spaces between sentences are not counted. If the limit falls inside a
     character, the whole character is removed. This does not affect ROUGE, which would not treat the remaining bytes as
@@ -98,10 +97,10 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield warnings about subword marks and special symbols in ``lines`` that should be removed before scoring.
+    """Yield warnings about subword marks and special symbols in ``lines``, which should be removed before scoring.
 
     Args:
-        name: name of the text for the warning, such as the file name.
+        name: name of the text for the warning, such as the name of its file.
     """
     for what, pattern in _LEFTOVERS.items():
         found = [number for number, line in enumerate(lines, 1) if pattern.search(line)]
@@ -112,11 +111,11 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
 def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield a warning if hypotheses and references seem to be swapped.
 
-    File names, and symbols that only systems generate, are used as hints.
+    The hints are the file names, and symbols that only occur in the output of systems.
 
     Args:
-        hypothesis, references: names of the files.
-        texts: lines of these files, starting with the hypotheses.
+        hypothesis, references: names of the hypothesis file and the reference files.
+        texts: lines of these files, in which the hypotheses come first.
     """
     names = [Path(name).name for name in (hypothesis, *references)]
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])

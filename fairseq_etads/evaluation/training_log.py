@@ -1,4 +1,4 @@
-"""Read metrics from a fairseq training log, such as the loss and the learning rate after each logged update."""
+"""Read metrics, such as the loss and the learning rate after each logged update, from a fairseq training log."""
 
 import json
 import math
@@ -11,17 +11,17 @@ from ..platform.errors import InputError
 from ..text.files import name_of, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
-"""Names of log files in the run folders of ``scripts/train.sh`` and ``fairseq-hydra-train``."""
+"""Names of the log files that ``scripts/train.sh`` and ``fairseq-hydra-train`` write to run folders."""
 
 TRAIN = "train"
 """Name of the training series, which contains means over ``--log-interval`` batches.
 
-Each validation series is named after its split.
+The name of each validation series is the name of its split.
 """
 
 _EPOCH = "train (epoch)"
-# The pattern is greedy. If an interruption has cut off a record and another record follows on the same line, the second
-# record is therefore read.
+# The pattern is greedy. If a record was cut off by an interruption and is followed by another record on the same line,
+# the second record is therefore read.
 _PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )
@@ -34,14 +34,14 @@ Series = Dict[int, float]
 
 
 class TrainingLog:
-    """Values of all metrics in a log.
+    """Values of all metrics in a training log.
 
-    When training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values from the
-    repeated updates replace the earlier values.
+    If training is resumed from a checkpoint, the updates after this checkpoint are repeated. The values from repeated
+    updates replace the earlier values.
 
     Attributes:
         figures: mapping from metric names, such as "loss", to mappings from series names to series. The name of a
-            series is TRAIN or the name of a validation set. Values that are not finite are left out.
+            series is TRAIN or the name of a validation set. Values that are not finite are omitted.
     """
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class TrainingLog:
         self._last = 0
 
     def read(self, line: str) -> None:
-        """Process a line of the log."""
+        """Process one line of the log."""
         text = _PREFIX.sub("", line, count=1).strip()
         loaded = _LOADED.match(text)
         if loaded or text.startswith("No existing checkpoint found"):
@@ -74,9 +74,9 @@ class TrainingLog:
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
     def end(self) -> "TrainingLog":
-        """Finish after the last line: sort the values by update.
+        """Sort all values by update. Call this method after the last line.
 
-        If a metric is logged only as a mean over each epoch, these means are used.
+        If a metric is only logged as a mean over each epoch, these means are used.
         """
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})
@@ -88,7 +88,7 @@ class TrainingLog:
 
     @property
     def validations(self) -> Dict[str, int]:
-        """Number of validations for each validation set."""
+        """Number of validations on each validation set, keyed by the name of the set."""
         found: Dict[str, int] = {}
         for kinds in self.figures.values():
             for kind, series in kinds.items():
@@ -98,12 +98,12 @@ class TrainingLog:
 
     @property
     def updates(self) -> int:
-        """Number of the last update for which the log contains a value."""
+        """Number of the last update for which the log contains values."""
         return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
 
 
 def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
-    """Yield the series name and the metric values in a message, if there are any.
+    """Yield the series name and the metric values in a log message, if it contains any.
 
     The values include the number of updates.
     """
@@ -123,7 +123,10 @@ def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
 
 
 def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
-    """Return a dictionary from names to values for all parts (name, separator, value) with a numeric value."""
+    """Return a dictionary that maps names to numeric values.
+
+    Parts (name, separator, value) without a number are ignored.
+    """
     found = {}
     for name, _, value in parts:
         try:
@@ -134,7 +137,10 @@ def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
 
 
 def find_log(run: str) -> Path:
-    """Return the path of a run's log, given the run folder or the log itself. Raise InputError if there is no log."""
+    """Return the path of a run's log, given the run folder or the log itself.
+
+    Raises InputError if it does not exist.
+    """
     path = Path(run)
     if not path.is_dir():
         return path
@@ -145,7 +151,7 @@ def find_log(run: str) -> Path:
 
 
 def read_log(path: Path) -> TrainingLog:
-    """Read a plain or compressed log, or standard input if the path is ``-``. An incomplete last line is skipped.
+    """Read a plain or compressed log, or standard input if ``path`` is ``-``. An incomplete last line is ignored.
 
     Raises:
         InputError: the file cannot be read or contains no metrics.

@@ -1,1 +1,1 @@
-"""The implementations of the commands. Each module is named after its command."""
+"""Implementations of the commands. Each module is named after the command that uses it."""

@@ -1,6 +1,6 @@
-"""List the named architectures with their parameter counts and options, for the command ``etads-models``.
+"""List the named architectures with their numbers of parameters and their options, for ``etads-models``.
 
-``fairseq-train --help`` does not show these options, because it prints its help and exits before it reads ``--arch``
+``fairseq-train --help`` does not show these options, because it prints its help and exits before it parses ``--arch``
 and ``--task``.
 """
 
@@ -26,15 +26,15 @@ from ..vocabulary.dictionary import with_known_words
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 for _system in systems.present():
     PRESETS.update(getattr(_system, "PRESETS", {}))
-"""Mapping from the name of each architecture, in all families, to the options that it changes and their values."""
+"""Mapping from the names of all architectures to the options that they change and the values of these options."""
 FACTOR_VALUES = 50
 """Number of values that each source factor is assumed to have when parameters are counted."""
 
 
 def numbered_dictionary(size: int) -> Dictionary:
-    """Create a dictionary with ``size`` entries, including special symbols, for counting parameters and for timing.
+    """Create a dictionary with ``size`` entries, for counting parameters and measuring speed.
 
-    The words of the dictionary are numbers.
+    The entries are numbers, except for the special symbols.
     """
     dictionary = Dictionary()
     for number in range(size - len(dictionary)):
@@ -43,13 +43,14 @@ def numbered_dictionary(size: int) -> Dictionary:
 
 
 def architecture_config(arch: str, **changes: Any) -> DictConfig:
-    """Return the options of an architecture, with ``changes`` applied, as fairseq-train passes them to the model.
+    """Return the options of an architecture as fairseq-train passes them to the model, after applying ``changes``.
 
-    This function does not use Hydra, with which fairseq combines the options of all components, because that takes half
-    a second.
+    fairseq uses Hydra to combine the options of all components. This function does not use Hydra, because that takes
+    half a second.
 
     Raises:
-        omegaconf.errors.OmegaConfBaseException: the model has no such option or does not accept the value.
+        omegaconf.errors.OmegaConfBaseException: the model does not have an option in ``changes`` or does not accept its
+            value.
     """
     options = OmegaConf.structured(getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")())
     options.merge_with({"_name": arch, **changes})
@@ -60,7 +61,7 @@ def architecture_config(arch: str, **changes: Any) -> DictConfig:
 
 
 def option_dataclasses() -> Iterator[Any]:
-    """Iterate over this project's option dataclasses for architectures, criterions, the task and decoding."""
+    """Yield this project's dataclasses that define the options of architectures, criterions, the task and decoding."""
     models = (getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items()))
     losses = (config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items()))
     for config in (*models, *losses, SummarizationConfig, FairseqOptions):
@@ -69,17 +70,16 @@ def option_dataclasses() -> Iterator[Any]:
 
 
 def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int] = None) -> Optional[int]:
-    """Count the parameters of an architecture with its default options. Shared parameters are counted once.
+    """Count the parameters of an architecture with its default options. Shared parameters are counted only once.
 
     Args:
-        arch: a name in ``PRESETS``.
-        vocabulary: number of entries in the documents' dictionary, including special symbols.
-        target_vocabulary: number of entries in the summaries' dictionary or, if the architecture requires a shared
-            dictionary, the number of its entries that summaries can contain. If None, the number is the same as for
-            documents.
+        arch: name of the architecture, one of the keys of ``PRESETS``.
+        vocabulary: number of entries in the source dictionary, including special symbols.
+        target_vocabulary: number of entries in the target dictionary, which is ``vocabulary`` by default. If the
+            architecture requires a shared dictionary, this is the number of its entries that summaries can contain.
 
     Returns:
-        The number of parameters, or None if the architecture requires a shared dictionary and ``target_vocabulary`` is
+        The number of parameters. None if the architecture requires a shared dictionary and ``target_vocabulary`` is
         larger than ``vocabulary``.
     """
     cfg = architecture_config(arch)
@@ -94,7 +94,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target.add_symbol("summary")  # not the sentence mark, so that dictionaries of equal length also differ
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
-    with torch.device("meta"):  # tensors on this device have shapes but no memory
+    with torch.device("meta"):  # tensors on this device do not use memory
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
 
@@ -102,7 +102,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
 def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
     """Yield the name, the number of parameters and the changed options of each architecture.
 
-    For the arguments, see :func:`count_parameters`.
+    See :func:`count_parameters` for the arguments.
     """
     for arch, changes in PRESETS.items():
         changed = " ".join(_flag(option, value) for option, value in changes.items())
@@ -111,7 +111,7 @@ def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterat
 
 
 def _flag(option: str, value: Any) -> str:
-    """Format an option and its value for a command line."""
+    """Format an option and its value as they appear on a command line."""
     name = option.replace("_", "-")
     if isinstance(value, bool):
         return f"--{name}" if value else f"--no-{name}"
@@ -119,7 +119,7 @@ def _flag(option: str, value: Any) -> str:
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
-    """Help formatter that appends an option's default to its help text, unless the text already mentions a default."""
+    """Help formatter that adds the default value to the help text of an option, unless the text mentions a default."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
         if action.default is None or "default" in (action.help or ""):
@@ -128,7 +128,7 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
 
 
 def options_of(arch: str) -> argparse.ArgumentParser:
-    """Create a parser that describes the options of the task and of an architecture, with their defaults."""
+    """Create a parser that describes the options of the task and of one architecture, with their default values."""
     parser = argparse.ArgumentParser(
         prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
         usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",
@@ -140,7 +140,7 @@ def options_of(arch: str) -> argparse.ArgumentParser:
     group = parser.add_argument_group(f"model {arch}")
     model.add_args(group)
     preset: Any = getattr(model, "__dataclass")()
-    for action in group._group_actions:  # fairseq stores the defaults only in the dataclass
+    for action in group._group_actions:  # fairseq stores the default values only in the dataclass
         default = getattr(preset, action.dest)
         if str(default).startswith("${model."):
             default = f"--{default[8:-1].replace('_', '-')}"

@@ -1,7 +1,7 @@
-"""Average the weights of several checkpoints, for the command ``etads-average``.
+"""Average the weights of several checkpoints. The command ``etads-average`` uses this module.
 
-fairseq's repository contains a script that averages checkpoints, but the script is not installed with fairseq and loads
-checkpoints unsafely.
+fairseq's repository contains a script for averaging checkpoints, but the script is not part of the installed package
+and loads checkpoints unsafely.
 """
 
 import os
@@ -15,16 +15,16 @@ from torch import Tensor
 _TRAINING_OPTION = re.compile(
     r"dropout|layerdrop|quant_noise|activations|embed_path|embed_from_text|output_bias_init|min_params|^data$"
 )
-"""Pattern for model options that affect training but not the meaning of the weights."""
+"""Pattern for names of model options that affect training but not the meaning of the weights."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
-"""Entries in the state of a task that describe the text on which the model was trained."""
+"""Entries in the task state that describe how the texts in training were truncated."""
 
 
 def _load(path: str) -> Dict[str, Any]:
-    """Load a checkpoint saved by fairseq-train.
+    """Load a checkpoint that was saved by fairseq-train.
 
-    Raises ValueError if the checkpoint is invalid or contains weights that are not finite.
+    Raises ValueError if the file is not a valid checkpoint or if a weight is not finite.
     """
     if not os.path.isfile(path):
         raise ValueError(f"{path}: no such file")
@@ -42,30 +42,29 @@ def _load(path: str) -> Dict[str, Any]:
 
 
 def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
-    """Return what all checkpoints of a model must share.
+    """Return the properties that must be equal in all checkpoints of a model.
 
-    These are the options, the dictionaries, the truncation, and the names and shapes of the weights.
+    These are the options, the dictionaries, the truncation of texts, and the names and shapes of the weights.
     """
     cfg = checkpoint.get("cfg") or {}
     options = {name: value for name, value in dict(cfg.get("model") or {}).items() if not _TRAINING_OPTION.search(name)}
     task = checkpoint.get("task_state") or {}
     data = {name: value for name, value in task.items() if name.endswith("_dictionary") or name in _READING}
     if "truncate_source" in data:
-        data.setdefault("no_end_if_cut", False)  # older checkpoints lack this entry
+        data.setdefault("no_end_if_cut", False)  # earlier versions did not store this entry
     weights = {name: (tuple(x.shape), x.is_floating_point()) for name, x in checkpoint["model"].items()}
     return {**options, **data, **weights}
 
 
 def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
-    """Average the weights of checkpoints.
+    """Average the weights of several checkpoints.
 
-    Returns the first checkpoint with the averaged weights, without the states of the optimiser and of the exponential
-    moving average.
-
-    Floating-point weights are summed in float64 and keep their dtype. All other tensors must be equal.
+    The result is the first checkpoint with the averaged weights, without the states of the optimiser and of the
+    exponential moving average. Floating-point weights are summed in float64 and then converted to their original dtype.
+    All other tensors must be equal in all checkpoints.
 
     Raises:
-        ValueError: there are no files, a file is not a checkpoint, or the checkpoints belong to models that differ in
+        ValueError: no files are given, a file is not a checkpoint, or the models in the checkpoints differ in their
             options, dictionaries, truncation, or names or shapes of weights.
     """
     if not paths:

@@ -1,4 +1,4 @@
-"""YAML configurations for ``fairseq-hydra-train``, one for each named architecture."""
+"""Create YAML configurations for ``fairseq-hydra-train``, one for each named architecture."""
 
 from pathlib import Path
 from typing import Any, Dict, List
@@ -20,12 +20,12 @@ _NEEDS = {
     "task.init_from=/path/to/checkpoint_best.pt",
     "explicit_selection": "It needs the labels of etads-labels DATA --kind distribution.",
 }
-"""Comments on the inputs, in addition to the data, that an architecture requires for training."""
+"""Comments about inputs that an architecture requires for training in addition to the data."""
 _SIZES = (
     *("encoder_embed_dim", "encoder_ffn_embed_dim", "encoder_hidden_size", "attention_dim", "encoder_attention_heads"),
     *("encoder_layers", "decoder_layers", "dropout", "pointer"),
 )
-"""Model options that are written to every file, so that users can find and change them."""
+"""Model options that are written to every file, so that users can find and change them easily."""
 
 _COMMON: Dict[str, Any] = {
     "common": {"user_dir": "fairseq_etads", "seed": 1, "log_format": "simple", "log_interval": 100},
@@ -33,14 +33,14 @@ _COMMON: Dict[str, Any] = {
     "criterion": {"_name": "summarization_nll"},
     "checkpoint": {"save_interval_updates": 1000, "keep_interval_updates": 1, "no_epoch_checkpoints": True},
 }
-# These are the settings in scripts/train.sh (ETADS, section 4.1).
+# These settings are the same as in scripts/train.sh (ETADS, section 4.1).
 _TRANSFORMER: Dict[str, Any] = {
     "optimizer": {"_name": "adam", "adam_betas": "(0.9, 0.998)", "adam_eps": 1e-8},
     "lr_scheduler": {"_name": "inverse_sqrt", "warmup_updates": 8000},
     "optimization": {"lr": [4.94e-4], "clip_norm": 2.0, "max_update": 200000},
     "dataset": {"max_tokens": 4096},
 }
-# These settings are equal to train_recurrent and ADADELTA in scripts/common.sh (Nallapati et al. 2016, section 4).
+# These settings are the same as train_recurrent and ADADELTA in scripts/common.sh (Nallapati et al. 2016, section 4).
 _RECURRENT: Dict[str, Any] = {
     "task": {"sort_within": 10},
     "optimizer": {"_name": "lazy_adadelta", "adadelta_rho": 0.95, "adadelta_eps": 1e-6},
@@ -66,7 +66,7 @@ def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
 def _ras(rate: float) -> Dict[str, Any]:
     return {
         "task": {"truncate_source": 200, "truncate_target": 30},
-        "optimizer": {"_name": "nag", "momentum": 0.0},  # gradient descent, because sgd has no Hydra options
+        "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent, because sgd has no Hydra options
         "lr_scheduler": {"_name": "reduce_lr_on_plateau", "lr_shrink": 0.5},
         "optimization": {"lr": [rate], "clip_norm": 2.0},
         "dataset": {"batch_size": 32, "validate_interval_updates": -1},
@@ -79,7 +79,7 @@ _GATED = {
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
 _GIGAWORD = {"task": {"truncate_source": 200, "truncate_target": 30}}
-_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt starts from BART's weights
+_BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt initialises the model from BART
     "task": {"truncate_source": 1023, "truncate_target": 1023},
     "criterion": {"label_smoothing": 0.1},
     "optimizer": {"adam_betas": "(0.9, 0.999)", "weight_decay": 0.01},
@@ -87,7 +87,7 @@ _BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt starts from BART's
     "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
     "dataset": {"max_tokens": 2048},
 }
-_SEE: Dict[str, Any] = {  # these are the last lengths in scripts/reproduce/see2017_cnndm.sh
+_SEE: Dict[str, Any] = {  # these are the final lengths in scripts/reproduce/see2017_cnndm.sh
     "task": {"sort_within": 100, "no_end_if_cut": True},
     "criterion": {"length_normalised": True},
     "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
@@ -110,7 +110,8 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "criterion": {**_SEE["criterion"], "coverage_loss": 1.0},
         "optimization": {**_SEE["optimization"], "max_update": 3000},
     },
-    # task.init_from and task.extractor initialise the two parts, as in scripts/reproduce/inconsistency_cnndm.sh.
+    # task.init_from and task.extractor initialise the two parts of the model, as in
+    # scripts/reproduce/inconsistency_cnndm.sh.
     "unified_summarizer": {
         **_SEE,
         "task": {**_SEE["task"], "truncate_source": 600},
@@ -129,10 +130,10 @@ _OWN: Dict[str, Dict[str, Any]] = {
         "dataset": {"batch_size": 16},
     },
 }
-"""Settings from the papers that differ from the defaults, as in ``scripts/reproduce/``.
+"""Settings in the papers that differ from the defaults, as in ``scripts/reproduce/``.
 
-An optimiser with a different name replaces the default optimiser. A system defines its own settings in ``TRAINING``
-(for all its architectures) and in ``TRAININGS`` (for single architectures).
+An optimiser with a different name replaces the default optimiser. Other systems define their settings in ``TRAINING``
+(for all their architectures) and in ``TRAININGS`` (for single architectures).
 """
 for _system in systems.present():
     _OWN.update(getattr(_system, "TRAININGS", {}))
@@ -140,7 +141,7 @@ for _system in systems.present():
 
 
 def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
-    """Merge the sections of all parts in order. A section with a different ``_name`` replaces the earlier section."""
+    """Merge the sections of all parts in order. A section with a different ``_name`` replaces earlier sections."""
     merged: Dict[str, Any] = {}
     for part in parts:
         for section, values in part.items():
@@ -151,7 +152,7 @@ def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def configuration(arch: str) -> Dict[str, Any]:
-    """Return the configuration for training an architecture as in its paper, by section. ``task.data`` is left out."""
+    """Return the configuration for training an architecture as in its paper, by section, without ``task.data``."""
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     model: Dict[str, Any] = {"_name": arch}
     for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):
@@ -178,9 +179,9 @@ def configuration(arch: str) -> Dict[str, Any]:
 
 
 def write_configurations(folder: Path) -> List[Path]:
-    """Write a file ARCH.yaml for every architecture to a folder, which is created if necessary.
+    """Write a file ARCH.yaml for each architecture to a folder. The folder is created if necessary.
 
-    Returns the paths of the files.
+    Returns the paths of all files.
     """
     folder.mkdir(parents=True, exist_ok=True)
     written = []

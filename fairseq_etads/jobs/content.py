@@ -1,4 +1,4 @@
-"""Train a content model from the run of an extractor or a summariser, for the command ``etads-content``."""
+"""Train a content model with the run of an extractor or a summariser. ``etads-content`` uses this module."""
 
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -22,23 +22,23 @@ from ..text.subwords import OPAQUE
 from .labels import need_marks, open_task
 
 HIDDEN = 32
-"""Width of both hidden layers."""
+"""Number of units in each of the two hidden layers."""
 BATCH, RATE, EPOCHS = 2048, 3e-3, 2
-"""Number of items per step, Adam's initial learning rate (which decays to 0), and number of passes over the items."""
+"""Number of examples per step, initial learning rate of Adam (which decays to 0), and number of epochs."""
 LEAST_STEPS = 400
-"""Minimum number of steps. If there are few items, the batches are smaller."""
+"""Minimum number of steps. The batches are smaller if there are too few examples."""
 MOST_LEARNT = 10_000_000
-"""Maximum number of items for training the networks, which need about 2.5 GB of memory.
+"""Maximum number of examples for training the networks, which require about 2.5 GB of memory.
 
-Documents beyond this number of items are ignored.
+Documents that exceed this number of examples are ignored.
 """
 
 
 class Pair(NamedTuple):
-    """A training pair.
+    """A document-summary pair for training.
 
     Attributes:
-        document, summary: stems of the words in each sentence.
+        document, summary: word stems of each sentence in the document and in the summary.
         probabilities: probability of each sentence in the document.
     """
 
@@ -48,17 +48,19 @@ class Pair(NamedTuple):
 
 
 class ContentTexts:
-    """The pairs of a split as stems, with the probabilities of the document sentences.
+    """Document-summary pairs of a split as word stems, with the probabilities of the document sentences.
 
     Args:
-        run: run folder of an extractor, with probabilities from etads-select, or run folder of a summariser.
-        folder: folder with the binarised data of the run.
-        split: name of the split.
-        limit: number of tokens that the summariser reads from a document, or None if the run belongs to an extractor.
+        run: path of the run folder of a summariser, or of an extractor for which etads-select has computed
+            probabilities.
+        folder: path of the folder with the binarised data of the run.
+        split: name of the split, such as "train".
+        limit: number of tokens that the summariser reads from each document, or None if the run belongs to an
+            extractor.
 
     Raises:
-        InputError: the extractor's probabilities are missing or belong to other documents, or the documents have no
-            sentence marks.
+        InputError: the documents contain no sentence marks, or the extractor's probabilities are missing or belong to
+            other documents.
     """
 
     def __init__(self, run: Path, folder: Path, split: str, limit: Optional[int]):
@@ -86,7 +88,7 @@ class ContentTexts:
             probabilities = probabilities_by_position(len(document))
         else:
             document = text.sentences()
-            # Sentences that the extractor did not read have no probabilities.
+            # Sentences that the extractor did not read have no probability.
             fields = self._file.row_of(number, tokens)
             probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
@@ -94,7 +96,7 @@ class ContentTexts:
 
 
 def read_limit(run: Path) -> Optional[int]:
-    """Return the number of tokens that the summariser of a run reads from each document, or None for an extractor.
+    """Return the number of tokens that a summariser reads from each document, or None if the run is of an extractor.
 
     Raises:
         InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
@@ -110,16 +112,17 @@ def read_limit(run: Path) -> Optional[int]:
 
 
 def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterator[str]:
-    """Train a content model, write it to the run folder, and yield messages.
+    """Train a content model, write it to the run folder, and yield messages about the progress.
 
     Args:
-        run: run folder of an extractor, with probabilities for the split train, or run folder of a summariser.
-        folder: folder with the binarised data of the run.
-        documents: number of documents on which the networks are trained. The priors are computed from all documents.
-        seed: seed for the choice of documents and for the networks.
+        run: path of the run folder of a summariser, or of an extractor for which the probabilities of the split train
+            exist.
+        folder: path of the folder with the binarised data of the run.
+        documents: number of documents on which to train the networks. The priors are computed from all documents.
+        seed: seed for choosing documents and initialising the networks.
 
     Raises:
-        InputError: see :class:`ContentTexts` and :func:`read_limit`.
+        InputError: the run or the data is unsuitable, see :class:`ContentTexts` and :func:`read_limit`.
     """
     limit = read_limit(run)
     texts = ContentTexts(run, folder, "train", limit)
@@ -163,11 +166,11 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
 
 
 def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
-    """Train a network with Adam to minimise the binary cross-entropy.
+    """Train a network with Adam, minimising the binary cross-entropy.
 
     Args:
-        features: features of the items, one row per item.
-        labels: label of each row.
+        features: features of the training examples, one row per example.
+        labels: binary label of each training example.
     """
     x, y = torch.from_numpy(features.astype(np.float32)), torch.tensor(labels, dtype=torch.float32)
     mean = x.mean(0) if len(x) else x.new_zeros(x.size(1))
@@ -199,13 +202,13 @@ def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
 
 
 def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
-    """Compute the area under the ROC curve on the split valid.
+    """Compute the area under the ROC curve on the validation set.
 
     Args:
-        limit: see :class:`ContentTexts`.
+        limit: number of tokens that the summariser reads from each document, or None for an extractor.
 
     Returns:
-        A mapping from the order of the n-grams to the area, which is empty if there is no such split.
+        A dictionary that maps the order of the n-grams to the area. It is empty if there is no validation set.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))
@@ -229,9 +232,9 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
 
 
 def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
-    """Compute the area under the ROC curve, or return None if all labels are equal.
+    """Compute the area under the ROC curve. Returns None if all labels are equal.
 
-    Pairs with equal scores are counted as one half.
+    Each pair of a positive and a negative example with equal scores contributes one half.
     """
     if labels.all() or not labels.any():
         return None

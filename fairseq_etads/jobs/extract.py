@@ -1,4 +1,4 @@
-"""Extract sentences of documents as summaries, for the command ``etads-extract``."""
+"""Extract sentences from documents as summaries. The command ``etads-extract`` uses this module."""
 
 import argparse
 import re
@@ -25,27 +25,27 @@ from .runs import detokenizer_of
 SENTENCES, THRESHOLD = 3, 0.15
 
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Pattern for a hypothesis in fairseq's output. The groups are the number of the document and the text.
+"""Pattern for a hypothesis in fairseq's output. The groups are the index of the document and the text.
 """
 
 Extract = Callable[[int, Text, List[str]], List[List[str]]]
-"""Function that returns the words of the selected sentences.
+"""Function that returns the words of each selected sentence.
 
-Its arguments are the index, the words and all tokens of a document.
+The arguments are the index of a document, its words and its tokens.
 """
 
 
 def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) -> str:
-    """Write the extractive summaries of a split, and return a message about them.
+    """Write extractive summaries of the documents in a split, and return a message about them.
 
     Args:
-        folder: folder with binarised data.
-        args: arguments of the command.
-        unit: "words" or "sentences" if probabilities of these units are required, or None.
+        folder: path of the folder with the binarised data.
+        args: parsed command-line arguments.
+        unit: unit of the required probabilities, "words" or "sentences", or None if no probabilities are required.
 
     Raises:
-        InputError: the documents have no sentences, or the probabilities belong to other documents.
-        FileNotFoundError: there is no such split.
+        InputError: the documents are not split into sentences, or the probabilities belong to other documents.
+        FileNotFoundError: the data does not contain the split.
     """
     task = open_task(folder)
     task.load_dataset(args.subset)
@@ -76,11 +76,11 @@ def _way(
     labels: Path,
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Return the function that selects sentences according to ``args``.
+    """Return the function that selects sentences as specified by ``args``.
 
     Args:
-        labels: folder that contains the labels.
-        tokenizer: tokeniser of the data.
+        labels: path of the folder that contains the labels.
+        tokenizer: tokeniser that was used to prepare the data.
     """
     if args.by == "labels":
         return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
@@ -138,12 +138,12 @@ def _by_content(
     values: Callable[[int, List[str]], List[Optional[float]]],
     tokenizer: TextTokenizer,
 ) -> Extract:
-    """Return a function that chooses sentences with a content model.
+    """Return a function that selects sentences with a content model.
 
     Args:
-        documents: number of documents.
-        values: function that returns the probabilities of a document's sentences.
-        tokenizer: tokeniser of the data.
+        documents: number of documents in the split.
+        values: function that returns the probabilities of all sentences in a document.
+        tokenizer: tokeniser that was used to prepare the data.
     """
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
     written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
@@ -157,10 +157,12 @@ def _by_content(
 
 
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
-    """Read the sentences of all hypotheses from the output of fairseq-generate, by document number.
+    """Read all hypotheses from the output of fairseq-generate, and split them into sentences.
+
+    The result is a dictionary from document indices to lists of hypotheses.
 
     Raises:
-        InputError: the output does not match the documents, or a document has no hypotheses.
+        InputError: the output does not match the documents, or there are no hypotheses for a document.
     """
     found: Dict[int, List[List[str]]] = {}
     for line in read_lines(path):
@@ -176,9 +178,9 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
 
 
 def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
-    """Return a function that selects labelled sentences.
+    """Return a function that selects the sentences listed in a label file.
 
-    Raises InputError if the labels do not belong to the documents.
+    Raises InputError if the labels belong to other documents.
     """
     file = SelectionFile(path, "--labels")
     if len(file) != len(pairs):
@@ -197,7 +199,7 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
 
 
 def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Convert values per token to values per word. There may be fewer values than tokens in the text."""
+    """Convert the values of tokens to values of words. There may be fewer values than tokens."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value
@@ -205,7 +207,7 @@ def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[fl
 
 
 def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Compute the mean value over the words of each sentence."""
+    """Compute the mean value of the words in each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
     for place, value in zip(text.sentence_numbers(), _per_word(text, values)):
@@ -216,15 +218,15 @@ def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float
 
 
 def _to_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
-    """Select the sentences with the highest scores, up to a total of ``words`` words, in document order."""
+    """Select the highest-scoring sentences up to a total of ``words`` words, and return them in document order."""
     padded = [*scores, *[None] * len(sentences)][: len(sentences)]
     return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
 
 
 def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:
-    """Select the ``count`` sentences with the highest scores, in document order.
+    """Select the ``count`` sentences with the highest scores, and return them in document order.
 
-    If scores are equal, earlier sentences are preferred.
+    Between sentences with equal scores, the earlier one is preferred.
     """
     scored = [(-score, place) for place, score in enumerate(scores[: len(sentences)]) if score is not None]
     return [sentences[place] for place in sorted(place for _, place in sorted(scored)[:count]) if sentences[place]]

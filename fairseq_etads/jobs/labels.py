@@ -1,4 +1,4 @@
-"""Label the documents of a binarised split, and create pairs of sentences, for the command ``etads-labels``."""
+"""Create labels for the documents in a binarised split, and create sentence pairs. Used by ``etads-labels``."""
 
 import contextlib
 import functools
@@ -29,20 +29,20 @@ from .runs import detokenizer_of
 
 Row = Tuple[str, List[str]]
 CHUNK = 64
-"""Number of documents that a process labels at a time."""
+"""Number of documents that a worker process labels at a time."""
 
 
 def open_task(folder: Path) -> SummarizationTask:
-    """Create the task that reads a folder of binarised data."""
+    """Create the summarisation task for a folder of binarised data."""
     cfg = SummarizationConfig(data=str(folder))
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple, cfg.batch_size = None, "train", 1, None
     return SummarizationTask.setup_task(cfg)
 
 
 def splits_of(folder: Path) -> List[str]:
-    """Return which of the splits train, valid and test a folder of binarised data contains.
+    """Return the splits (train, valid and test) that a folder of binarised data contains.
 
-    Raises InputError if it contains none of them.
+    Raises InputError if the folder contains none of these splits.
     """
     found = [split for split in ("train", "valid", "test") if any(folder.glob(f"{split}.*.idx"))]
     if not found:
@@ -51,14 +51,14 @@ def splits_of(folder: Path) -> List[str]:
 
 
 class Labeller(NamedTuple):
-    """Labeller of documents.
+    """Object that creates the labels of documents.
 
     Attributes:
-        pairs: documents and summaries of the split.
-        kind: "words", "match", "extract", "f1" or "distribution".
-        limit: maximum number of tokens read per document.
-        subwords: kind of subwords in the data; see :func:`~fairseq_etads.text.subwords.word_ends`.
-        idf: inverse document frequencies for "distribution"; see
+        pairs: documents and summaries in the split.
+        kind: kind of labels, which is "words", "match", "extract", "f1" or "distribution".
+        limit: maximum number of tokens to read from each document.
+        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        idf: inverse document frequencies for the kind "distribution", see
             :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
     """
 
@@ -69,7 +69,7 @@ class Labeller(NamedTuple):
     idf: Tuple[Dict[str, float], float] = ({}, 1.0)
 
     def row(self, number: int) -> Row:
-        """Return the hash and the labels of a document for its line in the label file."""
+        """Return the hash and the labels of a document, which form its line in the label file."""
         tokens = self.pairs.document(number)
         document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
         fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
@@ -77,14 +77,17 @@ class Labeller(NamedTuple):
 
     def _words(self, document: Text, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # Keep the marks in the summary, so that no sequence of copied words extends from one sentence to the next.
+        # Keep the sentence marks in the summary, so that no sequence of copied words crosses a sentence boundary.
         words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def matched(self, number: int) -> List[Tuple[str, str]]:
-        """Pair sentences of the document with matching sentences of the summary. Words are separated by spaces."""
+        """Return pairs of matching sentences from the document and the summary.
+
+        Spaces separate the words of a sentence.
+        """
         sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
         chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
@@ -105,7 +108,7 @@ class Labeller(NamedTuple):
 
 
 _labeller: Optional[Labeller] = None
-"""The labeller of this worker process."""
+"""The labeller that this worker process uses."""
 
 
 def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
@@ -125,11 +128,11 @@ def _call_labeller(method: str, numbers: range) -> List[Any]:
 
 
 def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs: int) -> Iterator[Any]:
-    """Yield the result of a Labeller method for each document, in order.
+    """Call a method of the labeller for each document, and yield the results in order.
 
     Args:
-        arguments: arguments of :func:`_open`, from which other processes create the same labeller.
-        jobs: number of processes.
+        arguments: arguments of :func:`_open`, with which worker processes create the same labeller.
+        jobs: number of worker processes.
     """
     count = len(labeller.pairs)
     if jobs == 1:
@@ -142,17 +145,17 @@ def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs
 
 
 def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, jobs: int) -> str:
-    """Write the labels of a split, and return a message about them.
+    """Write the labels of the documents in a split to a file, and return a message about them.
 
     Args:
-        folder: folder with binarised data.
-        kind, limit: settings of the labels; see :class:`Labeller`.
-        path: path of the label file.
-        jobs: number of processes.
+        folder: path of the folder with the binarised data.
+        kind, limit: kind of labels, and maximum number of tokens per document, see :class:`Labeller`.
+        path: path of the label file to write.
+        jobs: number of worker processes.
 
     Raises:
-        InputError: the split has no summaries, or the documents have no sentence marks although the kind requires them.
-        FileNotFoundError: there is no such split.
+        InputError: the split contains no summaries, or the kind of labels requires sentence marks but there are none.
+        FileNotFoundError: the data does not contain the split.
     """
     labeller = _open(folder, split, kind, limit, ({}, 1.0))
     pairs = labeller.pairs
@@ -177,19 +180,19 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 
 
 def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> str:
-    """Write the summary sentences of a split and the matching document sentences as lines of text.
+    """Write summary sentences and the matching document sentences of a split as parallel lines of text.
 
     Args:
-        folder: folder with binarised data.
-        limit: maximum number of tokens read per document.
-        out: folder for SPLIT.source (document sentences) and SPLIT.target (summary sentences).
-        jobs: number of processes.
+        folder: path of the folder with the binarised data.
+        limit: maximum number of tokens to read from each document.
+        out: path of the folder for the files SPLIT.source (document sentences) and SPLIT.target (summary sentences).
+        jobs: number of worker processes.
 
     Returns:
-        A message about the pairs.
+        A message about the number of sentence pairs.
 
     Raises:
-        InputError: see :func:`make_labels`, or the data consists of GPT-2's subwords.
+        InputError: the data is unsuitable (see :func:`make_labels`) or consists of GPT-2's subwords.
     """
     arguments: Any = folder, split, "match", limit, ({}, 1.0)
     labeller = _open(*arguments)
@@ -223,7 +226,7 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
 def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
     """Compute the inverse document frequencies of words in the training documents.
 
-    If there is no training split, the documents of this split are used.
+    If the data does not contain a training split, the documents of the current split are used.
     """
     with contextlib.suppress(FileNotFoundError):
         labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
@@ -234,7 +237,7 @@ def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], fl
 
 
 class _Counts:
-    """Counts of labels, for the messages of the command."""
+    """Numbers of labels, for the messages of the command."""
 
     def __init__(self, kind: str):
         self.kind = kind

@@ -1,4 +1,4 @@
-"""Score the references of a binarised split with a checkpoint, for the command ``etads-likelihood``."""
+"""Score the reference summaries of a binarised split with a checkpoint, for the command ``etads-likelihood``."""
 
 import hashlib
 from pathlib import Path
@@ -20,12 +20,14 @@ from .runs import device_of
 def score_subset(
     checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
 ) -> Tuple[Likelihoods, bool]:
-    """Return the likelihoods of the references in a split, and whether they were computed by this call.
+    """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
+
+    Returns the likelihoods, and whether they were computed by this call.
 
     Args:
-        checkpoint: path to a checkpoint saved by fairseq-train.
-        data: folder with the binarised data, or None to use the training data of the checkpoint.
-        path: file with the likelihoods, which is written if the likelihoods are computed by this call.
+        checkpoint: path of a checkpoint that was saved by fairseq-train.
+        data: path of the folder with the binarised data, or None to use the data with which the model was trained.
+        path: path of the file with the likelihoods. It is written if the likelihoods are computed by this call.
         max_tokens: maximum number of source tokens per batch.
 
     Raises:
@@ -51,7 +53,7 @@ def score_subset(
 
 
 def _checksum(folder: Path, subset: str) -> str:
-    """Compute a SHA-256 hash of the binarised files of a split."""
+    """Compute the SHA-256 hash of all binarised files in a split."""
     files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
     if not files:
         known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})
@@ -61,7 +63,7 @@ def _checksum(folder: Path, subset: str) -> str:
 
 @torch.no_grad()
 def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device) -> Dict[str, Any]:
-    """Compute the lists that :class:`Likelihoods` contains."""
+    """Compute the values for all summaries that :class:`Likelihoods` contains, as lists."""
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))
     dataset = task.dataset(subset)

@@ -20,14 +20,14 @@ from .recipes import SUITABLE, Data
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.
 
-One extractor is trained on each half of the pairs. It learns nothing from fewer pairs.
+An extractor is trained on each half of the pairs. With fewer pairs, it would not learn anything.
 """
 SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
-"""Seconds that ``etads-content`` needs per document word, for each pair and for each pair used to train networks."""
+"""Seconds that ``etads-content`` takes per document word, for each pair and for each pair used to train networks."""
 
 
 def check_text(text: Path) -> Data:
-    """Measure the training text.
+    """Measure the lengths of the training text.
 
     Raises:
         InputError: a file is missing from the folder, or there are too few pairs.
@@ -46,7 +46,7 @@ def check_text(text: Path) -> Data:
 
 
 def check_architecture(arch: str) -> None:
-    """Raise InputError if an architecture cannot read the levels of the picked sentences."""
+    """Raise InputError if an architecture cannot read the salience levels of the selected sentences."""
     if arch in SUITABLE:
         return  # return before torch and fairseq are imported, which takes seconds
     from fairseq.models import ARCH_MODEL_REGISTRY
@@ -55,7 +55,7 @@ def check_architecture(arch: str) -> None:
 
     model = ARCH_MODEL_REGISTRY.get(arch)
     if model is None:
-        return  # the architecture is from another --user-dir or unknown; fairseq-train reports unknown ones
+        return  # the architecture is from another --user-dir, or fairseq-train will report that it is unknown
     if not _reads_factors(model):
         able = [name for name in PRESETS if _reads_factors(ARCH_MODEL_REGISTRY[name])]
         raise InputError(f"--long: --arch {arch} has no --source-factors; choose one of {', '.join(able)}")
@@ -67,12 +67,14 @@ def _reads_factors(model: type) -> bool:
 
 
 def budget(asked: Optional[int], extractor: Path) -> int:
-    """Return the number of words to pick from each document.
+    """Return the maximum number of words in the sentences that are selected from each document.
 
-    An existing extractor determines the number. Otherwise, the requested number or the default is used.
+    If an extractor already exists, its settings determine the number. Otherwise, it is the requested number or the
+    default.
 
     Raises:
-        InputError: the requested number differs from the number that the extractor used, or its settings are damaged.
+        InputError: the requested number differs from the number in the extractor's settings, or the settings are
+            damaged.
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
@@ -86,7 +88,7 @@ def budget(asked: Optional[int], extractor: Path) -> int:
 
 
 def describe(data: Data, words: int) -> str:
-    """Describe the lengths of the documents, compared with the number of words that are picked from each of them."""
+    """Describe the lengths of the documents in comparison with the number of words selected from each of them."""
     documents = data.documents
     line = (
         f"documents have {documents.at(50):,} words (median), {documents.at(10):,} to {documents.at(90):,} (10 % to "
@@ -98,13 +100,13 @@ def describe(data: Data, words: int) -> str:
 
 
 def content_seconds(data: Data) -> float:
-    """Estimate the processor time, in seconds, of ``etads-content``, which counts all pairs and trains on some."""
+    """Estimate the processor time of ``etads-content`` in seconds. It counts all pairs and trains on some of them."""
     words = data.documents.at(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
 
 def describe_content(data: Data) -> str:
-    """Describe the training time of the content model."""
+    """Describe how long it takes to train the content model."""
     minutes = max(round(content_seconds(data) / 60), 1)
     return (
         f"its content model, which chooses the sentences of summaries, will take about {minutes:,} "
@@ -124,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the number of words, and describe the documents, or explain why they are unsuitable, on standard error."""
+    """Print the number of words to select. Describe the documents, or why they are unsuitable, on standard error."""
     words = budget(args.words, args.extractor)
     data = check_text(args.text)
     check_architecture(args.arch)

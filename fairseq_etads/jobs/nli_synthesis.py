@@ -1,7 +1,7 @@
-"""Generate training pairs for entailment models from reference summaries, for ``etads-nli synthesise``.
+"""Generate training pairs for entailment models from reference summaries. Used by ``etads-nli synthesise``.
 
-These pairs ("synthetic NLI") replace SNLI and MultiNLI if these corpora are not available. This module imports neither
-torch nor fairseq.
+The pairs ("synthetic NLI") replace SNLI and MultiNLI if these corpora are not available. This module does not import
+torch or fairseq.
 """
 
 import re
@@ -23,26 +23,26 @@ SHORTEST = 3
 """Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
 BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
 BREAKS |= {"because", "while", "when", "after", "before", "as"}
-"""Words at which a sentence is split into clauses."""
+"""Words at which sentences are split into clauses."""
 _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
 
 
 class Reference(NamedTuple):
-    """The sentences of a reference summary, as lists of words in their original case."""
+    """A reference summary. Each of its sentences is a list of words in their original case."""
 
     sentences: List[Words]
 
     @property
     def words(self) -> Words:
-        """Return the words of all sentences."""
+        """Return the words of all sentences in the summary."""
         return [word for sentence in self.sentences for word in sentence]
 
 
 def read_references(path: Path) -> List[Reference]:
     """Read reference summaries from a text file with one summary per line.
 
-    Sentences with fewer than :data:`SHORTEST` words are left out.
+    Sentences with fewer than :data:`SHORTEST` words are omitted.
     """
     cut = make_words("ptb")
     found = []
@@ -54,10 +54,10 @@ def read_references(path: Path) -> List[Reference]:
 
 
 def part_of(words: Words, generator: Random) -> Words:
-    """Choose a random part of a sentence.
+    """Return a randomly chosen part of a sentence.
 
-    In half of the cases, the part is a clause, if there is one. In all other cases, the part contains at least half of
-    the words.
+    If the sentence contains clauses, the part is a clause with a probability of one half. Otherwise, the part contains
+    at least half of the words.
     """
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
@@ -70,7 +70,7 @@ def part_of(words: Words, generator: Random) -> Words:
 
 
 def kind_of(word: str, is_first: bool) -> Optional[str]:
-    """Classify a word as a "number", a "name" (a capitalised word inside a sentence) or None."""
+    """Classify a word. Returns "number", "name" (for a capitalised word inside a sentence) or None."""
     if _NUMBER.fullmatch(word):
         return "number"
     is_name = word[0].isupper() and not is_first and len(word) > 1 and word.lower() not in STOP_WORDS
@@ -78,19 +78,20 @@ def kind_of(word: str, is_first: bool) -> Optional[str]:
 
 
 class Synthesis:
-    """A generator of training pairs from reference summaries.
+    """Generator of training pairs from reference summaries.
 
-    The premise is a sentence of a reference or, equally often, the whole reference, as in the reward ``entail``. The
-    hypothesis depends on the label:
+    The premise is either a sentence of a reference or, with the same probability, the whole reference, as in the reward
+    ``entail``. The hypothesis depends on the label:
 
-        entailment      a part of that sentence, or the whole sentence
-        neutral         a part of a sentence from another reference, with a word that the premise lacks
-        contradiction   a part of that sentence in which one number or name is replaced with another from the corpus
-                        that the premise lacks; none if the part contains neither
+        entailment      a part of this sentence, or the whole sentence
+        neutral         a part of a sentence from another reference, with a word that the premise does not contain
+        contradiction   a part of this sentence in which a number or name is replaced with another one that occurs in
+        the
+                        corpus but not in the premise; no pair is generated if the sentence contains no number or name
 
     Args:
-        references: the references of a split.
-        seed: seed of all random choices.
+        references: the reference summaries in a split.
+        seed: seed of the random number generator for all random choices.
     """
 
     def __init__(self, references: Sequence[Reference], seed: str):
@@ -108,7 +109,10 @@ class Synthesis:
         return len(self._references)
 
     def pairs(self, number: int) -> Iterator[NliPair]:
-        """Yield the pairs for the reference with index ``number``, at most three for each sentence."""
+        """Yield the pairs for the reference with the index ``number``.
+
+        Each of its sentences yields at most three pairs.
+        """
         reference = self._references[number]
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
@@ -122,9 +126,9 @@ class Synthesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
     def _from_another(self, premise: Words, number: int) -> Optional[Words]:
-        """Choose part of a sentence from another reference than ``number``.
+        """Return a part of a sentence from a reference other than ``number``.
 
-        Returns None if the premise contains all words of this part.
+        Returns None if all words of this part also occur in the premise.
         """
         if len(self) < 2:
             return None
@@ -134,9 +138,9 @@ class Synthesis:
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
     def _exchanged(self, premise: Words, sentence: Words) -> Optional[Words]:
-        """Replace a number or a name in a part of the sentence.
+        """Return a part of the sentence in which a number or name is replaced with another one.
 
-        Returns None if the sentence contains no number or name, or if the premise contains the replacement.
+        Returns None if the sentence contains no number or name, or if the replacement occurs in the premise.
         """
         kinds = {place: kind_of(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
@@ -152,13 +156,13 @@ class Synthesis:
 
 
 def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
-    """Write OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
+    """Write a file OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
 
     Args:
-        documents: maximum number of references for each split, which are chosen at even intervals.
+        documents: maximum number of references from each split. They are chosen at even intervals.
 
     Raises:
-        InputError: there are no references, or no pairs can be created from them.
+        InputError: there are no references, or no pairs can be generated from them.
     """
     splits = [split for split in ("train", "valid", "test") if (text / f"{split}.target").is_file()]
     if not splits:

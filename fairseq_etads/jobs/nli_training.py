@@ -1,7 +1,7 @@
 """Train and evaluate entailment models, for the command ``etads-nli``.
 
 After each epoch, the weights, the optimiser state and the progress are stored in ``training.safetensors``. An
-interrupted run continues from this file and results in the same weights as an uninterrupted run.
+interrupted run can be continued from this file and produces the same weights as an uninterrupted run.
 """
 
 import math
@@ -45,14 +45,14 @@ from .runs import device_of
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
-"""Maximum norm of the gradient. Larger gradients are scaled down."""
+"""Maximum norm of the gradient. Gradients with a larger norm are scaled down."""
 SORTED_TOGETHER = 50
 """Number of batches among which pairs are sorted by length, so that batches contain little padding."""
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings that determine a model, named after the options of the command."""
+    """Settings that affect the trained model. They have the same names as the options of the command."""
 
     train: Sequence[Path]
     valid: Sequence[Path]
@@ -71,18 +71,18 @@ class Settings:
 
     @property
     def config(self) -> NliConfig:
-        """Return the configuration that is stored in the model folder."""
+        """Return the configuration to store in the model folder."""
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
     def plain(self) -> Dict[str, Any]:
-        """Return the settings as JSON values."""
+        """Return the settings as a dictionary of JSON types."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
 
 @dataclass
 class Pairs:
-    """Tokenised pairs: the words of the premises and hypotheses, and the index of each label in ``LABELS``."""
+    """Tokenised pairs, with the words of each premise and hypothesis and the index of each label in ``LABELS``."""
 
     premises: List[List[str]] = field(default_factory=list)
     hypotheses: List[List[str]] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Pairs:
 
     @classmethod
     def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
-        """Read pairs from files with :func:`read_pairs`. Raises InputError if there are none."""
+        """Read all pairs in the files with :func:`read_pairs`. Raises InputError if there are none."""
         pairs = cls()
         for path in paths:
             for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
@@ -103,12 +103,12 @@ class Pairs:
 
 
 def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
-    # Intern the strings, so that each distinct word is stored in memory only once.
+    # The strings are interned, so that each distinct word is stored in memory only once.
     return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
 class Encoded(NamedTuple):
-    """Encoded pairs: lists of word ids (T,) for the premises and hypotheses, and labels (N,)."""
+    """Encoded pairs, with lists of word ids (T,) for the premises and hypotheses, and labels (N,)."""
 
     premises: List[Tensor]
     hypotheses: List[Tensor]
@@ -116,7 +116,7 @@ class Encoded(NamedTuple):
 
     @classmethod
     def of(cls, pairs: Pairs, dictionary: Dictionary, config: NliConfig) -> "Encoded":
-        """Convert the words to ids of the dictionary."""
+        """Convert the words in ``pairs`` to dictionary ids."""
         premises, hypotheses = (
             [words_to_ids(words, dictionary, config.keep_case) for words in texts]
             for texts in (pairs.premises, pairs.hypotheses)
@@ -125,7 +125,7 @@ class Encoded(NamedTuple):
 
 
 def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
-    """Build a dictionary from the most frequent words of the pairs and the words of ``--more-words``."""
+    """Create a dictionary of the most frequent words in the pairs and the words in the files of ``--more-words``."""
     dictionary = Dictionary()
     for texts in (pairs.premises, pairs.hypotheses):
         for words in texts:
@@ -140,7 +140,7 @@ def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) 
 
 
 class Progress(NamedTuple):
-    """The progress of training.
+    """Progress of a training run.
 
     The fields are the last epoch, the best epoch, and the number of validation pairs that were classified correctly in
     the best epoch.
@@ -152,11 +152,11 @@ class Progress(NamedTuple):
 
 
 class Trainer:
-    """A trainer for a model, with an optimiser.
+    """Trainer of a model, which also contains the optimiser.
 
     Args:
-        model: model to train. Word vectors that require no gradient remain unchanged.
-        pairs: training pairs.
+        model: model to train. Word embeddings that do not require a gradient remain unchanged.
+        pairs: encoded training pairs.
     """
 
     def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: Encoded, settings: Settings):
@@ -170,7 +170,7 @@ class Trainer:
         The order of the pairs and the dropout masks depend only on the seed and the epoch number.
 
         Raises:
-            InputError: the loss is not finite.
+            InputError: the training loss is not finite.
         """
         torch.manual_seed(self.settings.seed * 10_007 + number)
         device, total = self.model.classify.weight.device, 0.0
@@ -202,7 +202,7 @@ class Trainer:
         return batches
 
     def state(self, progress: Progress) -> Dict[str, Tensor]:
-        """Return the state from which training can continue."""
+        """Return the training state from which a later run can continue."""
         found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
             for key, value in self.optimizer.state[parameter].items():
@@ -210,9 +210,9 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a result of :meth:`state` from a file, and return its progress.
+        """Load a training state that was created with :meth:`state` from a file, and return its progress.
 
-        Raises InputError if it belongs to a different model.
+        Raises InputError if the state belongs to a different model.
         """
         expected = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
@@ -229,15 +229,15 @@ class Trainer:
 
 
 def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
-    """Train a model, or continue an interrupted run, and return a message about the result.
+    """Train a model or continue an interrupted run, and return a message about the result.
 
     Args:
-        out: folder for the model with the best validation accuracy, and for the training state.
+        out: path of the folder for the model with the highest validation accuracy, and for the training state.
         epochs: maximum number of epochs.
-        patience: number of epochs without an improvement in accuracy after which training stops.
+        patience: number of epochs without a higher validation accuracy after which training stops.
 
     Raises:
-        InputError: files cannot be read, or the folder contains a run with other options or pairs.
+        InputError: a file cannot be read, or the folder contains a run with other options or pairs.
     """
     _check_same(out, settings)
     counts: Counter = Counter()
@@ -250,7 +250,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
     about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
     about["files"] = _digests(settings)
-    # Continue only if all three files exist. Otherwise, the model of the best epoch might be lost.
+    # Continue only if all three files exist. Otherwise, the best model might be lost.
     is_resumed = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
     if is_resumed and read_config(out)["dictionary"] != fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
@@ -274,7 +274,7 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
 
 
 def _check_same(out: Path, settings: Settings) -> None:
-    """Raise InputError if the folder contains a run with other options or other files of pairs."""
+    """Raise InputError if the folder contains a run that used other options or other files of pairs."""
     if not (out / CONFIG).is_file():
         return
     before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
@@ -291,7 +291,7 @@ def _check_same(out: Path, settings: Settings) -> None:
 
 
 def _digests(settings: Settings) -> List[str]:
-    """Compute the SHA-256 hash of each file with pairs, in the order of the options."""
+    """Compute the SHA-256 hash of each file with pairs, in the order of the command-line options."""
     return [sha256(path) for path in (*settings.train, *settings.valid)]
 
 
@@ -311,10 +311,10 @@ def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
 
 
 def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
-    """Evaluate a model on the pairs in files, and write P(entailment) to ``out``, with one line per pair.
+    """Evaluate a model on the pairs in files, and write P(entailment) for each pair to one line of ``out``.
 
     Raises:
-        InputError: the folder contains no model, or a file cannot be read.
+        InputError: the folder does not contain a model, or a file of pairs cannot be read.
     """
     scorer = EntailmentScorer.load(folder).to(device_of(device))
     counts: Counter = Counter()

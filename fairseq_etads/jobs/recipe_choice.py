@@ -31,19 +31,19 @@ from ..text.words import SENTENCE_MARK
 from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
 
 FILE = "recipe.json"
-"""Name of the file in a run folder that records the choice."""
+"""Name of the file that records the choice in a run folder."""
 SAMPLE = 20_000
-"""Number of texts in the evenly spaced sample that is measured."""
+"""Maximum number of texts in the evenly spaced sample for measuring lengths."""
 
 
 def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
-    """Measure the text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
+    """Measure text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
 
     Args:
-        marks: whether to count sentence marks as tokens.
+        marks: whether sentence marks are counted as tokens.
 
     Raises:
-        InputError: a file is missing or empty.
+        InputError: one of the files is missing or empty.
     """
     paths = [folder / f"train.{side}" for side in ("source", "target")]
     for path in paths:
@@ -70,10 +70,10 @@ def _sample(path: Path, lines: int) -> Iterator[bytes]:
 
 
 def this_machine(cpu: bool, processes: int = 1) -> Machine:
-    """Return the cores or GPUs that training with a given number of processes uses on this machine.
+    """Return the cores or GPUs of this machine that are used for training with a given number of processes.
 
     Args:
-        cpu: whether to use only the CPU, even if there are GPUs.
+        cpu: whether to train only on the CPU, even if GPUs are available.
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -82,7 +82,7 @@ def this_machine(cpu: bool, processes: int = 1) -> Machine:
 
 
 def _gpus() -> int:
-    """Return the number of GPUs that the driver reports. torch, which takes seconds to import, is not imported."""
+    """Return the number of GPUs that the driver reports. torch is not used, because importing it takes seconds."""
     if metadata.version("torch").endswith("+cpu"):
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -106,22 +106,22 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
 
 
 def decoding_of(run: Path) -> Dict[str, int]:
-    """Return the decoding options in RUN/recipe.json, which suit the data of the run.
+    """Return the decoding options in RUN/recipe.json, which were chosen for the data of the run.
 
-    The result is empty if there is no such file.
+    The result is empty if the file does not exist.
     """
     record = read_record(run)
     return dict(record["decoding"]) if record else {}
 
 
 def _started_without_recipe(args: argparse.Namespace) -> bool:
-    """Return whether no recipe is requested and training in RUN was started without a recipe."""
+    """Return whether no recipe is requested, and training in RUN was started without a recipe."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     return args.recipe is None and begun and read_record(args.run) is None
 
 
 def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
-    """Choose the recipe that ``args`` requests, and record it in RUN. Returns None for the recipe "paper"."""
+    """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_record(args.run)
     if _started_without_recipe(args):
         _say(f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)")
@@ -164,9 +164,9 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _prepare(args: argparse.Namespace) -> List[str]:
-    """Return options for etads-prepare: the options of an earlier call, or options for whole words.
+    """Return options for etads-prepare. They are the options of an earlier call, or options for whole words.
 
-    With whole words, the number of known words is the number of words that a model can learn from the text.
+    With whole words, the vocabulary size is the number of words that a model can learn from the text.
     """
     if args.recipe == "paper" or _started_without_recipe(args):
         return []
@@ -218,7 +218,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the chosen options, one word per line, and explain the choice on standard error."""
+    """Print the chosen options with one word per line, and explain the choice on standard error."""
     if args.stage == "prepare":
         words: Sequence[str] = _prepare(args)
     elif args.stage == "content":

@@ -1,13 +1,14 @@
-"""Training recipes: named settings for ``scripts/train.sh --recipe``, adapted to the data, the machine and the time.
+"""Training recipes: named settings for ``scripts/train.sh --recipe``, adapted to the data, machine and training time.
 
-This module imports neither torch nor fairseq, does not read files and does not inspect the machine. The result of
-:func:`choose` depends only on its arguments.
+This module does not import torch or fairseq, read files or inspect the machine. The result of :func:`choose` depends
+only on its arguments.
 
-docs/experiments.md contains the measurements behind these settings. If the texts are read too few times to be
-memorised, Muon's learning rate is 6e-3 for width 128, and there is no dropout. Otherwise, the learning rate is halved,
-and dropout is used. The focus is relative and narrow, the pointer favours the continuation of a copied phrase, and the
-model also reads the neighbours of each word. Word vectors and the output bias are initialised from the training text.
-The settings of ``large`` extend the same rules to the sizes in the paper, but they have not been measured.
+docs/experiments.md contains the measurements on which these settings are based. If the number of epochs is too small
+for texts to be memorised, Muon's learning rate is 6e-3 at an embedding size of 128, and dropout is not used. Otherwise,
+the learning rate is halved, and dropout is used. Focus-attention is relative and narrow, the pointer favours the
+continuation of a copied phrase, and the model also reads the neighbours of each word. Word embeddings and the output
+bias are initialised from the training text. The settings of ``large`` extend the same rules to the model sizes in the
+paper, but they have not been measured.
 """
 
 from dataclasses import dataclass, field
@@ -22,34 +23,34 @@ SUITABLE = (
     *("etads", "etads_basic", "etads_focus", "etads_saliency"),
     *("aggregation_transformer", "es_transformer", "gated_es_transformer"),
 )
-"""Architectures for which there are other recipes than "paper".
+"""Architectures that support recipes other than "paper".
 
 These are Transformers that are trained from scratch.
 """
 _WITH_FOCUS = ("etads", "etads_focus")
 
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
-"""Numbers of training words that determine the default recipe.
+"""Numbers of words in the training text that determine the default recipe.
 
-Below the first number, the default is "small". With a GPU, the default is "large" if there are at least as many words
-as the second number.
+If there are fewer words than the first number, the default is "small". On a GPU, the default is "large" if there are at
+least as many words as the second number.
 """
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
-"""Floating-point operations per second during training. The figure for a GPU is a guess."""
+"""Floating-point operations per second during training, on one core and on one GPU. The value for a GPU is a guess."""
 SOME_EPOCHS = 3
-"""Number of epochs below which texts are not memorised. More steps then help more than larger batches."""
+"""Number of epochs below which texts are not memorised, so that more steps improve results more than larger batches."""
 FILLED = 0.88
-"""Share of the tokens in a batch that are not padding if batches are sorted by length."""
+"""Proportion of the tokens in a batch that are not padding, if batches are sorted by length."""
 
 
 @dataclass(frozen=True)
 class Data:
-    """Training data.
+    """Properties of the training data.
 
     Attributes:
-        pairs: number of pairs.
-        documents, summaries: lengths of the documents and of the summaries.
-        one_dictionary: whether documents and summaries share a dictionary.
+        pairs: number of document-summary pairs.
+        documents, summaries: distributions of the lengths of documents and summaries.
+        one_dictionary: whether documents and summaries share one dictionary.
     """
 
     pairs: int
@@ -60,16 +61,16 @@ class Data:
 
 @dataclass(frozen=True)
 class Machine:
-    """The cores or GPUs that are available for training."""
+    """CPU cores or GPUs that are available for training."""
 
     cores: int
     gpus: int = 0
 
     @property
     def speed(self) -> float:
-        """Return the number of floating-point operations per second.
+        """Return the number of floating-point operations per second during training.
 
-        The speed of a CPU grows less than proportionally with the number of cores.
+        The speed of a CPU increases less than proportionally to the number of cores.
         """
         return GPU_SPEED * self.gpus if self.gpus else CORE_SPEED * self.cores**0.85
 
@@ -80,21 +81,22 @@ class Machine:
 
 @dataclass(frozen=True)
 class Size:
-    """Size and limits of a named recipe.
+    """Model size and limits of a named recipe.
 
     Attributes:
         layers: number of layers in the encoder and in the decoder.
-        width: width of the word vectors.
+        width: size of the word embeddings.
         heads: number of attention heads.
-        minutes: maximum duration of training.
-        core_minutes: maximum duration on one core, or 0 to use ``minutes``. With more cores, the duration is divided by
-            their speed-up.
+        minutes: maximum duration of training in minutes.
+        core_minutes: maximum duration on one core in minutes, or 0 to use ``minutes``. With more cores, the duration is
+            divided by their speed-up.
         most_epochs: maximum number of epochs.
-        truncation: percentage of documents that are read completely, and the maximum lengths of documents and
+        truncation: percentage of documents that are not truncated, followed by the maximum lengths of documents and
             summaries.
-        max_tokens: maximum number of source tokens per batch, which is halved if there are few epochs.
-        rate: learning rate of Muon if there are few epochs, or twice its learning rate if there are more epochs.
-        smoothing: label smoothing.
+        max_tokens: maximum number of source tokens per batch, which is halved if the number of epochs is small.
+        rate: learning rate of Muon if the number of epochs is small. Otherwise, the learning rate is half of this
+            value.
+        smoothing: amount of label smoothing.
     """
 
     layers: int
@@ -118,14 +120,14 @@ SIZES = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings that were chosen for a training run.
+    """Settings that were chosen for a training run.
 
     Attributes:
         name: name of the recipe, one of ``NAMES`` except "paper".
-        train: options of fairseq-train.
+        train: command-line options of fairseq-train.
         decoding: mapping from names of decoding options to values.
         steps, epochs, minutes: duration of training in steps, epochs and minutes.
-        says: lines that describe the choice to the user.
+        says: lines of text that explain the choice to the user.
     """
 
     name: str
@@ -148,7 +150,7 @@ def default_name(data: Data, machine: Machine, arch: str) -> str:
 
 
 def check_suitable(name: str, arch: str) -> None:
-    """Raise InputError if the recipe does not exist for the architecture."""
+    """Raise InputError if the recipe is not available for the architecture."""
     if name != "paper" and arch not in SUITABLE:
         raise InputError(
             f"--recipe {name}: works only with --arch {', '.join(SUITABLE)}; choose --recipe paper for {arch}"
@@ -158,8 +160,8 @@ def check_suitable(name: str, arch: str) -> None:
 def vocabulary(data: Data) -> int:
     """Return the number of words that a model can learn well from the summaries. All other words are copied.
 
-    If the summaries contain a hundred thousand words in total, a model can learn about a thousand words well. The
-    number is proportional to the total to the power of 0.65.
+    If the summaries contain a total of a hundred thousand words, a model can learn about a thousand words well. The
+    result is proportional to the total raised to the power of 0.65.
     """
     words = data.pairs * data.summaries.mean()
     size = 1000 * (words / 91_000) ** 0.65
@@ -168,9 +170,9 @@ def vocabulary(data: Data) -> int:
 
 
 def dropout(epochs: float) -> float:
-    """Return the dropout probability.
+    """Return the dropout probability for a number of epochs.
 
-    The probability is 0 for fewer than three epochs, and then increases up to 0.3 with the number of epochs.
+    The probability is 0 for fewer than three epochs. It then increases with the number of epochs, up to 0.3.
     """
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
@@ -178,23 +180,23 @@ def dropout(epochs: float) -> float:
 def choose(
     name: str, data: Data, machine: Machine, arch: str, given: Sequence[str] = (), minutes: Optional[float] = None
 ) -> Recipe:
-    """Choose the settings of a recipe.
+    """Choose the settings of a training run according to a recipe.
 
     Args:
-        name: name of the recipe: small, base or large.
-        arch: name of the architecture, one of ``SUITABLE``.
+        name: name of the recipe, which is "small", "base" or "large".
+        arch: name of the architecture, one of those in ``SUITABLE``.
         given: options of fairseq-train that override the options of the recipe. Recipe options that depend on them are
-            adapted or left out.
-        minutes: maximum duration of training, or None to use the duration of the recipe.
+            adapted or omitted.
+        minutes: maximum duration of training in minutes, or None to use the duration of the recipe.
 
     Raises:
-        InputError: the recipe does not exist for this architecture.
+        InputError: the recipe is not available for this architecture.
     """
     check_suitable(name, arch)
     size, options = SIZES[name], _Given(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
-        share, longest_document = 100, data.documents.at(100)  # the model reads all picked sentences
+        share, longest_document = 100, data.documents.at(100)  # the model reads all selected sentences
     cut = (
         options.number("--truncate-source", _rounded(min(data.documents.at(share), longest_document))),
         options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
@@ -226,7 +228,7 @@ def choose(
 
 
 class _Plan(NamedTuple):
-    """The amount of training: tokens and pairs per batch, steps, epochs and minutes."""
+    """Amount of training: maximum tokens and mean pairs per batch, and number of steps, epochs and minutes."""
 
     max_tokens: int
     pairs: float
@@ -244,12 +246,12 @@ def _plan(
     read: Tuple[float, float],
     minutes: float,
 ) -> _Plan:
-    """Compute the number of steps that are possible in the given time.
+    """Compute the number of training steps that are possible within a time limit.
 
-    Batches contain ``max_tokens`` source tokens, unless the user has given another number.
+    Batches contain up to ``max_tokens`` source tokens, unless the user has specified another number.
 
     Args:
-        read: mean number of tokens in a document and in a summary, after truncation.
+        read: mean numbers of tokens in a document and in a summary, after truncation.
     """
     max_tokens = given.number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
@@ -263,7 +265,7 @@ def _plan(
 
 
 class _Given:
-    """The options that the user has given. If an option is repeated, its last value is used, as in argparse."""
+    """Options that the user has specified. If an option is repeated, the last value is used, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -280,7 +282,7 @@ class _Given:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
-        """Return whether the model reads sentences that an extractor has picked, with their levels."""
+        """Return whether the model reads sentences selected by an extractor, together with their salience levels."""
         factors = self.text("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
@@ -290,9 +292,9 @@ class _Given:
 
 
 def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
-    """Return the model options. Options that have no effect or conflict with the given options are left out."""
+    """Return the model options. Options that have no effect or conflict with the user's options are omitted."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
-    # The decoder uses the same widths as the encoder, even if the user has set them.
+    # The decoder has the same layer sizes as the encoder, even if the user has specified them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
@@ -316,14 +318,14 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
 
 
 def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
-    """Return the training options that are valid for the given optimiser, schedule and criterion."""
+    """Return the training options that are valid with the user's optimiser, schedule and criterion."""
     optimiser = given.text("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
     found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
-        found.append("--fp16-no-flatten-grads")  # Muon needs matrices, which fairseq would flatten
+        found.append("--fp16-no-flatten-grads")  # Muon requires matrices, which fairseq would flatten
     schedule = given.text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
@@ -336,21 +338,21 @@ def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str
 
 
 def warm_up(steps: int) -> int:
-    """Return the number of warm-up steps, which is a ninth of all steps but at most 500."""
+    """Return the number of warm-up steps, which is one ninth of all steps, but at most 500."""
     return min(500, -(-steps // 9))
 
 
 def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
-    """Compute the number of floating-point operations per step: six for each weight and token, plus the attention.
+    """Compute the number of floating-point operations per step: six per weight and token, plus the attention.
 
     Args:
-        read: number of tokens in a document and in a summary.
-        pairs: number of pairs in a batch.
-        known: number of known words.
+        read: mean numbers of tokens in a document and in a summary.
+        pairs: mean number of pairs in a batch.
+        known: vocabulary size in words.
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.number(f"--{side}-embed-dim", width)  # the decoder is as wide as the encoder
+        width = given.number(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
         wide = given.number(f"--{side}-ffn-embed-dim", wide)
         layers = given.number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
@@ -367,7 +369,7 @@ def _rounded(length: int) -> int:
 
 
 def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
-    """Return lines that describe the choice to the user."""
+    """Return lines of text that explain the choice to the user."""
     value = _Given(recipe.train)
     chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
     of = data.summaries

@@ -1,4 +1,4 @@
-"""Summarise by selecting and rewriting sentences, for the command ``etads-rewrite``."""
+"""Summarise documents by selecting and rewriting sentences. The command ``etads-rewrite`` uses this module."""
 
 import argparse
 import json
@@ -23,21 +23,21 @@ from .labels import need_marks
 from .runs import detokenizer_of, device_of
 
 SENTENCES = 5
-"""Number of sentences to select if the extractor cannot decide when to stop or has not selected any sentence."""
+"""Number of sentences to select if the extractor cannot decide when to stop, or has selected no sentences."""
 
 
 def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
-    """Write the summaries of a split, and return a message about them.
+    """Write summaries of the documents in a split, and return a message about them.
 
     Args:
-        folder: folder with binarised data.
-        args: arguments of the command, which include the paths of the checkpoints.
+        folder: path of the folder with the binarised data.
+        args: parsed command-line arguments, which include the paths of the checkpoints.
 
     Raises:
-        InputError: a checkpoint contains another kind of model or belongs to other data, or the documents have no
+        InputError: a checkpoint contains another kind of model or belongs to other data, or the documents contain no
             sentence marks.
-        FileNotFoundError: there is no such split.
-        InputError: another process is writing OUTPUT.
+        FileNotFoundError: the data does not contain the split.
+        InputError: another process is writing to the output file.
     """
     args.output.parent.mkdir(parents=True, exist_ok=True)
     with locked(args.output, "OUTPUT"):
@@ -71,7 +71,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
-    """Load the extractor and set it to evaluation mode. Also returns the task of its checkpoint, which reads DATA."""
+    """Load the extractor in evaluation mode. Also returns the task in its checkpoint, which reads the data."""
     overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
@@ -93,9 +93,9 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
 def summarise(
     documents: List[Tensor], extractor: PointerExtractor, abstractor: Abstractor, args: argparse.Namespace, device: Any
 ) -> List[List[Tuple[int, ...]]]:
-    """Return the summary of each document as a list of sentences, which are tuples of ids.
+    """Return the summary of each document as a list of sentences. A sentence is a tuple of vocabulary ids.
 
-    The documents (S,) include the end symbol.
+    ``documents`` contains token ids of shape (S,), including the end symbol.
     """
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
     most = (args.sentences or SENTENCES) if extractor.stop is None else None
@@ -117,9 +117,9 @@ def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candida
 
 
 def _provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Return everything that determines the summaries: the options, and the sizes and modification times of files.
+    """Return everything that affects the summaries: the options, and the sizes and modification times of files.
 
-    The files are the checkpoints and the binarised data.
+    The files are the checkpoints and the files of the binarised data.
     """
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]
@@ -129,13 +129,13 @@ def _provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
 
 
 class _Output:
-    """A file of summaries that receives its final name when it is complete.
+    """Summary file that receives its final name when it is complete.
 
-    Until then, a later call can continue writing the file.
+    If writing is interrupted, a later call can complete the file.
 
     Args:
-        path: path of the file.
-        made_by: settings that determine the summaries. A partial file that was created with other settings is deleted.
+        path: path of the summary file.
+        made_by: settings that affect the summaries. A partial file that was created with other settings is deleted.
 
     Attributes:
         done: number of summaries that the file already contains.
@@ -148,7 +148,7 @@ class _Output:
         found = b""
         if self.record.is_file() and self.partial.is_file() and self.record.read_text(encoding="utf-8") == text:
             found = self.partial.read_bytes()
-            # The last line may be incomplete.
+            # The last line of the file may be incomplete.
             found = found[: found.rfind(b"\n") + 1]
         self.lines: List[str] = found.decode("utf-8").split("\n")[:-1]
         self.done = len(self.lines)
@@ -157,17 +157,17 @@ class _Output:
         self.record.write_text(text, encoding="utf-8")
 
     def add(self, line: str) -> None:
-        """Add a summary."""
+        """Append a summary to the file."""
         self.lines.append(line)
 
     def keep(self) -> None:
-        """Write the summaries added since the last call to disk."""
+        """Write the summaries that were added since the last call to disk."""
         with open(self.partial, "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in self.lines[self.done :])
         self.done = len(self.lines)
 
     def finish(self) -> str:
-        """Give the complete file its final name, and return a message about the summaries."""
+        """Rename the complete file to its final name, and return a message about the summaries."""
         os.replace(self.partial, self.path)
         self.record.unlink()
         count = max(len(self.lines), 1)

@@ -1,6 +1,6 @@
-"""Read and write RUN/training.json, in which ``scripts/train.sh`` records the training command and the data of a run.
+"""Read and write RUN/training.json, in which ``scripts/train.sh`` records the training command and data of a run.
 
-Importing this module imports neither torch nor fairseq.
+Importing this module does not import torch or fairseq.
 """
 
 import argparse
@@ -17,17 +17,17 @@ from ..text.checksums import sha256
 
 RECORD = "training.json"
 _COMMANDS = ("started.txt", "finished.txt")
-"""Files in which earlier versions recorded the training command, with words separated by spaces."""
+"""Files in which earlier versions recorded the training command as words separated by spaces."""
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """The training command and the training data of a run.
+    """Training command and training data of a run.
 
     Attributes:
-        command: words of the fairseq-train command line.
-        prepared: folder with the prepared data, or an empty string if it is unknown.
-        data: identity of the prepared data; see :func:`data_of`.
+        command: the fairseq-train command as a list of words.
+        prepared: path of the folder with the prepared data, or an empty string if it is unknown.
+        data: dictionary that identifies the prepared data, see :func:`data_of`.
     """
 
     command: List[str]
@@ -36,10 +36,10 @@ class RunRecord:
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:
-        """Read the record of a run. Returns None if there is no record.
+        """Read the record of a run. Returns None if the run has no record.
 
         Raises:
-            InputError: the record is damaged.
+            InputError: the record of the run is damaged.
         """
         path = run / RECORD
         if not path.is_file():
@@ -63,14 +63,14 @@ class RunRecord:
         return None
 
     def write(self, run: Path) -> None:
-        """Write the record to the run folder."""
+        """Write the record to the folder of a run."""
         write_text(run / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", errors="replace")
 
 
 def data_of(prepared: Path) -> Dict[str, str]:
-    """Return the name and SHA-256 hash of prepare.json, which lists the checksums of the texts.
+    """Return a dictionary from the file name prepare.json to the SHA-256 hash of this file.
 
-    The result is empty if there is no such file.
+    prepare.json contains the checksums of the texts. The result is empty if the file does not exist.
     """
     path = prepared / "prepare.json"
     return {path.name: sha256(path)} if path.is_file() else {}
@@ -79,10 +79,10 @@ def data_of(prepared: Path) -> Dict[str, str]:
 def prepared_of(run: Path, given: Optional[Path]) -> Path:
     """Return the folder with the prepared data of a run.
 
-    The folder is the one given with ``--prepared``, the one used for training, or RUN/prepared.
+    This is the folder specified with ``--prepared``, the folder that was used for training, or RUN/prepared.
 
     Raises:
-        InputError: the training data has been moved, changed or deleted.
+        InputError: the training data was moved, changed or deleted.
     """
     if given is not None:
         return given
@@ -90,7 +90,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
     record = RunRecord.read(run)
     if record is None or not record.prepared:
         return inside
-    # If the run folder was moved, look for the prepared data inside it.
+    # If the run folder was moved, look for the prepared data inside this folder.
     for folder in (Path(record.prepared), inside):
         if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
             return folder
@@ -100,7 +100,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Print the path of the prepared data for the run named on the command line, for ``scripts/generate.sh``."""
+    """Print the path of the prepared data for the run in the arguments. ``scripts/generate.sh`` calls this function."""
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)

@@ -1,6 +1,6 @@
-"""Functions shared by commands that process a run or its data.
+"""Functions for commands that process a run or its data.
 
-Importing this module imports neither torch nor fairseq.
+Importing this module does not import torch or fairseq.
 """
 
 import argparse
@@ -18,10 +18,10 @@ from .run_record import prepared_of
 def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
     """Return the path of the checkpoint in RUN that ``--checkpoint`` selects, and the path of the data folder.
 
-    The second path is None if the training data recorded in the checkpoint should be used.
+    The second path is None if the data recorded in the checkpoint should be used.
 
     Raises:
-        InputError: there is no such checkpoint, or no data in ``--prepared``.
+        InputError: the checkpoint does not exist, or the folder ``--prepared`` contains no data.
     """
     checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
     if not checkpoint.is_file():
@@ -32,13 +32,13 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
         return checkpoint, args.prepared / "bin"
     try:
         data = prepared_of(args.run, None) / "bin"
-    except InputError:  # the path of the training data is also stored in the checkpoint
+    except InputError:  # the checkpoint also contains the path of the training data
         data = args.run / "prepared" / "bin"
     return checkpoint, data if data.is_dir() else None
 
 
 def add_run_options(add: Callable[..., Any]) -> None:
-    """Add options to a parser that select the checkpoint in RUN, the data, the batch size and the device."""
+    """Add options to a parser for selecting the checkpoint in RUN, the data, the batch size and the device."""
     add(
         "--checkpoint",
         choices=CHECKPOINTS,
@@ -56,16 +56,16 @@ def add_run_options(add: Callable[..., Any]) -> None:
 
 
 def only_warnings() -> None:
-    """Suppress all log messages of fairseq and this project except warnings and errors."""
+    """Suppress all log messages of fairseq and of this project that are less severe than warnings."""
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def device_of(name: Optional[str]) -> Any:
-    """Return the torch device that ``--device`` names. The default is the GPU, if there is one.
+    """Return the torch device that ``--device`` specifies. The default is the GPU, if one is available.
 
     Raises:
-        InputError: the device does not exist.
+        InputError: the specified device does not exist.
     """
     from ..summarizer.summarizer import device_of as checked  # imported here, because it imports torch
 
@@ -76,12 +76,12 @@ def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
     """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks.
 
     Args:
-        dictionary: dictionary of the data.
-        subwords: kind of subwords; see :func:`~fairseq_etads.text.subwords.word_ends`.
-        folder: folder of the data, for the error message.
+        dictionary: dictionary of the tokens in the data.
+        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        folder: path of the data folder, for the error message.
 
     Raises:
-        InputError: the data consists of subwords of a kind in OPAQUE.
+        InputError: the data consists of a kind of subwords in OPAQUE, which cannot be joined.
     """
     from ..text.tokenizer import TextTokenizer  # imported here, because it imports fairseq
     from ..vocabulary.kinds import detect_words

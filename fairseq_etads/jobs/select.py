@@ -1,4 +1,4 @@
-"""Compute a content selector's probabilities for the documents of a split, for the command ``etads-select``."""
+"""Compute a content selector's probabilities for the documents in a split. Used by ``etads-select``."""
 
 import argparse
 import json
@@ -22,11 +22,11 @@ from .runs import device_of
 
 
 def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
-    """Write the probabilities for the splits named in ``args``, and report their quality.
+    """Write the probabilities for the splits in ``args``, and report their quality.
 
     Args:
-        checkpoint: path of a checkpoint saved by fairseq-train.
-        data: folder with binarised data, or None to use the training data of the checkpoint.
+        checkpoint: path of a checkpoint that was saved by fairseq-train.
+        data: path of the folder with the binarised data, or None to use the data with which the model was trained.
 
     Raises:
         InputError: the checkpoint does not contain a content selector, or the data or the labels cannot be read.
@@ -74,7 +74,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
 
 
 def describe(scores: Dict[str, float]) -> str:
-    """Format the figures of a split."""
+    """Format the evaluation scores of a split."""
     return (
         f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
         f"(best: {scores['best_f1']:.4f} above {scores['best_threshold']:.3g}), labelled {scores['positive']:.1%}"
@@ -85,12 +85,13 @@ def describe(scores: Dict[str, float]) -> str:
 def _probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Compute the probabilities of all units in each document, in order.
+    """Compute the probabilities of all words or sentences in each document, in document order.
 
-    If the units are words, there is one probability for each token that is read.
+    For words, there is one probability for each token that the model reads.
 
     Args:
-        held_out: see :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
+        held_out: whether to score training documents as if they were unseen, see
+            :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
     """
     dataset = task.dataset(split)
     longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)
@@ -105,7 +106,7 @@ def _probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # For words, padding may be on either side. Sentences without words keep their indices.
+            # For words, padding may be on either side. Sentences without words keep their index.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 
@@ -152,7 +153,7 @@ def _scores(
 
 
 def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
-    """Return the probability and the label of each unit in a document."""
+    """Return the probability and the label of each word or sentence in a document."""
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())
         return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]

@@ -1,4 +1,4 @@
-"""Shorten long documents to their most probable sentences, for the command ``etads-shorten``."""
+"""Shorten long documents to their most probable sentences. The command ``etads-shorten`` uses this module."""
 
 import argparse
 import shutil
@@ -23,13 +23,15 @@ _ADVICE = "shorten the split train first, because the levels are learned from it
 
 
 def shorten(args: argparse.Namespace) -> Iterator[str]:
-    """Write the shortened splits, record the selection settings in the run folder, and yield a message for each split.
+    """Write the shortened splits, and yield a message for each split.
+
+    The settings for selecting sentences are written to the run folder.
 
     Args:
-        args: arguments of the command.
+        args: parsed command-line arguments.
 
     Raises:
-        InputError: the text does not match the data, or probabilities are missing or belong to other documents.
+        InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
     """
     folder = args.prepared / "bin"
     settings = settings_of(args.prepared, "--prepared")
@@ -58,7 +60,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
 
 
 def _probabilities(path: Path) -> Iterator[float]:
-    """Iterate over the probabilities of all sentences in a file."""
+    """Iterate over the probabilities of all sentences in a probability file."""
     file = SelectionFile(path, "RUN")
     for number in range(len(file)):
         yield from (float(field) for field in file.row(number)[1] if field != NOTHING)
@@ -113,9 +115,9 @@ def _shorten_split(
 
 
 def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
-    """Return the sentences of a raw line that contain tokens.
+    """Return the sentences of a raw line that contain at least one token.
 
-    Returns None if their number differs from the number of sentences in ``encoded``.
+    Returns None if the number of these sentences differs from the number of sentences in ``encoded``.
     """
     sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
     if len(sentences) != len(encoded):  # the tokeniser removes sentences without words

@@ -1,7 +1,7 @@
-"""Find the words that are frequent in the summaries of documents that contain a given word, for ``etads-shortlist``.
+"""Find words that are frequent in the summaries of documents with a given word, for ``etads-shortlist``.
 
-For each document word s, summary words w are ranked by P(w | s), the share of the documents containing s that have w in
-their summaries. Lexical tables in machine translation estimate the same probability. A list of a given length should
+For each document word s, summary words w are ranked by P(w | s), the proportion of documents containing s that have w
+in their summaries. Lexical tables in machine translation estimate the same probability. A list of a given length should
 contain as many words of the summary as possible. With lists of the same length, this ranking found more of these words
 than association measures that favour rare words; see docs/experiments.md for the figures.
 """
@@ -19,20 +19,20 @@ from ..vocabulary.dictionary import known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
-"""Number of word pairs to count in one pass. The counts have 32 bits each and need half a gibibyte."""
+"""Number of word pairs to count in one pass. The counts are 32-bit integers and require half a gibibyte."""
 FEWEST_TOGETHER = 2
-"""Minimum count of a word pair. Lower counts may be due to chance."""
+"""Minimum number of occurrences of a word pair. Lower counts may be due to chance."""
 CHECKED = 1000
-"""Number of validation pairs to check, counted from the beginning of the split."""
+"""Number of pairs at the beginning of the validation set that are checked."""
 
 
 class Limits(NamedTuple):
-    """Limits of a shortlist.
+    """Limits on the number of words in a shortlist.
 
     Attributes:
-        frequent: number of frequent words that are on every list.
-        per_word: maximum number of words associated with each document word.
-        truncate_source, truncate_target: maximum number of tokens that are read from each document and each summary.
+        frequent: number of frequent words that are included in every list.
+        per_word: maximum number of words that are associated with each document word.
+        truncate_source, truncate_target: maximum numbers of tokens to read from each document and each summary.
     """
 
     frequent: int
@@ -42,13 +42,13 @@ class Limits(NamedTuple):
 
 
 class Pairs:
-    """The distinct known words in each document of a split and in its summary. Special symbols are left out.
+    """Distinct known words in each document of a split and in its summary, without special symbols.
 
     Args:
-        pairs: a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
+        pairs: dataset of the split, a :class:`~fairseq_etads.data.pairs.SummarizationDataset`.
 
     Attributes:
-        source_words, target_words: V_s and V, the numbers of known words in documents and in summaries.
+        source_words, target_words: source vocabulary size V_s and target vocabulary size V.
     """
 
     def __init__(self, pairs: Any):
@@ -60,15 +60,15 @@ class Pairs:
         return len(self._pairs.src)
 
     def document(self, number: int) -> np.ndarray:
-        """Return the ids of the words in a document, in ascending order."""
+        """Return the ids of the distinct words in a document, in ascending order."""
         return self._distinct(self._pairs.src[number], self.source_words)
 
     def summary(self, number: int) -> np.ndarray:
-        """Return the ids of the words in a summary, in ascending order."""
+        """Return the ids of the distinct words in a summary, in ascending order."""
         return self._distinct(self._pairs.tgt[number], self.target_words)
 
     def tokens(self, number: int) -> torch.Tensor:
-        """Return all tokens of a document."""
+        """Return the ids of all tokens in a document."""
         tokens: torch.Tensor = self._pairs.src[number]
         return tokens
 
@@ -77,7 +77,7 @@ class Pairs:
         return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
 
     def progress(self, what: str) -> Iterator[int]:
-        """Iterate over the indices of all pairs, with a progress bar."""
+        """Iterate over the indices of all pairs while showing a progress bar."""
         return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
 
@@ -92,19 +92,19 @@ def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
 
 
 def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
-    """Return the ids (F,) of the ``count`` most frequent words, most frequent first.
+    """Return the ids (F,) of the ``count`` most frequent words in descending order of frequency.
 
-    There are fewer ids if fewer words occur.
+    There are fewer ids if the summaries contain fewer distinct words.
     """
     order = np.argsort(-in_summaries, kind="stable")[:count]
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
 def strongest(counts: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices of the ``most`` largest counts, largest first. Equal counts keep their order.
+    """Return the indices of the ``most`` largest counts in descending order. Equal counts keep their order.
 
-    The counts (n,) belong to one document word and are the numbers of summaries that contain each of n words, so the
-    order is the order of P(w | s). Counts below :data:`FEWEST_TOGETHER` are left out.
+    ``counts`` (n,) belong to one document word. Each count is the number of summaries that contain one of n words, so
+    the order is the same as for P(w | s). Counts below :data:`FEWEST_TOGETHER` are ignored.
     """
     order = np.argsort(-counts, kind="stable")[:most]
     chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
@@ -112,14 +112,15 @@ def strongest(counts: np.ndarray, most: int) -> np.ndarray:
 
 
 class WordsTogether:
-    """A search for the summary words that are most strongly associated with each document word.
+    """Find the summary words that are most strongly associated with each document word.
 
     Args:
-        pairs: pairs of the training data.
-        per_word: k, the number of words in each row of the table.
-        frequent: ids of words that are on every list and are therefore left out of the rows.
-        own: summary id of each document word, which is always on the list of the word, or -1 if there is none.
-        counts: result of :func:`document_frequencies`.
+        pairs: words of the training pairs.
+        per_word: number k of words in each row of the table.
+        frequent: ids of words that are included in every list and are therefore omitted from the rows.
+        own: for each document word, the id of the same word in summaries, or -1 if there is none. The list of a
+            document word always includes the same word.
+        counts: document frequencies, as returned by :func:`document_frequencies`.
     """
 
     def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
@@ -132,9 +133,9 @@ class WordsTogether:
         self._column_of[self.columns] = np.arange(len(self.columns))
 
     def table(self) -> np.ndarray:
-        """Return the table of ids (V_s, k), int32, most probable words first.
+        """Return the table of summary word ids (V_s, k), int32, in descending order of probability.
 
-        Rows with fewer words are filled with -1.
+        Rows with fewer than k words are padded with -1.
         """
         table = np.full((self.pairs.source_words, self.per_word), -1, dtype=np.int32)
         rows = (self.in_documents >= FEWEST_TOGETHER).nonzero()[0]
@@ -153,23 +154,23 @@ class WordsTogether:
         return table
 
     def _count(self, words: np.ndarray, what: str) -> np.ndarray:
-        """Count the documents for each pair of one of the document words (n,) and a counted summary word.
+        """Count the documents for each pair of a document word in ``words`` (n,) and a counted summary word.
 
         Returns:
-            The counts (n, columns), int32.
+            The counts, shape (n, columns), int32.
         """
         counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
         row_of = np.full(self.pairs.source_words, -1)
         row_of[words] = np.arange(len(words))
         for number in self.pairs.progress(what):
             rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
-            # The words are distinct, so each cell occurs at most once.
+            # The words are distinct, so each cell is incremented at most once.
             counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1
         return counts
 
 
 def own_ids(source: Any, target: Any) -> np.ndarray:
-    """Return the summary id (V_s,) of each known document word, or -1 if there is none."""
+    """Return, for each document word, the id of the same word in summaries (V_s,), or -1 if there is none."""
     known = known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
@@ -179,8 +180,8 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     """Create a shortlist from the training data in a folder, write it to a file, and return messages about it.
 
     Raises:
-        InputError: the training data contains no summaries.
-        FileNotFoundError: there is no training data.
+        InputError: the training data does not contain summaries.
+        FileNotFoundError: the folder does not contain training data.
     """
     task = open_task(folder)
     task.truncate_source, task.truncate_target = limits.truncate_source, limits.truncate_target
@@ -206,7 +207,7 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
 
 
 def coverage(pairs: Pairs, path: Path, source: Any, target: Any) -> str:
-    """Report the mean length of the lists for validation documents, and the share of summary words on these lists."""
+    """Report the mean length of the lists for validation documents, and the proportion of summary words they cover."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):

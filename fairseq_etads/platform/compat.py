@@ -1,6 +1,6 @@
-"""Patch fairseq and torch. This module contains the code that depends on particular versions of these packages.
+"""Patch fairseq and torch. This module contains all code that depends on particular versions of these packages.
 
-:func:`install` is called when the plugin is imported. Repeated calls are allowed.
+:func:`install` is called when the plugin is imported. It can be called repeatedly.
 """
 
 import argparse
@@ -49,41 +49,42 @@ logger = logging.getLogger(__name__)
 
 
 class UnsafeCheckpointError(RuntimeError):
-    """Raised for a checkpoint that contains more than tensors and settings, because loading it could execute code."""
+    """Exception raised if a checkpoint contains more than tensors and settings. Loading it could execute code."""
 
 
 def _checkpoint_classes() -> List[Any]:
-    """Return the classes that fairseq's checkpoints contain and that torch does not allow by default.
+    """Return the classes in fairseq's checkpoints that torch does not allow by default.
 
-    Creating instances of these classes does not run any code from the checkpoint.
+    Creating instances of these classes does not execute any code in the checkpoint.
     """
     import omegaconf
     from omegaconf import base, nodes
 
     classes: List[Any] = [argparse.Namespace, collections.defaultdict, dict, list, int, float]
-    # torch reads the ``__qualname__`` of each class. In Python 3.9, typing.Any is not a class and has no such
+    # torch reads the ``__qualname__`` of each class. In Python 3.9, typing.Any is not a class and does not have this
     # attribute.
     classes.append(typing.Any if hasattr(typing.Any, "__qualname__") else (typing.Any, "typing.Any"))
     classes += [omegaconf.DictConfig, omegaconf.ListConfig, base.ContainerMetadata, base.Metadata]
-    # Instances of this class replace the tensors in a checkpoint when a worker sends it to other workers.
+    # Instances of this class replace the tensors in a checkpoint that a worker sends to other workers.
     classes.append(distributed_utils._TensorPlaceholder)
     classes += [node for node in vars(nodes).values() if isinstance(node, type) and issubclass(node, base.Node)]
-    # Checkpoints from 2019, such as BART's, contain meters that were pickled under the name of an old module.
+    # Checkpoints from 2019, such as BART's, contain meters that were pickled under the name of a module that was
+    # renamed later.
     averages = (meters.AverageMeter, meters.StopwatchMeter, meters.TimeMeter)
     classes += [type(meter.__name__, (meter,), {"__module__": "fairseq.meters"}) for meter in averages]
     return classes
 
 
 class _UnreadableError(Exception):
-    """Raised for a file that torch.load cannot read."""
+    """Exception raised if a file cannot be read with torch.load."""
 
 
 @contextlib.contextmanager
 def _weights_only() -> Iterator[None]:
-    """Context in which torch.load uses weights_only=True, regardless of torch's default and the environment.
+    """Context manager in which torch.load uses weights_only=True, regardless of torch's default and the environment.
 
-    For files that were not written by torch.save, torch raises various errors with messages that recommend disabling
-    this protection. These errors are therefore replaced with _UnreadableError.
+    If a file was not written by torch.save, torch raises various errors with messages that recommend disabling this
+    protection. These errors are therefore replaced with _UnreadableError.
     """
     plain_load = torch.load
 
@@ -108,15 +109,15 @@ def _weights_only() -> Iterator[None]:
 
 
 class DamagedCheckpointError(RuntimeError):
-    """Raised for a checkpoint that is damaged."""
+    """Exception raised if a checkpoint is damaged."""
 
 
 def _damage(path: str) -> str:
-    """Return a description of the damage in a checkpoint file, or an empty string if the file is not damaged.
+    """Return a description of the damage in a checkpoint file, or an empty string if the file is intact.
 
-    torch saves a checkpoint as a zip archive with a CRC-32 checksum for each tensor, but it does not verify these
-    checksums when it loads the file. Verifying them takes 0.4 s per GiB. Checkpoints from torch versions before 1.6 are
-    not zip archives and contain no checksums.
+    torch saves a checkpoint as a zip archive with a CRC-32 checksum for each tensor, but does not verify these
+    checksums when it loads the file. Verification takes 0.4 s per GiB. Checkpoints from torch versions before 1.6 are
+    not zip archives and do not contain checksums.
     """
     with open(path, "rb") as file:
         if file.read(4) != b"PK\x03\x04":
@@ -134,12 +135,12 @@ def _damage(path: str) -> str:
         struct.error,
         zlib.error,
     ) as e:
-        return str(e) or type(e).__name__  # the error describes a wrong checksum, offset or length
+        return str(e) or type(e).__name__  # the error describes an incorrect checksum, offset or length
     return f"the checksum of {damaged} is wrong" if damaged else ""
 
 
 def _is_whole(path: str) -> bool:
-    """Return whether a file is an archive that torch.save has written and that has correct checksums."""
+    """Return whether a file is an archive that was written by torch.save and contains correct checksums."""
     if not zipfile.is_zipfile(path) or _damage(path):
         return False
     with zipfile.ZipFile(path) as archive:
@@ -148,10 +149,10 @@ def _is_whole(path: str) -> bool:
 
 
 def _progress(path: str) -> Tuple[int, bool]:
-    """Return the number of updates after which a checkpoint was saved, and whether training can resume from it.
+    """Return the number of updates before a checkpoint was saved, and whether training can resume from the checkpoint.
 
-    The result is (-1, False) if the file is not a checkpoint or if it was saved when training failed (crash.pt). The
-    tensors in the file are not read.
+    The result is (-1, False) if the file is not a checkpoint, or if it was saved because training failed (crash.pt).
+    The tensors in the file are not read.
     """
     try:
         with _weights_only():
@@ -160,7 +161,7 @@ def _progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    # Various errors are possible, see _weights_only. A checkpoint that causes an error is never recommended.
+    # Various errors can occur, see _weights_only. A checkpoint that causes an error is never recommended.
     except Exception:
         return -1, False
 
@@ -168,8 +169,8 @@ def _progress(path: str) -> Tuple[int, bool]:
 def _refuse_damaged(path: str, reason: str) -> NoReturn:
     """Raise DamagedCheckpointError. The message describes the damage and recommends another checkpoint in the folder.
 
-    Checkpoints from which training can resume are preferred to checkpoints that can only be used for generation. Among
-    equally suitable checkpoints, the one with the most updates is recommended.
+    Checkpoints from which training can resume take precedence over checkpoints that can only be used for generation.
+    Among equally suitable checkpoints, the one with the most updates is recommended.
     """
     others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     found = []
@@ -215,9 +216,9 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``_torch_persistent_save`` so that a second attempt to save a checkpoint overwrites the first.
+    """Wrap fairseq's ``_torch_persistent_save``, so that a second attempt to save a checkpoint overwrites the first.
 
-    Without this patch, fairseq would append to the incomplete data that the first attempt has written.
+    Without this patch, fairseq would append to the incomplete data from the first attempt.
     """
 
     @functools.wraps(save)
@@ -239,7 +240,7 @@ def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> bool:
-    """Copy a local file atomically. This function replaces fairseq's ``PathManager.copy``.
+    """Copy a local file atomically. fairseq's ``PathManager.copy`` is replaced with this function.
 
     fairseq writes a checkpoint atomically and then copies it to checkpoint_last.pt. If the process were killed during
     an ordinary copy, checkpoint_last.pt would be incomplete, and training could not resume from it.
@@ -251,17 +252,17 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
 
 
 def replacements_file(replace_unk: str) -> str:
-    """Return the FILE in ``--replace-unk FILE``, or an empty string if no FILE is given.
+    """Return the FILE in ``--replace-unk FILE``, or an empty string if no file is specified.
 
-    In the latter case, fairseq sets the option to "@@ ".
+    If no file is specified, fairseq sets the option to "@@ ".
     """
     return "" if replace_unk == "@@ " else replace_unk
 
 
 def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
-    """Wrap ``__getattr__`` of fairseq's task state to avoid infinite recursion.
+    """Wrap the ``__getattr__`` method of fairseq's task state to avoid infinite recursion.
 
-    The original method calls itself endlessly if the state has no fields. This happens while a state is being unpickled
+    If the state has no fields, the original method calls itself endlessly. This occurs while a state is being unpickled
     or copied, so tasks could be neither unpickled nor copied.
     """
 
@@ -276,7 +277,7 @@ def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], A
 
 
 def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_align_dict`` so that ``--replace-unk`` can be given without a file."""
+    """Wrap fairseq's ``load_align_dict``, so that ``--replace-unk`` can be used without a file."""
 
     @functools.wraps(load_align_dict)
     def load(replace_unk: Any) -> Any:
@@ -287,7 +288,7 @@ def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., An
 
 
 def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``load_model_ensemble_and_task`` so that the task first checks ``--model-overrides``."""
+    """Wrap fairseq's ``load_model_ensemble_and_task``, so that the task checks ``--model-overrides`` first."""
 
     @functools.wraps(load_models)
     def load(filenames: Any, arg_overrides: Any = None, task: Any = None, *args: Any, **kwargs: Any) -> Any:
@@ -304,10 +305,10 @@ _PIECE = re.compile(r"\d+|<unk>|<mask>")
 
 
 def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
-    """Wrap ``decode`` of ``--bpe gpt2``, which raises an error for words that are not numbers.
+    """Wrap the ``decode`` method of ``--bpe gpt2``, which raises an error for words that are not numbers.
 
-    The word "<<unk>>", which represents the unknown word in references, is decoded as "<unk>". Padding words in BART's
-    dictionary, such as "madeupword0000", represent no text and are dropped.
+    The word "<<unk>>", which represents the unknown word in references, is decoded to "<unk>". Padding words in BART's
+    dictionary, such as "madeupword0000", do not represent text and are dropped.
     """
 
     @functools.wraps(decode)
@@ -322,10 +323,10 @@ _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
 def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``build_fp32_params`` so that the copies of marked matrices are also marked (see ``kernels/linear.py``).
+    """Wrap ``build_fp32_params``, so that copies of marked matrices are also marked (see ``kernels/linear.py``).
 
     The wrapper also enables --fp16 on CPUs. fairseq groups parameters by the index of their GPU, but parameters on a
-    CPU have no such index.
+    CPU do not have such an index.
     """
 
     @functools.wraps(build)
@@ -361,15 +362,15 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.train_step`` to correct two errors, in the handling of empty batches and of --fp16 on CPUs.
+    """Wrap ``Trainer.train_step`` to correct the handling of empty batches and of overflows with --fp16 on CPUs.
 
-    With --update-freq, the last update of an epoch may consist of several batches followed by an empty batch. fairseq
-    replaces the empty batch with another batch and ignores its gradient, but then counts the number of sentences in all
-    batches as 0. As a result, the gradients are divided by a number that is too small. Updates that consist only of an
-    empty batch are processed correctly. With --ddp-backend fully_sharded, the batches are not changed, because all
-    workers must then process the same number of batches.
+    With --update-freq, the last update in an epoch may consist of several batches followed by an empty batch. fairseq
+    replaces the empty batch with another batch and ignores the gradient of that batch, but it then sets the number of
+    sentences in all batches to 0. As a result, the gradients are divided by a number that is too small. Updates that
+    consist only of an empty batch are processed correctly. With --ddp-backend fully_sharded, the batches are not
+    changed, because all workers must then process the same number of batches.
 
-    Without a GPU, fairseq cannot skip an update in which gradients overflow with --fp16.
+    Without a GPU, fairseq cannot skip an update if its gradients overflow with --fp16.
     """
 
     @functools.wraps(train_step)
@@ -385,11 +386,11 @@ def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
-"""Optimisers that do not require a copy of the weights in full precision."""
+"""Optimisers that do not require a full-precision copy of the weights."""
 
 
 def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer`` so that its error message names the option."""
+    """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer``, so that its error message names the option."""
 
     @functools.wraps(build)
     def build_optimizer(cls: Any, cfg: Any, params: Any, **kwargs: Any) -> Any:
@@ -410,11 +411,11 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``AMPOptimizer.step`` so that gradients are divided by the loss scale of --amp only once.
+    """Wrap ``AMPOptimizer.step``, so that gradients are divided by the loss scale of --amp only once.
 
-    fairseq calls torch's scaler to divide the gradients before they are clipped, but then passes a different optimiser
-    object to the scaler for the step. The scaler therefore divides the gradients a second time. This hardly affects
-    Adam, but the steps of SGD and Adagrad become far too small.
+    fairseq uses torch's scaler to divide the gradients before they are clipped. For the step, it passes a different
+    optimiser object to the scaler, which therefore divides the gradients a second time. This hardly affects Adam, but
+    the steps of SGD and Adagrad become far too small.
     """
 
     @functools.wraps(step)
@@ -430,10 +431,10 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``NanDetector.add_hooks`` so that it adds backward hooks only to modules without submodules.
+    """Wrap ``NanDetector.add_hooks``, so that it adds backward hooks only to modules without submodules.
 
-    If a gradient is not finite, fairseq repeats the update with these hooks. For modules that do not return a tensor,
-    such as encoders, torch would then raise StopIteration.
+    If a gradient is not finite, fairseq repeats the update with these hooks. torch would then raise StopIteration for
+    modules that do not return a tensor, such as encoders.
     """
 
     @functools.wraps(add_hooks)
@@ -448,11 +449,11 @@ def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]
 
 
 class _EndedLoader(iterators.BackgroundConsumer):
-    """fairseq's thread for loading batches in advance, extended with a method that stops the thread.
+    """fairseq's thread for loading batches in advance, with an additional method that stops the thread.
 
     fairseq does not stop this thread before the interpreter exits. If training ends in the middle of an epoch while the
     thread is executing torch code, the process aborts ("terminate called without an active exception"). The exit status
-    then indicates a failure although all work is done.
+    then indicates a failure, although all work is complete.
     """
 
     def __init__(self, *args: Any, **kwargs: Any):
@@ -466,7 +467,7 @@ class _EndedLoader(iterators.BackgroundConsumer):
         while self.is_alive() and time.monotonic() < deadline:
             with contextlib.suppress(queue.Empty):
                 while True:
-                    self._queue.get_nowait()  # the thread may be waiting until there is space in the queue
+                    self._queue.get_nowait()  # the thread may be waiting for free space in the queue
             self.join(0.01)
 
 
@@ -478,7 +479,7 @@ def _end_loaders() -> None:
 def install() -> None:
     """Apply all patches to fairseq. This function can be called repeatedly.
 
-    The patches concern:
+    The patches affect the following parts:
 
     - checkpoints: safe loading, atomic copies, pickling of tasks, and checks of ``--model-overrides``;
     - fairseq-train: the training loop, resuming, stopping threads, and empty batches;
@@ -538,9 +539,9 @@ register_optimizer_step_post_hook(_count_step)
 
 
 def optimizer_steps() -> int:
-    """Return the number of steps that torch's optimisers have taken in this process since this module was imported.
+    """Return how many steps torch's optimisers have taken in this process since this module was imported.
 
-    The version counters of parameters do not change with these steps, because fairseq's optimisers modify
+    The version counters of parameters do not record these steps, because fairseq's optimisers modify
     ``parameter.data``.
     """
     return _optimizer_steps
@@ -549,6 +550,6 @@ def optimizer_steps() -> int:
 def skips_overflows(optimizer: Any) -> bool:
     """Return whether a fairseq optimiser scales the loss and skips updates with overflowing gradients.
 
-    This is the case with --fp16 and --amp.
+    This is the case for optimisers with --fp16 and --amp.
     """
     return getattr(optimizer, "scaler", None) is not None

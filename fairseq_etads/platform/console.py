@@ -1,4 +1,4 @@
-"""Define the common behaviour of all commands: ``--version``, one-line error messages, exit statuses, and signals."""
+"""Behaviour that all commands share: ``--version``, one-line error messages, exit statuses and signal handling."""
 
 import argparse
 import contextlib
@@ -17,13 +17,13 @@ from .errors import InputError
 from .systems import belongs_to, is_there, system_of
 
 USER_ERROR = 2
-"""Exit status for errors in the input or the options."""
+"""Exit status if the input or an option is invalid."""
 
 _SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class Parser(argparse.ArgumentParser):
-    """Argument parser with ``--version`` that reports invalid options in one line."""
+    """Argument parser that adds ``--version`` and reports invalid options in one line."""
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args, **kwargs)
@@ -38,15 +38,15 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the command line like argparse, but also accept files that follow options.
+        """Parse the command line like argparse, but also accept files after options.
 
-        The command-line words are stored for error messages.
+        The words of the command line are stored for error messages.
         """
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._allows_intermixed():  # the rest may consist of files after options
+        if rest and namespace is None and self._allows_intermixed():  # the remaining words may be files after options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -55,9 +55,9 @@ class Parser(argparse.ArgumentParser):
         return parsed, rest
 
     def _allows_intermixed(self) -> bool:
-        """Return whether positional arguments may be given both before and after options.
+        """Return whether positional arguments can be mixed with options.
 
-        argparse does not support this for subcommands.
+        argparse does not support this for parsers with subcommands.
         """
         kinds = [action.nargs for action in self._get_positional_actions()]
         return any(kind in ("*", "+", "?") for kind in kinds) and not {argparse.PARSER, argparse.REMAINDER} & {*kinds}
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
 
     def _advice(self, message: str) -> str:
-        """Suggest what the user probably meant, or return an empty string."""
+        """Return a suggestion of what the user probably meant, or an empty string."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
                 near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
@@ -92,7 +92,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _ShowVersion(argparse.Action):
-    """Action that determines and prints the version. The version is determined only on request."""
+    """Action that prints the version, which is only determined when the option is used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(f"{parser.prog} {version()}")
@@ -100,12 +100,12 @@ class _ShowVersion(argparse.Action):
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Return the known word that is most similar to ``word``, or an empty string if none is similar."""
+    """Return the word in ``known`` that is most similar to ``word``, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
 def _integer(text: str) -> int:
-    """Parse an integer of at most 64 bits, which is the limit of numpy and torch."""
+    """Parse an integer with at most 64 bits, which is the limit of numpy and torch."""
     number = int(text)
     if not -(2**63) <= number < 2**63:
         raise argparse.ArgumentTypeError(f"{number}: choose a number of at most 64 bits")
@@ -118,17 +118,18 @@ _integer.__name__ = "int"  # argparse uses this name in the message "invalid int
 def command(
     make_parser: Callable[[], argparse.ArgumentParser], *more: Type[Exception]
 ) -> Callable[[Callable[[argparse.Namespace], Any]], Callable[..., int]]:
-    """Return a decorator that turns a function into the ``main`` function of a command.
+    """Return a decorator that converts a function to the ``main`` function of a command.
 
     The decorated function receives the parsed options.
 
-    ``main(argv)`` parses the options, calls the decorated function inside :func:`errors_in_one_line`, and returns the
-    exit status. The decorated function should import modules that require torch or fairseq only when it is called, so
-    that ``--help`` and messages about invalid options appear immediately.
+    ``main(argv)`` parses the options, calls the decorated function within :func:`errors_in_one_line`, and returns the
+    exit status. Modules that require torch or fairseq should be imported inside the decorated function, so that
+    ``--help`` and messages about invalid options are shown immediately.
 
     Args:
-        make_parser: function that creates the parser. The ``prog`` of the parser must be the name of the command.
-        more: exception classes that indicate a user error, in addition to InputError and OSError.
+        make_parser: function that creates the argument parser. The ``prog`` of the parser must be the name of the
+            command.
+        more: further exception classes that indicate user errors, in addition to InputError and OSError.
     """
 
     def decorate(work: Callable[[argparse.Namespace], Any]) -> Callable[..., int]:
@@ -145,7 +146,7 @@ def command(
 
 
 def add_jobs(parser: argparse.ArgumentParser) -> None:
-    """Add the option --jobs."""
+    """Add the option --jobs to a parser."""
     parser.add_argument(
         "--jobs",
         type=int,
@@ -158,8 +159,8 @@ def check_positive(**numbers: Optional[int]) -> None:
     """Raise InputError if a number is less than 1.
 
     Args:
-        numbers: option values, passed as keyword arguments with the names of the options; None if an option is not
-            given.
+        numbers: values of options as keyword arguments, named after the options. The value is None if an option is not
+            set.
     """
     for name, number in numbers.items():
         if number is not None and number < 1:
@@ -167,20 +168,20 @@ def check_positive(**numbers: Optional[int]) -> None:
 
 
 def add_max_tokens(add: Callable[..., Any]) -> None:
-    """Add --max-tokens to a parser."""
+    """Add the option --max-tokens to a parser."""
     text = "maximum number of source tokens per batch (default: %(default)s)"
     add("--max-tokens", metavar="N", type=int, default=8000, help=text)
 
 
 def add_device(add: Callable[..., Any]) -> None:
-    """Add --device to a parser."""
+    """Add the option --device to a parser."""
     add("--device", help="device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)")
 
 
 def printable(text: str) -> str:
-    """Escape characters that cannot be printed or that control a terminal.
+    """Escape characters in a text that cannot be printed or that control a terminal.
 
-    This is necessary because names in the input may contain any characters.
+    This is necessary because names in the input can contain any characters.
     """
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
@@ -189,7 +190,7 @@ _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 1
 
 
 class _Terminal:
-    """Output stream for a terminal that escapes control characters, for example in documents and file names."""
+    """Output stream for a terminal. It escapes control characters, which may occur in documents and file names."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -203,9 +204,9 @@ class _Terminal:
 
 @contextlib.contextmanager
 def _harmless_output() -> Iterator[None]:
-    """Context in which control characters are escaped when they are printed to a terminal.
+    """Context manager in which control characters are escaped when they are printed to a terminal.
 
-    Output to files and pipes is not changed.
+    Output to files and pipes is not affected.
     """
     plain = sys.stdout
     if plain is not None and plain.isatty():
@@ -217,7 +218,7 @@ def _harmless_output() -> Iterator[None]:
 
 
 def sentence(error: BaseException) -> str:
-    """Return the message of an error as one line."""
+    """Return the message of an error as a single line."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
@@ -226,14 +227,14 @@ def sentence(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
-    """Context that converts exceptions to one-line messages on stderr and to exit statuses.
+    """Context manager that converts exceptions to exit statuses and one-line messages on stderr.
 
-    - InputError, OSError or an exception in ``more``: "command: message" is printed, and the exit status is 2.
-    - The system to which the command belongs is not installed: one line is printed, and the exit status is 2.
+    - InputError, OSError or an exception in ``more``: the message "command: message" is printed. The exit status is 2.
+    - The system to which the command belongs is not installed: a one-line message is printed. The exit status is 2.
     - Ctrl-C, SIGTERM or SIGHUP: the exit status is 130, 143 or 129, respectively. ``finally`` clauses are executed, so
-      worker processes also end.
-    - The output pipe was closed by its reader (``| head``): nothing is printed, and the exit status is 141, as in other
-      tools.
+      worker processes are also stopped.
+    - The reader of the output pipe has closed it (``| head``): nothing is printed, and the exit status is 141, as in
+      other tools.
 
     Raises:
         SystemExit: the command ends with one of these exit statuses.
@@ -265,7 +266,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
 
 
 def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
-    """Call a function inside :func:`errors_in_one_line`, and return the exit status of the command."""
+    """Call a function within :func:`errors_in_one_line`, and return the exit status of the command."""
     try:
         with errors_in_one_line(command, *more):
             work()
@@ -275,9 +276,9 @@ def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
 
 
 def _open_closed_files() -> None:
-    """Replace closed standard streams with /dev/null.
+    """Open /dev/null in place of closed standard streams.
 
-    Otherwise, the next file that is opened would be used as a standard stream.
+    Otherwise, the next file to be opened would be used as a standard stream.
     """
     for number in range(3):
         try:
@@ -294,18 +295,16 @@ def limit_caches_of_shapes() -> None:
 
     torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes. Without a
     limit, memory use increases by 170 MB after 2,600 documents. With the limit, memory use does not increase, and the
-    speed is the same.
+    speed does not change.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")
 
 
 def leave_signals_to_parent() -> None:
-    """Ignore Ctrl-C in a worker process.
+    """Ignore Ctrl-C in a worker process, and end the worker if its parent process is killed.
 
-    A terminal sends Ctrl-C to all processes, but the parent process is responsible for ending its workers.
-
-    The worker also ends if its parent process is killed.
+    A terminal sends Ctrl-C to all processes, but the parent process is responsible for stopping its workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _end_worker)
@@ -320,7 +319,7 @@ def _end_with(parent: Any) -> None:
 
 
 def _end_worker(number: int, frame: Any) -> None:
-    # A worker may have started processes of its own, for example in fairseq-preprocess.
+    # A worker may have started processes itself, for example in fairseq-preprocess.
     for child in multiprocessing.active_children():
         child.terminate()
     os._exit(128 + number)
@@ -328,9 +327,9 @@ def _end_worker(number: int, frame: Any) -> None:
 
 @contextlib.contextmanager
 def _exit_on_signals(command: str) -> Iterator[None]:
-    """Context in which signals raise SystemExit.
+    """Context manager in which signals raise SystemExit.
 
-    Signals that the process already ignores, for example because of nohup, are still ignored.
+    Signals that the process already ignores, for example because of nohup, remain ignored.
     """
 
     def leave(number: int, frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Defer the import of large modules that other packages import but that summarisation does not need."""
+"""Defer the import of large modules that other packages import but that are not needed for summarisation."""
 
 import contextlib
 import importlib
@@ -15,7 +15,7 @@ STATISTICS = (
 
 
 class _StandIn(ModuleType):
-    """Placeholder for a module. The functions in the placeholder import the real module when they are called."""
+    """Placeholder for a module. Its functions import the real module when they are called."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if name.startswith("__"):
@@ -29,14 +29,14 @@ class _StandIn(ModuleType):
 
 @contextlib.contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Context in which ``from NAME import function`` and ``from PACKAGE import MODULE`` are deferred.
+    """Context manager that defers ``from NAME import function`` and ``from PACKAGE import MODULE``.
 
-    The imported functions work as usual. The real module is imported when they are first called. Modules that have
-    already been imported, and imports outside the context, are not affected.
+    The imported functions work as usual, but the real module is only imported when they are called for the first time.
+    Modules that have already been imported and imports outside the context are not affected.
 
     Args:
-        names: names of modules, such as "scipy.stats". If importing a package is also slow, the name of the package
-            must precede the names of its modules.
+        names: names of the modules to defer, such as "scipy.stats". If importing a package is also slow, its name must
+            precede the names of its modules.
     """
     stand_ins = {name: _StandIn(name) for name in names if name not in sys.modules}
     for name, module in stand_ins.items():
@@ -54,7 +54,7 @@ def deferred(*names: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def importing_fairseq() -> Iterator[None]:
-    """Context for importing fairseq without slow statistics modules and without a message about tensorboardX."""
+    """Context manager for importing fairseq without slow statistics modules or a message about tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
     with deferred(*STATISTICS):
         yield

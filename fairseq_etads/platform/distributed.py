@@ -1,14 +1,15 @@
 """Patch fairseq so that training, validation and generation work with several processes, mainly on CPUs.
 
-fairseq derives the number of processes from the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
-therefore divides by zero, ``--distributed-world-size 2`` does not start any process, and ``--ddp-backend pytorch_ddp``
-passes device indices to torch, which raises an error. With ``--cpu`` on a machine with GPUs, fairseq starts a worker
-for each GPU, and with ``--bf16`` it searches for a TPU. :func:`install` corrects these errors in fairseq-train,
-fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while they parse their options,
-before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not corrected there.
+fairseq sets the number of processes to the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
+therefore divides by zero, ``--distributed-world-size 2`` does not start any processes, and ``--ddp-backend
+pytorch_ddp`` passes device indices to torch, which raises an error. With ``--cpu`` on a machine with GPUs, fairseq
+starts a worker for each GPU, and with ``--bf16`` it searches for a TPU. :func:`install` corrects these errors in
+fairseq-train, fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while parsing
+their options, before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not
+corrected there.
 
-fairseq-generate accepts the options ``--num-shards`` and ``--shard-id`` for dividing the work, but ignores them.
-:func:`install` also makes these options work.
+fairseq-generate accepts the options ``--num-shards`` and ``--shard-id`` for dividing the work but ignores them. After
+:func:`install`, these options have an effect.
 """
 
 import contextlib
@@ -39,16 +40,16 @@ _WHAT_NOW = "The same command resumes the training from its last checkpoint, whi
 
 
 class WorkerEndedError(RuntimeError):
-    """Raised if one of several cooperating processes ends before its work is done."""
+    """Exception raised if one of several cooperating processes ends before its work is complete."""
 
 
 class Launched(NamedTuple):
-    """Description of a worker process that was started by a launcher such as torchrun.
+    """Properties of a worker process that was started by a launcher such as torchrun.
 
     Attributes:
-        rank: rank of the process among all workers.
-        workers: number of workers on all machines.
-        local_rank: rank of the process among the workers on this machine.
+        rank: rank of the worker process among all workers.
+        workers: total number of workers on all machines.
+        local_rank: rank of the worker process among the workers on this machine.
     """
 
     rank: int
@@ -57,10 +58,10 @@ class Launched(NamedTuple):
 
     @classmethod
     def from_environment(cls) -> Optional["Launched"]:
-        """Read the description of the current process from the environment.
+        """Read the properties of the current process from the environment.
 
         Returns:
-            The description, or None if the process was not started by a launcher such as torchrun.
+            The properties, or None if the process was not started by a launcher such as torchrun.
         """
         if not all(name in os.environ for name in ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")):
             return None
@@ -74,9 +75,9 @@ def _is_given(option: str) -> bool:
 
 
 def _without_implied_tpu(cfg: Any) -> None:
-    """Unset ``tpu`` unless there may be a TPU. fairseq sets this option with --bf16 and --memory-efficient-bf16.
+    """Unset ``tpu`` unless a TPU may be available. fairseq sets it for --bf16 and --memory-efficient-bf16.
 
-    If ``tpu`` were set without torch_xla, training would never start.
+    With ``tpu`` but without torch_xla, training would never start.
     """
     may_have_tpu = distributed_utils.xm is not None and not (cfg.common.cpu or torch.cuda.is_available())
     if not cfg.common.bf16 or may_have_tpu or _is_given("--tpu"):
@@ -88,9 +89,9 @@ def _without_implied_tpu(cfg: Any) -> None:
 
 @contextlib.contextmanager
 def _hidden_gpus() -> Iterator[None]:
-    """Context in which all GPUs are hidden from fairseq, torch and new processes.
+    """Context manager that hides all GPUs from fairseq, torch and new processes.
 
-    With --cpu, the trainer of fairseq does not use GPUs, but other parts of fairseq still do.
+    With --cpu, fairseq's trainer does not use GPUs, but other parts of fairseq still do.
     """
     unavailable = mock.patch.object(torch.cuda, "is_available", lambda: False)
     with unavailable, mock.patch.dict(os.environ, {"CUDA_VISIBLE_DEVICES": ""}):
@@ -98,9 +99,9 @@ def _hidden_gpus() -> Iterator[None]:
 
 
 def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq's ``call_main`` so that it works on CPUs.
+    """Wrap fairseq's ``call_main``, so that it also works on CPUs.
 
-    This function starts the workers of a command or joins them.
+    The wrapper starts the workers of a command, or connects the current process to the other workers.
     """
 
     @functools.wraps(call_main)
@@ -136,11 +137,11 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _check_sharded(cfg: Any) -> None:
-    """Check that parameters are not sharded when an update consists of several batches.
+    """Check that parameters are not sharded if an update consists of several batches.
 
-    The last batch of a worker may be empty. In this case, fairseq also counts the other batches of the worker as empty
-    and divides the gradients by a number that is too small. :mod:`.compat` corrects this error for other backends. With
-    fully_sharded, this is not possible, because all workers must process the same number of batches.
+    The last batch of a worker may be empty. In this case, fairseq also treats the other batches of the worker as empty
+    and divides the gradients by a number that is too small. :mod:`.compat` corrects this error for other backends. It
+    cannot be corrected for fully_sharded, because all workers must process the same number of batches.
 
     Raises:
         ValueError: parameters are sharded, and an update consists of several batches.
@@ -154,16 +155,16 @@ def _check_sharded(cfg: Any) -> None:
 
 
 def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
-    """Configure the connection between workers on CPUs. fairseq only does this for GPUs.
+    """Configure the connection between workers on CPUs, which fairseq only does for GPUs.
 
     Args:
-        options: options in ``cfg.distributed_training``, which are changed in place.
-        launched: description of the current process, or None if it was not started by a launcher.
+        options: the options ``cfg.distributed_training``, which are modified in place.
+        launched: properties of the current process, or None if it was not started by a launcher.
 
     Raises:
         ValueError: the options are incompatible with each other or with CPUs.
     """
-    for name in ("distributed_world_size", "distributed_num_procs"):  # the default of both is the number of GPUs
+    for name in ("distributed_world_size", "distributed_num_procs"):  # both default to the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
         if is_default and not _is_given("--" + name.replace("_", "-")):
             setattr(options, name, 1)
@@ -180,7 +181,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             options.distributed_no_spawn = True
     if options.distributed_world_size == 1:
         return
-    options.distributed_backend = "gloo"  # the only CPU backend that is included in all builds of torch
+    options.distributed_backend = "gloo"  # the only backend for CPUs that is included in all builds of torch
     if options.distributed_init_method is not None:
         return
     if options.distributed_no_spawn:
@@ -198,10 +199,11 @@ def _free_port() -> int:
 
 
 def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
-    """Start the workers on this machine and wait for them to end.
+    """Start the workers on this machine, and wait until they end.
 
-    If there are several machines, --distributed-num-procs is greater than 1 and determines the number of workers.
-    Otherwise, the number of workers is --distributed-world-size. The rank of the first worker is --distributed-rank.
+    If training uses several machines, --distributed-num-procs is greater than 1 and determines the number of workers on
+    this machine. Otherwise, the number of workers is --distributed-world-size. The rank of the first worker is
+    --distributed-rank.
 
     Raises:
         ValueError: the number of workers would exceed --distributed-world-size.
@@ -216,7 +218,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
             "give the number of workers on this machine with --distributed-num-procs, or start each worker with "
             "--distributed-no-spawn"
         )
-    options.distributed_rank = None  # the rank of a worker is start_rank plus the index of the worker
+    options.distributed_rank = None  # the rank of a worker is start_rank plus its index
     # Without this limit, each worker would start one thread per processor.
     threads = os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // here)))
     logger.info(f"starting {here} of {workers} workers on this machine's CPUs, each with OMP_NUM_THREADS={threads}")
@@ -234,7 +236,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
 
 @contextlib.contextmanager
 def _lost_connection_in_words() -> Iterator[None]:
-    """Context that raises WorkerEndedError instead of gloo's error if another worker has ended."""
+    """Context manager that raises WorkerEndedError instead of gloo's error if another worker has ended."""
     try:
         yield
     except RuntimeError as error:
@@ -259,7 +261,7 @@ def _all_gather_objects(all_gather_list: Callable[..., Any]) -> Callable[..., An
     """Replace fairseq's ``all_gather_list``, which requires GPU memory and is limited to 16,384 bytes per worker.
 
     fairseq-validate uses this function to gather the statistics of all batches, which easily exceed this limit. Some
-    criterions also use this function.
+    criterions use it too.
     """
 
     @functools.wraps(all_gather_list)
@@ -274,7 +276,7 @@ def _all_gather_objects(all_gather_list: Callable[..., Any]) -> Callable[..., An
 
 
 class _Timer(StopwatchMeter):
-    """fairseq timer that records whether it has ever been started. fairseq-generate starts it for each batch."""
+    """Timer of fairseq that records whether it has ever been started. fairseq-generate starts it for each batch."""
 
     has_run = False
 
@@ -284,11 +286,11 @@ class _Timer(StopwatchMeter):
 
 
 def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the ``main`` function of fairseq-generate so that each of n processes summarises every n-th batch.
+    """Wrap the ``main`` function of fairseq-generate, so that each of n processes summarises every n-th batch.
 
-    The number of processes and the index of the current process are taken from --num-shards and --shard-id if they are
-    given. Otherwise, they are taken from --distributed-world-size and --distributed-rank or, if these are not given
-    either, from torchrun. With --results-path, each process writes to its own subfolder, such as "2-of-4".
+    The number of processes and the index of the current process are set by --num-shards and --shard-id. If these
+    options are not set, --distributed-world-size and --distributed-rank are used. If these are not set either, the
+    values are provided by torchrun. With --results-path, each process writes to its own subfolder, such as "2-of-4".
     """
 
     @functools.wraps(main)
@@ -311,7 +313,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             return main(cfg)
         except (
             ZeroDivisionError
-        ):  # fairseq divides by the elapsed time and the number of words, which are 0 if there are no batches
+        ):  # fairseq divides by the elapsed time and the number of words, which are 0 without batches
             if options.distributed_world_size == 1 or _Timer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")

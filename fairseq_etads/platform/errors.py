@@ -1,8 +1,8 @@
-"""Define the exception that commands report in one line."""
+"""The exception that all commands report in one line."""
 
 
 class InputError(ValueError):
-    """Raised for a mistake in the input or the options that the user can correct.
+    """Exception raised if the input or an option contains an error that the user can correct.
 
-    Commands report the error in one line.
+    Commands report this error in one line.
     """

@@ -1,4 +1,4 @@
-"""Check whether the packages for optional features are installed, and return the commands that install them."""
+"""Check whether the packages for optional features are installed, and return the commands to install them."""
 
 import importlib.util
 import json
@@ -24,9 +24,9 @@ EXTRAS: Dict[str, Tuple[str, ...]] = {
     "demo": ("starlette", "uvicorn"),
     "ray": ("ray",),
 }
-"""Mapping from the extras in setup.py to the modules that they provide.
+"""Mapping from the extras in setup.py to the modules that they install.
 
-An extra is installed if none of its modules is missing.
+An extra is considered installed if none of its modules is missing.
 """
 
 
@@ -36,9 +36,9 @@ def missing_modules(extra: str) -> Tuple[str, ...]:
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs an extra in this environment.
+    """Return the command for installing an extra in this environment.
 
-    The command contains the path of the repository clone if the clone still exists.
+    If the clone of the repository still exists, the command contains its path.
     """
     clone = _clone()
     if clone is None:

@@ -1,4 +1,4 @@
-"""Handle Ctrl-C while a command is still importing modules."""
+"""Handle Ctrl-C while a command is importing modules."""
 
 import os
 import signal
@@ -10,11 +10,10 @@ PACKAGES = ("fairseq_etads", "etads_preprocess")
 
 
 def end_quietly_while_importing() -> None:
-    """Install a hook that suppresses the traceback if Ctrl-C interrupts the import of this project's modules.
+    """Install a hook that hides the traceback if Ctrl-C interrupts the import of this project's modules.
 
-    The process exits with status 130.
-
-    Once a command is running, :func:`fairseq_etads.platform.console.errors_in_one_line` handles signals.
+    The process exits with status 130. While a command is running, signals are handled by
+    :func:`fairseq_etads.platform.console.errors_in_one_line` instead.
     """
     plain_hook = sys.excepthook
 
@@ -27,7 +26,7 @@ def end_quietly_while_importing() -> None:
 
 
 def _is_importing(trace: Optional[TracebackType]) -> bool:
-    """Return whether the exception was raised while a module of this project was being imported."""
+    """Return whether an exception was raised while a module of this project was being imported."""
     while trace is not None:
         frame = trace.tb_frame
         package = str(frame.f_globals.get("__name__")).partition(".")[0]

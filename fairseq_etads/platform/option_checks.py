@@ -1,17 +1,17 @@
-"""Check that options are valid and have an effect. Options are declared as the fields of a dataclass.
+"""Check that options are valid and have an effect. The options are declared as the fields of a dataclass.
 
-This module requires neither torch nor fairseq, so that ``--help`` is fast. The metadata of a field determine how the
-option is checked:
+This module does not require torch or fairseq, so ``--help`` is fast. The metadata of a field determine how the option
+is checked:
 
-- ``bounds``: the :class:`Bounds` of a numeric option;
-- ``choices``: the valid values of a string option that is not an enumeration;
-- ``needs``: options or mechanisms of the model, written as on a command line ("--pointer switch"). If none of them is
-  present, the option has no effect. ``without`` replaces the end of the message, "without --pointer switch";
+- ``bounds``: the :class:`Bounds` of a numeric option.
+- ``choices``: the valid values of a string option that is not an enumeration.
+- ``needs``: options or mechanisms of the model, in the form in which options are written on a command line
+  ("--pointer switch"). If none of them is enabled, the option has no effect. ``without`` replaces the end of the
+  message, such as "without --pointer switch".
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
-  reason is empty, the message states that this option has no effect with the other one.
+  reason is empty, the message states that this option has no effect in combination with the other one.
 
-:func:`conflict` checks ``needs`` and ``excludes`` for training and for decoding. All of them are listed in
-``docs/rules.md``.
+:func:`conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists all of them.
 """
 
 import math
@@ -21,12 +21,12 @@ from typing import Any, Collection, Dict, Iterator, Mapping, NamedTuple, Optiona
 
 
 class Bounds(NamedTuple):
-    """Bounds of a numeric option.
+    """Bounds of the values of a numeric option.
 
     Attributes:
-        at_least: smallest valid value; None if there is no lower bound.
-        below: exclusive upper bound; None if there is no upper bound.
-        what: noun or remark that is used in messages, such as "tokens", "(0: off)" or, with ``below``, "a probability".
+        at_least: smallest valid value, or None if there is no lower bound.
+        below: exclusive upper bound, or None if there is no upper bound.
+        what: noun or remark for messages, such as "tokens", "(0: off)" or, together with ``below``, "a probability".
         above: exclusive lower bound, as an alternative to ``at_least``.
         most: largest valid value, as an alternative to ``below``.
     """
@@ -38,7 +38,7 @@ class Bounds(NamedTuple):
     most: Optional[float] = None
 
     def admit(self, value: float) -> bool:
-        """Return whether a value is valid. NaN is never valid, and infinity is valid only if there are no bounds."""
+        """Return whether a value is valid. NaN is never valid, and infinity is only valid if there are no bounds."""
         low = -math.inf if self.at_least is None else self.at_least
         high = math.inf if self.most is None else self.most
         return (
@@ -61,30 +61,30 @@ class Bounds(NamedTuple):
 
 
 PROBABILITY = Bounds(0, 1, "a probability")
-"""Bounds for a dropout probability or a fraction less than 1."""
+"""Bounds of a dropout probability or a fraction less than 1."""
 SIZE = Bounds(1)
-"""Bounds for a size or another number that must be at least 1."""
+"""Bounds of a size or another number that must be at least 1."""
 NOT_NEGATIVE = Bounds(0)
-"""Bounds for a weight or another number that may be 0."""
+"""Bounds of a weight or another number that must not be negative."""
 
 
 def flag(name: str) -> str:
-    """Format the name of an option as on a command line."""
+    """Format the name of an option as it is written on a command line."""
     return f"--{name.replace('_', '-')}"
 
 
 def shown(option: str, value: Any) -> str:
-    """Format an option and its value as on a command line."""
+    """Format an option and its value as they are written on a command line."""
     return flag(option) if value is True else f"{flag(option)} {_plain(value)}"
 
 
 def listed(choices: Sequence[str]) -> str:
-    """Format choices as an enumeration in a sentence."""
+    """Format a list of choices as part of a sentence."""
     return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
 
 
 def check_values(cfg: Any, config: Any) -> None:
-    """Raise ValueError if the value of an option is outside its bounds or is not one of its choices.
+    """Raise ValueError if the value of an option is outside its bounds or is not a valid choice.
 
     Args:
         cfg: values of the options.
@@ -102,14 +102,14 @@ def check_values(cfg: Any, config: Any) -> None:
 
 
 def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
-    """Raise ValueError if a given option requires an option that is missing or excludes one that is present.
+    """Raise ValueError if an option requires another option that is not enabled, or excludes one that is enabled.
 
     Args:
         cfg: values of the options.
         config: dataclass that declares the options.
-        has: mechanisms of the model, and options that other dataclasses declare, written as on a command line. The
-            options in ``config`` need not be included.
-        skip: names of options that should not be checked.
+        has: mechanisms of the model, and options declared by other dataclasses, in the form in which they are written
+            on a command line. Options in ``config`` need not be included.
+        skip: names of options that are not checked.
     """
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
     given = {name: value for name, value in given_options(cfg, config).items() if name not in skip}
@@ -120,14 +120,15 @@ def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collecti
 
 
 def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
-    """Return a message about the first given option that has no effect or excludes another option.
+    """Return a message about the first option that has no effect or excludes another option.
 
-    The message is empty if there is no conflict.
+    The message is empty if there are no conflicts.
 
     Args:
-        given: mapping from the names of options with non-default values to these values.
-        declared: mapping from the name of each option to its metadata.
-        there: options and mechanisms that are present, written as on a command line; see :func:`flags`.
+        given: mapping from the names of options with non-default values to their values.
+        declared: mapping from option names to the metadata of the options.
+        there: options and mechanisms that are enabled, in the form in which they are written on a command line, see
+            :func:`flags`.
     """
     for name, value in given.items():
         metadata = declared.get(name, {})
@@ -145,7 +146,7 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
 def flags(present: Mapping[str, Any]) -> Set[str]:
     """Return all enabled options, both with and without their values, such as "--pointer" and "--pointer soft".
 
-    For an option with the value "none", only the form with the value is returned.
+    For options with the value "none", only the form with the value is returned.
     """
     on = {name: _plain(value) for name, value in present.items() if is_on(value)}
     off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
@@ -155,13 +156,13 @@ def flags(present: Mapping[str, Any]) -> Set[str]:
 def is_on(value: Any) -> bool:
     """Return whether an option with this value is enabled. The value -1 disables fairseq's --diverse-beam-groups."""
     plain = _plain(value)
-    # A value that begins with "${" is an unresolved OmegaConf interpolation of an option elsewhere in the
+    # A value that begins with "${" is an unresolved OmegaConf interpolation of an option in another part of the
     # configuration.
     return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
 
 
 def given_options(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the names and values of all options that differ from their defaults.
+    """Return the names and values of all options with non-default values.
 
     An option that is explicitly set to its default value is not included.
     """
@@ -169,9 +170,9 @@ def given_options(cfg: Any, config: Any) -> Dict[str, Any]:
 
 
 def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
-    """Yield the name and the default of each option.
+    """Yield the name and the default value of each option.
 
-    Options that are taken from other parts of fairseq's configuration are skipped.
+    Options that refer to other parts of fairseq's configuration are skipped.
     """
     for option in fields(config):
         if not option.name.startswith("_") and not str(option.default).startswith("${"):
@@ -179,7 +180,7 @@ def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
 
 
 def _with_value(other: str, there: Collection[str]) -> str:
-    """Return an option together with its value, or without it if the value is not known."""
+    """Return an option together with its value, or only the option if its value is not known."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 
 
@@ -187,7 +188,7 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
     value = getattr(cfg, name, default)
     if isinstance(default, (bool, int, float)) or value is None or default is None:
         return bool(value != default)
-    return str(_plain(value)) != str(_plain(default))  # members of an enumeration are compared by their values
+    return str(_plain(value)) != str(_plain(default))  # compare members of an enumeration by their values
 
 
 def _plain(value: Any) -> Any:

@@ -1,12 +1,12 @@
-"""Write output files atomically, from one process at a time, and never over an input file.
+"""Write output files atomically, in one process at a time, and without overwriting input files.
 
-All commands of this project write their files with this module:
+All commands of this project use this module to write files:
 
-- :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the same folder, and rename it when
+- :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the same folder. They rename it when
   it is complete. If the process is killed, an existing file is not changed.
 - :func:`locked` prevents other processes from writing to the same file or folder, and reports which process holds the
-  lock. The lock is released when the process ends for any reason.
-- :func:`check_outputs` raises an error if an output file is also an input file, directly or through a link.
+  lock. The lock is released when the process ends, regardless of the reason.
+- :func:`check_outputs` raises an error if an output file is the same as an input file, directly or through a link.
 """
 
 import contextlib
@@ -41,31 +41,31 @@ from .errors import InputError
 from .processes import lock
 
 PARTIAL = ".partial"
-"""Suffix of files that are not complete yet."""
+"""Suffix of files that are not yet complete."""
 LOCK = ".lock"
-"""Suffix of the lock file next to an output file, and name of the lock file in an output folder."""
+"""Suffix of the lock file for an output file, and name of the lock file in an output folder."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 _held: Set[str] = set()
-"""Paths of the lock files that the current process has locked."""
+"""Paths of the lock files that are locked by the current process."""
 
 
 class _Lock:
-    """Lock file that contains a description of the process that holds the lock."""
+    """Lock file that contains a description of the process holding the lock."""
 
     def __init__(self, path: Path):
         self.path = path
         self._file: Optional[IO[Any]] = None
 
     def acquire(self) -> bool:
-        """Lock the file, which is created if necessary. Return False if another process holds the lock."""
+        """Lock the file, and create it if necessary. Returns False if another process holds the lock."""
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
             if not lock(file):
                 file.close()
                 return False
-            # The previous holder may have deleted the file after it was opened here and before it was locked.
+            # The previous holder may have deleted the file after it was opened here but before it was locked.
             if _is_still(file, self.path):
                 break
             file.close()
@@ -78,7 +78,7 @@ class _Lock:
         return True
 
     def holder(self) -> str:
-        """Return a description of the process that holds the lock, for use in an error message."""
+        """Return a description of the process holding the lock, for error messages."""
         try:
             about = json.loads(self.path.read_text(encoding="utf-8"))
             return f"{about['command']}, process {about['pid']} on {about['host']}, since {about['started']}"
@@ -91,7 +91,7 @@ class _Lock:
         return self._file.fileno()
 
     def release(self) -> None:
-        """Delete the file and release the lock."""
+        """Delete the lock file, and release the lock."""
         if self._file is not None:
             with contextlib.suppress(OSError):  # the folder may no longer exist
                 self.path.unlink()
@@ -100,7 +100,7 @@ class _Lock:
 
 
 def _is_still(file: IO[Any], path: Path) -> bool:
-    """Return whether an open file is still the file at ``path``."""
+    """Return whether an open file is still located at ``path``."""
     try:
         there = path.stat()
     except FileNotFoundError:
@@ -115,16 +115,16 @@ def _command() -> str:
 
 @contextlib.contextmanager
 def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
-    """Context in which other processes cannot write to an output.
+    """Context manager in which other processes cannot write to an output file or folder.
 
-    The context manager yields a tuple with the file descriptor of the lock. The tuple is empty if a caller already
-    holds the lock. A child process that inherits the descriptor also holds the lock.
+    It yields a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the
+    lock. A child process that inherits the descriptor also holds the lock.
 
     Args:
-        output: path of a file in an existing folder, or path of a folder. A folder is created if necessary, and deleted
-            if it is still empty on exit.
-        option: name of the option that specifies the output, for messages.
-        folder: whether the output is a folder.
+        output: path of a file in an existing folder, or path of a folder. A folder is created if necessary. It is
+            deleted on exit if it is still empty.
+        option: name of the option that specifies the output, for error messages.
+        folder: whether the output is a folder rather than a file.
 
     Raises:
         InputError: another process holds the lock, or the folder cannot be created. The message describes the other
@@ -133,7 +133,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
     made = _make_folders(output, option) if folder else []
     path = output.resolve()
     path = path / LOCK if folder else path.with_name(f".{path.name}{LOCK}")
-    if folder and str(path) in _held:  # a caller holds the lock
+    if folder and str(path) in _held:  # a caller already holds the lock
         yield ()
         return
     guard = _Lock(path)
@@ -153,22 +153,22 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
 
 
 def _delete_stale_locks(folder: Path) -> None:
-    """Delete the lock files of killed processes in a folder and in its subfolders.
+    """Delete lock files that killed processes have left in a folder and its subfolders.
 
-    If a process is killed after renaming its output and before deleting the lock file, the lock file remains. Nothing
-    else would delete this lock file, because later processes do not lock an output that is complete.
+    If a process is killed after it has renamed its output but before it has deleted the lock file, the lock file
+    remains. Later processes do not lock a complete output, so they would never delete this file.
     """
     for pattern in (f".*{LOCK}", f"*/.*{LOCK}"):
         for path in folder.glob(pattern):
             if str(path) not in _held:
                 stale = _Lock(path)
-                with contextlib.suppress(OSError):  # the file is kept if there is no permission to write
+                with contextlib.suppress(OSError):  # the file is kept if the user has no permission to delete it
                     if stale.acquire():
                         stale.release()
 
 
 def _make_folders(folder: Path, option: str) -> List[Path]:
-    """Create a folder and its parent folders. Return the folders that did not exist, starting with the innermost."""
+    """Create a folder and its parents. Returns the folders that did not exist before, starting with the innermost."""
     missing = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -179,10 +179,10 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 @contextlib.contextmanager
 def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
-    """Yield the path of a temporary file. On exit, it replaces ``path``, unless an error was raised inside the context.
+    """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
-    Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, there is no temporary
-    file.
+    Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
+    used.
     """
     path = Path(os.path.realpath(path))
     if path.exists() and not path.is_file():
@@ -190,7 +190,7 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         return
     path.parent.mkdir(parents=True, exist_ok=True)
     with locked(path, "output"):
-        # The current process holds the lock, so these files were left by killed processes.
+        # The current process holds the lock, so these files must have been left by killed processes.
         for stale in _partials(path):
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
@@ -204,12 +204,12 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             with contextlib.suppress(FileNotFoundError):
                 partial.unlink()
             if isinstance(error, OSError) and error.filename is None and error.errno in _NO_ROOM:
-                error.filename = str(path)  # errors that write() raises do not contain the name of the file
+                error.filename = str(path)  # errors raised by write() do not contain the file name
             raise
 
 
 def _partials(path: Path) -> List[Path]:
-    """Return the incomplete files for ``path`` that earlier calls of :func:`_completed` have left behind."""
+    """Return the incomplete files that earlier calls of :func:`_completed` have left for ``path``."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
@@ -227,15 +227,15 @@ def _check_lines(partial: Path, path: Path, expected: int) -> None:
 def writing(
     path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
 ) -> Iterator[TextIO]:
-    """Open a UTF-8 text file for writing. The file is renamed to its final name only when it is complete.
+    """Open a UTF-8 text file for writing. It receives its final name only when it is complete.
 
-    If an error is raised inside the context, the temporary file is deleted and an existing file is not changed.
+    If an error is raised inside the context, the temporary file is deleted, and an existing file is not changed.
 
     Args:
-        lines: function that is called on exit and returns the required number of lines.
+        lines: function that is called on exit and returns the expected number of lines.
 
     Raises:
-        InputError: another process is writing to the file, or the number of lines is wrong.
+        InputError: another process is writing to the file, or the number of lines is not as expected.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
     with _completed(Path(path), lines) as partial, open(partial, "w", **how) as file:
@@ -244,7 +244,7 @@ def writing(
 
 @contextlib.contextmanager
 def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """Open a binary file for writing. As with :func:`writing`, the file receives its name only when it is complete."""
+    """Open a binary file for writing. As with :func:`writing`, it receives its final name only when it is complete."""
     with _completed(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
@@ -253,33 +253,33 @@ def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
 def writing_by_name(path: Union[str, Path]) -> Iterator[Path]:
     """Yield a temporary path for libraries that open files themselves.
 
-    The file receives its name only when it is complete, as with :func:`writing`.
+    As with :func:`writing`, the file receives its final name only when it is complete.
     """
     with _completed(Path(path)) as partial:
         yield partial
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file. The copy receives its name only when it is complete."""
+    """Copy a file. The copy receives its final name only when it is complete."""
     with writing_by_name(target) as partial:
         shutil.copyfile(source, partial)
 
 
 def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
-    """Write a text to a file. The file receives its name only when it is complete."""
+    """Write a text to a file, which receives its final name only when it is complete."""
     with writing(path, errors) as file:
         file.write(text)
 
 
 @contextlib.contextmanager
 def writing_folder(path: Path, option: str) -> Iterator[Path]:
-    """Yield the path of a temporary folder. When the folder is complete, it is renamed to ``path``.
+    """Yield the path of a temporary folder, which is renamed to ``path`` when it is complete.
 
     An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
 
     Raises:
-        InputError: ``path`` is a file, a folder that is not empty, or the current working directory; or another process
-            is creating the folder.
+        InputError: ``path`` is a file, a non-empty folder or the current working directory, or another process is
+            creating the folder.
     """
     given, path = path, path.resolve()
     if path == Path.cwd():
@@ -302,11 +302,11 @@ def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
     """Check that no output file is also an input file or another output file.
 
     Args:
-        outputs, inputs: mappings from option or argument names to a path, several paths, or None. ``-`` is ignored. For
-            an input folder, pass the files that it contains.
+        outputs, inputs: mappings from option or argument names to a path, several paths, or None. The path ``-`` is
+            ignored. For an input folder, pass the files in the folder.
 
     Raises:
-        InputError: two paths refer to the same file, directly or through links.
+        InputError: two paths refer to the same file, either directly or through links.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _paths(outputs):
@@ -330,7 +330,7 @@ def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
 
 
 def _identity(path: Path) -> str:
-    """Return a key that is equal for all paths that refer to the same file."""
+    """Return a key that is the same for all paths that refer to the same file."""
     try:
         about = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Run functions in several processes. These processes end when the current process ends."""
+"""Run functions in several processes, which end when the current process ends."""
 
 import contextlib
 from concurrent.futures import ProcessPoolExecutor
@@ -9,9 +9,9 @@ from .errors import InputError
 
 
 def lock(file: IO[Any]) -> bool:
-    """Lock an open file until the current process ends. Return False if another process holds the lock.
+    """Lock an open file until the current process ends. Returns False if another process holds the lock.
 
-    Where locks are not supported, as on Windows and some network file systems, the result is always True.
+    If locks are not supported, as on Windows and some network file systems, the result is always True.
     """
     try:
         import fcntl
@@ -30,17 +30,17 @@ def lock(file: IO[Any]) -> bool:
 def process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
-    """Create a pool of ``count`` processes.
+    """Context manager that creates a pool of ``count`` processes.
 
-    All of them end when the current process ends, even if it is ended by a signal.
+    All processes of the pool end when the current process ends, even if it is ended by a signal.
 
     Args:
         start: function that each process calls when it starts.
-        arguments: arguments of ``start``.
-        context: context of ``multiprocessing``; None for the default context.
+        arguments: positional arguments of ``start``.
+        context: ``multiprocessing`` context, or None for the default context.
 
     Raises:
-        InputError: a process was killed.
+        InputError: one of the processes was killed.
     """
     with ProcessPoolExecutor(count, context, start, arguments) as pool:
         try:
@@ -52,9 +52,8 @@ def process_pool(
         except BaseException:  # after a signal, the remaining results are not needed
             processes = list((pool._processes or {}).values())
             thread: Any = pool._executor_manager_thread
-            # The pool must cancel pending work before its processes end. Otherwise, its manager thread would detect
-            # that the processes have ended, and raise an error for work that has been cancelled, such as the rest of a
-            # map.
+            # Pending work must be cancelled before the processes of the pool end. Otherwise, the manager thread would
+            # notice that the processes have ended, and raise an error for cancelled work, such as the rest of a map.
             pool.shutdown(wait=False, cancel_futures=True)
             for process in processes:
                 process.terminate()

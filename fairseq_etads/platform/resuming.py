@@ -1,4 +1,4 @@
-"""Resume training: store additional state in checkpoints, and apply options that differ from those in the checkpoint.
+"""Resume training: store additional state in checkpoints, and apply options that differ from the checkpoint.
 
 :func:`install` is called when fairseq-train loads the plugin.
 """
@@ -20,16 +20,16 @@ with deferred(*STATISTICS):
 logger = logging.getLogger(__name__)
 
 _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
-"""Schedulers that use --lr only when training starts.
+"""Schedulers that use --lr only at the start of training.
 
-Afterwards, they modify the current learning rate, which is saved in checkpoints.
+After that, they modify the current learning rate, which is stored in checkpoints.
 """
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Optimiser options that only have an effect when training starts."""
+"""Optimiser options that only have an effect at the start of training."""
 
 
 class _Position(NamedTuple):
-    """Position in an epoch after which the remaining batches are redistributed among the workers."""
+    """Position in an epoch at which the remaining batches are redistributed among the workers."""
 
     epoch: int
     batches: int
@@ -39,21 +39,21 @@ class _Position(NamedTuple):
 class ResumableBatches(iterators.EpochBatchIterator):
     """fairseq's batch iterator, which can be resumed with a different number of workers or a different --update-freq.
 
-    fairseq saves the number of batches that one worker has read. This number is wrong if training resumes with a
-    different number of workers. In addition, with --curriculum, fairseq only starts to shuffle batches after the given
-    number of epochs if training is restarted at that point. This class corrects both errors.
+    fairseq stores the number of batches that each worker has read. This number is incorrect if training resumes with a
+    different number of workers. Moreover, with --curriculum, fairseq starts to shuffle batches after the given number
+    of epochs only if training is restarted at that point. This class corrects both errors.
     """
 
     _resumed: Optional[_Position] = None
 
     @property
     def iterations_in_epoch(self) -> int:
-        """Number of batches that one worker has read in the current epoch."""
+        """Number of batches that each worker has read in the current epoch."""
         return int(super().iterations_in_epoch) + math.ceil(self._batches_before / self.num_shards)
 
     @property
     def _batches_before(self) -> int:
-        """Total number of batches in the current epoch that all workers had read when training was resumed."""
+        """Total number of batches that all workers had read in the current epoch when training was resumed."""
         return self._resumed.batches if self._resumed is not None and self._resumed.epoch == self.epoch else 0
 
     def state_dict(self) -> Dict[str, Any]:
@@ -67,11 +67,11 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return state
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Restore the saved position.
+        """Restore the position in the epoch from a checkpoint.
 
         Raises:
-            ValueError: the position is beyond the end of the epoch; or the order of batches depends on the number of
-                workers, and this number has changed.
+            ValueError: the position is beyond the end of the epoch, or the number of workers has changed and the order
+                of the batches depends on this number.
         """
         self._resumed = None
         read, workers = state_dict.get("batches_read"), state_dict.get("workers")
@@ -103,7 +103,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
-        """Return this worker's batches in an epoch or, after resuming, in the rest of an epoch."""
+        """Return this worker's batches in an epoch. After resuming, return its batches in the rest of the epoch."""
         if self._resumed is None or self._resumed.epoch != epoch:
             return list(super().ordered_batches(epoch, fix_batches_to_gpus, shuffle))
         with mock.patch.multiple(self, num_shards=1, shard_id=0):
@@ -120,9 +120,9 @@ class ResumableBatches(iterators.EpochBatchIterator):
 
 
 def _saved_options(state: Dict[str, Any], group: str) -> Any:
-    """Return an option group from a checkpoint.
+    """Return a group of options from a checkpoint.
 
-    The dictionary is empty if the checkpoint does not contain the group.
+    The result is an empty dictionary if the checkpoint does not contain the group.
     """
     saved = (state.get("cfg") or {}).get(group)
     return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
@@ -138,8 +138,9 @@ class _Resumption:
     """Compare a checkpoint with the current options, and adapt it before fairseq's trainer loads it.
 
     Args:
-        trainer: fairseq's trainer.
-        reset_optimizer, reset_lr_scheduler: values of fairseq's options. --finetune-from-model also sets these options.
+        trainer: the trainer of fairseq that loads the checkpoint.
+        reset_optimizer, reset_lr_scheduler: values of the fairseq options with these names. --finetune-from-model also
+            sets them.
     """
 
     def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
@@ -149,7 +150,7 @@ class _Resumption:
         self.reset_lr_scheduler = reset_lr_scheduler
 
     def prepare(self, state: Dict[str, Any], path: str) -> None:
-        """Adapt the state of a checkpoint in place, before it is sent to other workers.
+        """Adapt the state in a checkpoint, in place, before it is sent to other workers.
 
         Raises:
             ValueError: the checkpoint does not match the data of the task.
@@ -183,7 +184,7 @@ class _Resumption:
             position["is_shared_out_again"] = True
 
     def _begin_average(self, state: Dict[str, Any]) -> None:
-        """Initialise the average of --store-ema with the checkpoint's weights if it does not contain an average."""
+        """Initialise the average of --store-ema with the checkpoint's weights if the checkpoint contains no average."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
             logger.info("--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
@@ -191,7 +192,7 @@ class _Resumption:
     def _begin_schedule(self, state: Dict[str, Any]) -> None:
         """Replace the state of the scheduler if --lr-scheduler has changed.
 
-        Training continues as if the new scheduler had been used from the start.
+        Training continues as if the new scheduler had been used from the beginning.
         """
         saved = _saved_options(state, "lr_scheduler").get("_name")
         name = getattr(self.cfg.lr_scheduler, "_name", None)
@@ -217,7 +218,7 @@ class _Resumption:
         state["extra_state"]["changed_options"] = changed
 
     def _forget_another_metric(self, state: Dict[str, Any]) -> None:
-        """Remove the best validation score so far from the state if --best-checkpoint-metric has changed."""
+        """Remove the best validation score from the state if --best-checkpoint-metric has changed."""
         saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
@@ -229,11 +230,11 @@ class _Resumption:
                 state["extra_state"].pop(name, None)
 
     def finish(self, extra_state: Dict[str, Any]) -> None:
-        """Apply changed settings that fairseq's trainer ignores, after the trainer has loaded the checkpoint."""
+        """After the trainer has loaded the checkpoint, apply changed settings that the trainer ignores."""
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
             self._apply(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
-        if self.cfg.ema.store_ema and frequency > 1:  # fairseq would start to count from 0 again
+        if self.cfg.ema.store_ema and frequency > 1:  # fairseq would count from 0 again
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
     def _apply(self, name: str, saved: Any, value: Any) -> None:
@@ -259,7 +260,7 @@ class _Resumption:
 
 
 def _read(value: Any) -> Any:
-    """Parse the value of an option, which may be a Python literal such as the betas of Adam."""
+    """Parse the value of an option, which may be a Python literal, such as the betas of Adam."""
     try:
         return ast.literal_eval(value) if isinstance(value, str) else value
     except (SyntaxError, ValueError):
@@ -273,7 +274,7 @@ def _key(group: Dict[str, Any], option: str, value: Any) -> str:
 
 
 def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap ``Trainer.load_checkpoint`` so that it first adapts the checkpoint and finally applies changed options."""
+    """Wrap ``Trainer.load_checkpoint`` to adapt the checkpoint before loading, and apply changed options afterwards."""
 
     @functools.wraps(load)
     def load_checkpoint(
@@ -300,7 +301,7 @@ def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint`` so that it also saves the counter of --patience."""
+    """Wrap ``Trainer.save_checkpoint``, so that it also saves the counter of --patience."""
 
     @functools.wraps(save)
     def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
@@ -314,9 +315,9 @@ def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., An
 
 
 def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint`` so that it restores the counter of --patience.
+    """Wrap ``load_checkpoint``, so that it restores the counter of --patience.
 
-    Otherwise, fairseq would restart the count at 0.
+    Otherwise, fairseq would start counting from 0 again.
     """
 
     @functools.wraps(load)
@@ -334,10 +335,10 @@ def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., A
 
 
 def install(command: Any) -> None:
-    """Patch fairseq so that training can be resumed. This function can be called repeatedly.
+    """Patch fairseq to improve resuming. This function can be called repeatedly.
 
     Args:
-        command: the module of the command fairseq-train.
+        command: the module ``fairseq_cli.train``.
     """
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
         Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)

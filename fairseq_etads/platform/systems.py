@@ -1,6 +1,6 @@
 """List the options and modules that belong to the systems in ``fairseq_etads/systems/``.
 
-The list is used for messages about systems that are not installed.
+The list is used in messages about systems that are not installed.
 """
 
 import importlib.util
@@ -18,17 +18,17 @@ BROUGHT: Dict[str, List[str]] = {
     "rewards": ["--criterion summarization_rl", "--criterion summarization_raml"],
     "rewriting": ["--arch pointer_extractor", "--criterion extractor_rl", "fairseq_etads.jobs.rewrite"],
 }
-"""Mapping from the folder of each system to the options and modules that require it."""
+"""Mapping from the folder name of each system to the options and modules that require the system."""
 
 
 def names_of(option: str) -> List[str]:
-    """Return the values that systems provide for an option, such as the architectures for ``--arch``."""
+    """Return the values of an option that systems provide, such as the architectures for ``--arch``."""
     pairs = (what.partition(" ") for brought in BROUGHT.values() for what in brought)
     return [name for flag, _, name in pairs if flag == option and name]
 
 
 def system_of(what: str) -> Optional[str]:
-    """Return the folder of the system that an option or module requires, or None if it does not require a system."""
+    """Return the folder name of the system that an option or module requires, or None if it does not require one."""
     name = what[len("fairseq_etads.systems.") :].partition(".")[0] if what.startswith("fairseq_etads.systems.") else ""
     return name or next((system for system, brought in BROUGHT.items() if what in brought), None)
 
@@ -39,5 +39,5 @@ def is_there(system: str) -> bool:
 
 
 def belongs_to(what: str, system: str) -> str:
-    """Return a message about an option or a module that belongs to a missing system."""
+    """Return a message about an option or module that belongs to a missing system."""
     return f"{what} belongs to the system in fairseq_etads/systems/{system}, which is missing in this installation"

@@ -1,8 +1,8 @@
 """Extend the training loop of fairseq-train.
 
-The functions in this module decide when to validate and save, save a checkpoint when training is interrupted, and log a
-training plan at the start. :func:`install` replaces parts of ``fairseq_cli.train``. :mod:`.compat` calls it if
-fairseq-train is running.
+The functions in this module decide when to validate and when to save checkpoints. They also save a checkpoint when
+training is interrupted, and log a training plan at the start. :func:`install` replaces parts of ``fairseq_cli.train``.
+:mod:`.compat` calls it when fairseq-train is running.
 """
 
 import contextlib
@@ -24,24 +24,24 @@ logger = logging.getLogger(__name__)
 
 
 class _Interrupted(BaseException):
-    """Raised if a signal arrives during validation, so that a checkpoint can be saved immediately."""
+    """Exception raised if a signal arrives during validation, so that a checkpoint can be saved immediately."""
 
 
 class Interruption:
     """Signal handler that ends training after the current update, so that a checkpoint can be saved first.
 
-    SIGINT and SIGTERM are handled. A second signal ends training immediately. A checkpoint is saved only if training
-    runs in a single process, because several processes would have to react to the signal in the same update.
+    It handles SIGINT and SIGTERM. A second signal ends training immediately. A checkpoint is saved only if training
+    uses a single process, because several processes would have to react to the signal in the same update.
     """
 
     def __init__(self) -> None:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """True while the handler may raise an exception, that is, while no weights are being changed."""
+        """Whether the handler may raise an exception, which is the case while no weights are being modified."""
 
     def watch(self) -> None:
-        """Start handling the signals, except signals that the process ignores."""
+        """Start handling the signals, except for signals that the process ignores."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.process = os.getpid()
@@ -64,7 +64,7 @@ class Interruption:
             raise _Interrupted
 
     def end(self) -> NoReturn:
-        """Exit with the status that shells report for the signal."""
+        """Exit with the status that shells use for the signal."""
         raise SystemExit(128 + self.number)
 
 
@@ -88,10 +88,10 @@ def is_over(cfg: Any, trainer: Any) -> bool:
 def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
     """Return whether to validate and whether to save a checkpoint after this update.
 
-    With ``--validate-interval-updates 0``, the default, the model is validated whenever a checkpoint is saved, as in
-    fairseq. With a value N greater than 0, the model is validated every N updates. With -1, the model is validated only
-    at the end of an epoch. In the last two cases, ``--save-interval-updates`` saves checkpoints without validating. A
-    checkpoint is saved after each validation, because the best checkpoint might otherwise be missed.
+    With ``--validate-interval-updates 0`` (the default), the model is validated whenever a checkpoint is saved, as in
+    fairseq. With a value N > 0, the model is validated every N updates. With -1, the model is validated only at the end
+    of an epoch. In the last two cases, ``--save-interval-updates`` saves checkpoints without validation. A checkpoint
+    is saved after each validation, because the best checkpoint might otherwise be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -108,7 +108,7 @@ def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -
 
 
 def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
-    """Return whether --save-interval-minutes have passed since the last save.
+    """Return whether at least --save-interval-minutes have passed since the last checkpoint was saved.
 
     The result is the same in all processes.
     """
@@ -120,15 +120,15 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Optional[float]], bool]:
-        """Validate the model and save a checkpoint after an update, as decided by :func:`due`.
+        """Validate the model and save a checkpoint after an update if :func:`due` requires it.
 
-        This function replaces fairseq's function with the same name.
+        This function replaces the function of the same name in fairseq.
         """
         stop = is_over(cfg, trainer)
         validate, save = due(cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop)
         losses: List[Optional[float]] = [None]
         if validate and not _interruption.number:
-            # At the end of an epoch, validation must not be interrupted, because the scheduler requires the loss.
+            # Validation at the end of an epoch must not be interrupted, because the scheduler requires the loss.
             _interruption.may_raise = not end_of_epoch
             try:
                 losses = command.validate(cfg, trainer, task, epoch_itr, valid_subsets)
@@ -156,7 +156,7 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
 
 
 def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq-train's ``train`` so that it first logs the plan and never exceeds --max-update.
+    """Wrap fairseq-train's ``train``, so that it logs the plan first and never exceeds --max-update.
 
     ``train`` runs one epoch. fairseq checks the number of updates only after an update. If training were started again
     after it has finished, fairseq would therefore run one more update.
@@ -183,14 +183,14 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
-    """Check that validation reports the metric given by ``--best-checkpoint-metric``.
+    """Check that validation reports the metric specified by ``--best-checkpoint-metric``.
 
-    Without this check, fairseq would raise a KeyError, but only at the end of the first validation. The metrics depend
-    on the criterion, the model and the data, so their names are determined by evaluating one batch of the first
+    Without this check, fairseq would raise a KeyError, but only at the end of the first validation. The available
+    metrics depend on the criterion, the model and the data. They are determined by evaluating one batch of the first
     validation set.
 
     Raises:
-        ValueError: validation does not report this metric.
+        ValueError: the metric is not reported in validation.
     """
     metric = cfg.checkpoint.best_checkpoint_metric
     if metric == "loss" or cfg.dataset.disable_validation or hasattr(trainer.task, "post_validate"):
@@ -202,13 +202,13 @@ def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
 
 
 _NO_QUALITY = ("bsz", "ups", "wpb", "wps")
-"""Metrics that validation always reports. They describe batches and speed, not quality."""
+"""Metrics that are always reported in validation, but describe batches and speed rather than quality."""
 
 
 def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
-    """Evaluate the first batch of a validation set and return the names of all reported metrics.
+    """Evaluate the first batch of a validation set, and return the names of all reported metrics.
 
-    The list is empty if the validation set contains no batches.
+    The list is empty if the validation set does not contain any batches.
     """
     trainer.begin_valid_epoch(epoch)
     batches = trainer.get_valid_iterator(subset)
@@ -228,13 +228,13 @@ def _in_epochs(updates: float, updates_per_epoch: int) -> str:
 
 
 def plan(cfg: Any, epoch_itr: Any) -> List[str]:
-    """Return lines that describe the course of training with these options.
+    """Return lines of text that describe how training will proceed with the given options.
 
-    The lines contain the updates per epoch, the validation interval, the patience, the peak learning rate and the batch
-    size.
+    They contain the number of updates per epoch, the validation interval, the patience, the peak learning rate and the
+    batch size.
 
     Args:
-        epoch_itr: iterator over the first epoch.
+        epoch_itr: batch iterator over the first epoch.
     """
     freq = cfg.optimization.update_freq[0]
     per_epoch = max(math.ceil(len(epoch_itr) / freq), 1)
@@ -272,7 +272,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
 
 
 def _source_tokens(epoch_itr: Any) -> Optional[float]:
-    """Return the mean number of source tokens per batch, or None if the document lengths are not known."""
+    """Return the mean number of source tokens per batch, or None if the document lengths are unknown."""
     sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
     if sizes is None or not batches:
         return None
@@ -283,7 +283,7 @@ def _source_tokens(epoch_itr: Any) -> Optional[float]:
 
 
 def install(command: Any) -> None:
-    """Patch the module of fairseq-train. This function can be called repeatedly."""
+    """Patch the module ``fairseq_cli.train``. This function can be called repeatedly."""
     if not hasattr(command.train, "is_patched"):
         command.train = planned_epoch(command.train)
         command.validate_and_save = _replacing_validate_and_save(command)

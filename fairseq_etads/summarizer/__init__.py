@@ -1,7 +1,7 @@
-"""Summarise raw text with the model in a model folder. This is the main Python interface of the project.
+"""Summarise raw text with the model in a model folder. This package is the main Python interface of the project.
 
-Start with :class:`Summarizer`. Importing this package does not import torch or fairseq. :class:`Summarizer` and its
-result classes import them on first use. :class:`Explanation` never imports them.
+The main class is :class:`Summarizer`. Importing this package does not import torch or fairseq. :class:`Summarizer` and
+its result classes import these libraries on first use, whereas :class:`Explanation` never imports them.
 """
 
 import logging
@@ -35,12 +35,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import :class:`Summarizer` and its result classes on first use."""
+    """Import :class:`Summarizer` and its result classes when they are first used."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     logger = logging.getLogger(__name__.split(".")[0])
     if logger.level == logging.NOTSET:
-        logger.setLevel(logging.WARNING)  # importing fairseq makes all loggers show INFO messages
+        logger.setLevel(logging.WARNING)  # importing fairseq causes all loggers to show INFO messages
     from . import partial, summarizer, summary
 
     found = {

@@ -1,4 +1,4 @@
-"""Create a summary from sentences that a content model chooses from the document and the hypotheses."""
+"""Create a summary from sentences of the document and the hypotheses, which are chosen by a content model."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -13,12 +13,12 @@ GROUPS, STRENGTH = 4, 0.5
 
 
 class Spelled(NamedTuple):
-    """A hypothesis, converted to text.
+    """A hypothesis that has been converted to text.
 
     Attributes:
-        text: the text of the hypothesis.
-        tokens: the tokens of the hypothesis, without start and end symbols.
-        origins: the index of the document token from which each token was copied, or -1 for a generated token.
+        text: text of the hypothesis.
+        tokens: tokens of the hypothesis, without the start and end symbols.
+        origins: for each token, the index of the document token from which it was copied, or -1 if it was generated.
     """
 
     text: str
@@ -27,14 +27,15 @@ class Spelled(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A chosen sentence with its tokens.
+    """A chosen sentence together with its tokens.
 
     Attributes:
-        chosen: the sentence.
-        tokens: the tokens of the sentence.
-        origins: the index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
-        spans: the positions of tokens in the raw document. If None, they are the positions of the tokens that the model
-            read.
+        chosen: the chosen sentence with its source and position.
+        tokens: tokens of the sentence.
+        origins: for each token, the index in ``spans`` of the token from which it was copied, or -1 if it was
+            generated.
+        spans: positions in the raw document to which ``origins`` refers. If None, they are the positions of the tokens
+            that the model read.
     """
 
     chosen: ChosenSentence
@@ -44,24 +45,24 @@ class Sentence(NamedTuple):
 
 
 def groups_of(beam: int) -> int:
-    """Return the number of groups in diverse beam search: the largest divisor of ``beam`` up to :data:`GROUPS`."""
+    """Return the number of groups for diverse beam search, the largest divisor of ``beam`` up to :data:`GROUPS`."""
     return next(groups for groups in range(GROUPS, 0, -1) if beam % groups == 0)
 
 
 def choose(
     texts: TextProcessing, document: Document, hypotheses: Sequence[Spelled], most_words: Optional[int]
 ) -> Tuple[List[Sentence], float]:
-    """Choose the sentences of a summary.
+    """Choose the sentences of a summary from a document and its hypotheses.
 
     Args:
-        texts: the text processing of the model folder.
-        document: the document.
-        hypotheses: the hypotheses from the search, best first.
-        most_words: the maximum number of words in the summary. By default, the limit depends on the training summaries.
+        texts: object that converts between raw text and the tokens of the model.
+        document: the document to summarise.
+        hypotheses: hypotheses from the search, in descending order of score.
+        most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
 
     Returns:
-        The sentences and their expected ROUGE score. There are no sentences if neither the document nor the hypotheses
-        contain words.
+        The chosen sentences and the expected ROUGE score of the summary. The list of sentences is empty if neither the
+        document nor the hypotheses contain words.
     """
     assert texts.picker is not None
     choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
@@ -77,7 +78,7 @@ def choose(
 
 
 def _document_sentence(texts: TextProcessing, document: Document, number: int) -> Sentence:
-    """Return a document sentence, tokenised as the model would generate it."""
+    """Return a sentence of the document, tokenised as the model would generate it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)
@@ -90,13 +91,13 @@ def _document_sentence(texts: TextProcessing, document: Document, number: int) -
 
 
 def _hypothesis_sentence(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
-    """Return a sentence from a hypothesis.
+    """Return a sentence of a hypothesis.
 
     Args:
-        texts: the text processing of the model folder.
-        hypothesis: the hypothesis.
-        text: the text of the sentence.
-        earlier: the preceding sentences of the hypothesis.
+        texts: object that converts between raw text and the tokens of the model.
+        hypothesis: the hypothesis that contains the sentence.
+        text: text of the sentence.
+        earlier: sentences of the hypothesis that precede this sentence.
     """
     whole = " ".join(hypothesis.text.split())
     first = 0

@@ -1,8 +1,8 @@
-"""Convert raw documents to batches of ids, and convert summary ids to text.
+"""Convert raw documents to batches of token ids, and convert the token ids of summaries to text.
 
-In each batch, words that are not in the dictionary receive temporary ids in order of occurrence. These ids are larger
-than the last id of the dictionary. The model only needs to distinguish these words from each other, so the ids are
-discarded after the batch. Memory use therefore does not grow with the number of documents.
+In each batch, words that are not in the dictionary receive temporary ids in the order in which they occur. These ids
+are larger than the last id in the dictionary. They are discarded after the batch, because the model only needs to
+distinguish the words from each other. Memory use therefore does not grow with the number of documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -23,20 +23,21 @@ from .picked import Selection
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
 
 _CHARACTERS_AHEAD = 4_000_000
-"""Approximate maximum number of characters to read ahead."""
+"""Approximate maximum number of characters to read ahead of the search."""
 
 
 class Document(NamedTuple):
-    """A document to summarise.
+    """A document to summarise, split into tokens.
 
     Attributes:
-        number: the index of the document in the input.
-        text: the raw text of the document.
-        tokens: the tokens that the model reads.
-        left_out: the number of tokens that the model does not read.
-        picked: the sentences that an extractor selected, or None without an extractor.
-        places: the index in ``picked`` of each token's sentence, or -1 for a sentence mark. Empty without an extractor.
-        levels: the salience level of each selected sentence.
+        number: index of the document in the input.
+        text: raw text of the document.
+        tokens: tokens of the document that the model reads.
+        left_out: number of document tokens that the model does not read.
+        picked: sentences that an extractor selected, or None without an extractor.
+        places: index in ``picked`` of the sentence that contains each token, or -1 for a sentence mark. Empty without
+            an extractor.
+        levels: salience level of each selected sentence.
         every: all sentences of the document. Empty without a content model.
     """
 
@@ -51,13 +52,13 @@ class Document(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A batch of documents and the corresponding model input.
+    """A batch of documents with the corresponding model input.
 
     Attributes:
-        documents: the documents.
-        sample: the batch on the CPU, in the format of a fairseq dataset.
-        new_words: the words with ids above the last id of the source dictionary.
-        padding: the number of padding positions before the first token of each document.
+        documents: documents in the batch.
+        sample: model input on the CPU, in the format of a batch from a fairseq dataset.
+        new_words: words with temporary ids, which are larger than the last id in the source dictionary.
+        padding: number of padding positions before the first token of each document.
     """
 
     documents: List[Document]
@@ -67,15 +68,15 @@ class Batch(NamedTuple):
 
 
 class TextProcessing:
-    """A class that converts raw text to model inputs, and model outputs to text.
+    """Convert raw text to model inputs, and model outputs to text.
 
     Args:
-        loaded: the loaded model folder.
+        loaded: the loaded contents of a model folder.
 
     Attributes:
-        picker: an object that uses the folder's extractor to select the sentences to read. If it is None, the model
+        picker: object that selects the sentences to read with the extractor of the model folder. If None, the model
             reads the first tokens of each document.
-        mark: a list that contains the sentence mark if the model can generate it, and is empty otherwise.
+        mark: list that contains the sentence mark if the model can generate it. Otherwise, the list is empty.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -98,21 +99,21 @@ class TextProcessing:
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
-        """Tokenise a raw text, and truncate it to the tokens that the model reads."""
+        """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
         if self.picker is not None:
             return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
         tokens = self._tokens(one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
-        """Compare the surprisal of a document with the training documents.
+        """Measure the surprisal of a document, and compare it with the training documents.
 
-        Returns None if the document is too short, or if the surprisals of the training documents are unknown.
+        Returns None if the document is too short or if the surprisals of the training documents are unknown.
         """
         return None if self._surprisals is None else self._surprisals.of(document.tokens)
 
     def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
-        """Reduce a document to its selected sentences. Sentence marks are inserted if they were used in training."""
+        """Tokenise the selected sentences of a document. Sentence marks are inserted if they were used in training."""
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
@@ -130,7 +131,7 @@ class TextProcessing:
         """Tokenise one sentence of a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # A token of these kinds may include the space before its word.
+            # In these kinds of subwords, a token may include the space before its word.
             line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind in OPAQUE else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
@@ -143,12 +144,12 @@ class TextProcessing:
         return tokens
 
     def summary_tokens(self, text: str) -> List[str]:
-        """Tokenise a given summary. Sentence marks are kept if the model can generate them."""
+        """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
         sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
         return self.with_marks(sentences)
 
     def with_marks(self, sentences: Iterable[List[str]]) -> List[str]:
-        """Join the tokens of several sentences. Sentence marks are inserted if the model can generate them."""
+        """Concatenate the tokens of several sentences. Sentence marks are inserted if the model can generate them."""
         found: List[str] = []
         for tokens in filter(None, sentences):
             found += [*(self.mark if found else []), *tokens]
@@ -179,9 +180,9 @@ class TextProcessing:
         return Batch(documents, sample, list(new), padding)
 
     def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
-        """Return the salience level of each token (B, S, 1), as an id in the factor's dictionary.
+        """Return the salience level of each token as an id in the factor dictionary, shape (B, S, 1).
 
-        A token has the same level as its sentence.
+        Each token has the same level as its sentence.
         """
         words = self._levels
         assert words is not None, "the summariser has rejected other factors"
@@ -193,10 +194,10 @@ class TextProcessing:
         return values[:, :, None]
 
     def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
-        """Convert the ids of a summary (T,) to tokens without special symbols.
+        """Convert the token ids of a summary (T,) to tokens without special symbols.
 
         Returns:
-            The positions of the tokens in ``ids``, and the tokens.
+            The indices in ``ids`` that belong to tokens, and the tokens themselves.
         """
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
@@ -204,12 +205,12 @@ class TextProcessing:
         return places, [spelled[place] for place in places]
 
     def spell_all(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
-        """Convert the ids of a summary (T,) to tokens, including special symbols."""
+        """Convert the token ids of a summary (T,) to tokens, including special symbols."""
         first_new = len(self.source)
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
 
     def join(self, tokens: Sequence[str]) -> str:
-        """Convert tokens to text."""
+        """Join tokens into text."""
         line = " ".join(tokens)
         if self.subwords is not None:
             line = self.subwords.decode(line)
@@ -217,7 +218,7 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Return the start and end positions of each token in the raw document, or None for unknown positions."""
+        """Return the start and end positions of each token in the raw document, or None if they are unknown."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
             return align(document.text, spelled)
@@ -232,7 +233,7 @@ class TextProcessing:
         return found
 
     def spelling(self, token: str) -> str:
-        """Return an approximate spelling of a token in raw text."""
+        """Return the approximate spelling of a token in raw text."""
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
@@ -252,18 +253,18 @@ class TextProcessing:
         return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
 
     def word_of(self, tokens: Sequence[str]) -> str:
-        """Join the tokens of one word."""
+        """Join the tokens of a single word."""
         return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
     def shown(self, token: str) -> str:
-        """Return a token without subword marks, or an empty string for the end symbol."""
+        """Return a token without its subword marks, or an empty string for the end symbol."""
         return "" if token == self.target.eos_word else self.word_of([token])
 
 
 def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
-    """Yield lists of at most ``read_ahead`` numbered texts. Lists are shorter if the texts are long.
+    """Yield lists of at most ``read_ahead`` texts with their indices. Lists of long texts are shorter.
 
-    If reading a text fails, the preceding texts are yielded before the error is raised.
+    If an error occurs while a text is read, the preceding texts are yielded before the error is raised.
     """
     part: List[Tuple[int, Any]] = []
     characters = 0
@@ -291,7 +292,7 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
 def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
     """Group documents of similar length into batches of at most ``max_tokens`` tokens, including padding.
 
-    A document that is longer than ``max_tokens`` forms its own batch.
+    A document with more than ``max_tokens`` tokens forms a batch of its own.
     """
     batch: List[Document] = []
     for document in sorted(documents, key=lambda document: len(document.tokens)):

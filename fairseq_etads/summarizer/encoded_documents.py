@@ -1,4 +1,4 @@
-"""Read and encode documents once, and summarise them repeatedly with different decoding options."""
+"""Read and encode documents once, and summarise them several times with different decoding options."""
 
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -8,23 +8,23 @@ from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
 STATE_BYTES = 1 << 30
-"""Default maximum memory for encoder states, in bytes."""
+"""Default maximum memory for encoder states in bytes."""
 
 
 class _EncodedDocuments(NamedTuple):
-    """A batch of documents and the cached encoder output, or None if the output is not cached."""
+    """A batch of documents, and its encoder output, which is None if it is not cached."""
 
     batch: Batch
     encoded: Optional[EncodedBatch]
 
 
 class Hypothesis(NamedTuple):
-    """A hypothesis from a search in which a scoring term counts features.
+    """A hypothesis from a search with a scoring term that counts features.
 
     Attributes:
-        text: the text of the summary.
-        score: the score of the hypothesis.
-        features: the counts of all features except the first, divided by the length penalty.
+        text: text of the summary.
+        score: score of the hypothesis in the search.
+        features: counts of all features except the first, divided by the length penalty.
     """
 
     text: str
@@ -33,23 +33,23 @@ class Hypothesis(NamedTuple):
 
 
 class EncodedDocuments:
-    """Documents for repeated summarisation. Batches are the same as in :meth:`Summarizer.summarize`.
+    """Documents that can be summarised repeatedly, in the same batches as in :meth:`Summarizer.summarize`.
 
-    The encoder's output, and the keys and values that the decoder computes from it, are cached on the CPU up to a
-    memory limit. Documents that do not fit are encoded again in each call. The summaries do not depend on the cache.
-    Only one thread at a time may use an instance.
+    The encoder output, and the keys and values that the decoder computes from it, are cached on the CPU up to a memory
+    limit. Documents that do not fit into the cache are encoded again in each call. The summaries do not depend on the
+    cache. An instance must not be used by several threads at the same time.
 
     Args:
-        summarizer: the summariser.
-        texts: the raw texts of the documents.
-        max_tokens: the maximum number of source tokens per batch, including padding.
-        state_bytes: the maximum memory for the cache in bytes, or 0 for no cache.
+        summarizer: summariser that generates the summaries.
+        texts: raw texts of the documents.
+        max_tokens: maximum number of source tokens per batch, including padding.
+        state_bytes: maximum memory for the cache in bytes. 0 disables the cache.
 
     Attributes:
-        documents: the number of documents that contain words.
-        encoded_once: the number of cached documents, which is known after the first call.
-        state_bytes: memory that the cache uses, in bytes.
-        max_tokens: the maximum number of source tokens per batch, including padding.
+        documents: number of documents that contain words.
+        encoded_once: number of documents in the cache, which is known after the first call.
+        state_bytes: memory used by the cache in bytes.
+        max_tokens: maximum number of source tokens per batch, including padding.
     """
 
     def __init__(
@@ -78,17 +78,17 @@ class EncodedDocuments:
         self._summarizer._search(decoding, origins=False)
 
     def summarize(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[Summary]:
-        """Summarise the documents. Copied words are not determined.
+        """Summarise all documents without determining which words were copied.
 
         Args:
-            on_batch: a function that is called after each batch with the number of documents in the batch.
-            decoding: decoding options. The default values are stored in the folder.
+            on_batch: function that is called after each batch with the number of documents in the batch.
+            decoding: decoding options. Their default values are stored in the model folder.
 
         Returns:
-            The summaries in the order of the documents.
+            A list of summaries, in the order of the documents.
 
         Raises:
-            InputError: an option does not exist or has an invalid value.
+            InputError: a decoding option does not exist or has an invalid value.
         """
         search = self._summarizer._search(decoding, origins=False)
         found = self._decode_all(lambda part: self._summarizer._decode(part.batch, search, part.encoded), on_batch)
@@ -96,14 +96,13 @@ class EncodedDocuments:
         return [results[number] for number in range(len(results))]
 
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
-        """Return all hypotheses that the search finds for each document, in the order of the documents.
+        """Return all hypotheses from the search for each document, in the order of the documents.
 
-        There are no hypotheses for a document without words. Content models are not used.
+        The list of hypotheses is empty for a document without words. Content models are not used.
 
         Args:
-            on_batch: the same as in :meth:`summarize`.
-            decoding: the same as in :meth:`summarize`. It must include an option that adds a scoring term with
-                features.
+            on_batch: function that is called after each batch with the number of documents in the batch.
+            decoding: decoding options. They must include an option that adds a scoring term with features.
         """
         summarizer = self._summarizer
         search = summarizer._search({**decoding, "choose": "none"}, origins=False)
@@ -127,7 +126,7 @@ class EncodedDocuments:
     def _decode_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
         """Call ``decode`` for each batch.
 
-        Returns a dictionary from the index of each non-empty document to its result.
+        Returns a dictionary that maps the index of each non-empty document to its result.
         """
         results: Dict[int, Any] = {}
         for number, part in enumerate(self._batches):
@@ -140,7 +139,7 @@ class EncodedDocuments:
         return results
 
     def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
-        """Keep the cache of a batch if it fits within the memory limit. Otherwise, remove it."""
+        """Keep the encoder output of a batch if it fits into the cache. Otherwise, delete it."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:
             return part._replace(encoded=None)

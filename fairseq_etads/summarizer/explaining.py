@@ -1,4 +1,4 @@
-"""Explain summaries with an additional forward pass that records the outputs of attention modules."""
+"""Explain summaries, using an additional forward pass that records the outputs of the attention modules."""
 
 import re
 import threading
@@ -21,12 +21,12 @@ _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
 class Written(NamedTuple):
-    """The tokens that a model generated.
+    """Tokens that a model generated for a summary.
 
     Attributes:
-        tokens: the tokens as text, including special symbols. The last token is the end symbol.
-        replaced: a dictionary from the index of each replaced token to the replacement word and the index of the
-            document token.
+        tokens: tokens as strings, including special symbols. The last token is the end symbol.
+        replaced: dictionary that maps the index of each replaced token to the replacement word and the index of the
+            corresponding document token.
     """
 
     tokens: Tuple[str, ...]
@@ -34,16 +34,17 @@ class Written(NamedTuple):
 
 
 class _Pass(NamedTuple):
-    """Results of a forward pass over one document and the T tokens of its summary.
+    """Results of a forward pass over a document and the T tokens of its summary.
 
     Attributes:
-        log_probs: the log-probabilities of the tokens (T,).
-        attention: the attention weights (T, S), or None if the model does not return them.
-        is_unknown: a mask (T,), bool, True for the unknown word.
-        pointer: the pointer output, or None without a pointer.
-        shares: the share of each token's probability that comes from copying (T,), or None without a pointer.
-        copied_from: the index of the copied document token (T,), or -1 for a generated token. None without a pointer.
-        records: a dictionary from the names of the attention modules to their records.
+        log_probs: log-probabilities of the summary tokens, shape (T,).
+        attention: attention weights, shape (T, S), or None if the model does not return them.
+        is_unknown: boolean mask of the summary tokens, shape (T,), True for the unknown word.
+        pointer: output of the pointer, or None without a pointer.
+        shares: proportion of each token's probability that is due to copying, shape (T,), or None without a pointer.
+        copied_from: index of the document token from which each token was copied, shape (T,), or -1 for generated
+            tokens. None without a pointer.
+        records: dictionary that maps the names of attention modules to their recorded outputs.
     """
 
     log_probs: Tensor
@@ -56,23 +57,24 @@ class _Pass(NamedTuple):
 
 
 class Explainer:
-    """A class that explains a model's summaries. Threads can share an instance, but calls do not run in parallel.
+    """Explain the summaries of a model. Threads can share an instance, but calls do not run in parallel.
 
     Args:
-        model: a model in evaluation mode. It is not changed.
-        texts: the text processing of the model folder.
-        architecture: the name of the model's architecture.
+        model: model in evaluation mode, which is not modified.
+        texts: object that converts between raw text and the tokens of the model.
+        architecture: name of the model's architecture.
     """
 
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
-        # Copy the modules, because other threads may use the model while its attention modules are being observed.
+        # Copy the modules, because other threads may use the model while the outputs of its attention modules are
+        # recorded.
         self._model: Any = structural_copy(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
 
     def given(self, summary: str) -> Written:
-        """Tokenise a given summary as the model would generate it.
+        """Tokenise a summary provided by the user as the model would generate it.
 
         Raises:
             InputError: the summary contains no words, or more tokens than the model can generate.
@@ -90,13 +92,13 @@ class Explainer:
         return Written((*tokens, texts.target.eos_word), {})
 
     def explain(self, text: str, written: Written, summary: str, score: Optional[float]) -> Explanation:
-        """Explain a summary of a raw text.
+        """Explain how the model assigns probabilities to a summary of a raw text.
 
         Args:
-            text: the raw text of the document.
-            written: the summary tokens.
-            summary: the text of the summary.
-            score: the score of the summary in the search, or None if the summary was given.
+            text: raw text of the document.
+            written: tokens of the summary.
+            summary: text of the summary.
+            score: score of the summary in the search, or None if the user provided the summary.
         """
         document = self._texts.read(0, text)
         if not document.tokens:
@@ -105,7 +107,7 @@ class Explainer:
         batch = self._texts.batch([document])
         with self._lock:
             found = self._pass(batch, self._ids(written.tokens, batch))
-        gates = {name: r.gate[0] for name, r in found.records.items() if r.gate is not None}  # (H, T, S) each
+        gates = {name: r.gate[0] for name, r in found.records.items() if r.gate is not None}  # shape (H, T, S) each
         gated = [r.gated[0] for r in found.records.values() if r.gated is not None]
         forms = [r.form for r in found.records.values() if r.form is not None]
         pointer = found.pointer
@@ -130,9 +132,9 @@ class Explainer:
         )
 
     def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Convert tokens to ids (1, T).
+        """Convert tokens to vocabulary ids, shape (1, T).
 
-        Words that are not in the dictionary or the document become the unknown word.
+        Words that occur neither in the dictionary nor in the document become the unknown word.
         """
         target, first_new = self._texts.target, len(self._texts.source)
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
@@ -200,9 +202,10 @@ class Explainer:
 
 
 def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
-    """Compute log-probabilities (1, T, words), indexed by extended id, as in the search.
+    """Compute log-probabilities as in the search, shape (1, T, words). The last dimension is indexed by extended id.
 
-    If the switch of a pointer assigns probability 0 to a word, use the mixture of generating and copying instead.
+    If the switch of a pointer assigns a probability of 0 to a word, the mixture of generating and copying is used
+    instead.
     """
     log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
@@ -212,7 +215,7 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
 
 
 def _layer(name: str) -> int:
-    """Return the 1-based index of the layer that contains a module."""
+    """Return the index of the layer that contains a module, starting at 1."""
     match = _LAYER.match(name)
     assert match is not None, f"{name} does not belong to a layer"
     return int(match.group(1)) + 1

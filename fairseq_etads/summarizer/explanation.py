@@ -1,7 +1,7 @@
-"""The explanation of a summary as plain data.
+"""Data classes that represent the explanation of a summary.
 
-In shapes, T is the number of summary tokens, S is the number of document tokens, and H is the number of heads. T and S
-include the end symbols. Matrices are tuples of rows.
+In shapes, T is the number of summary tokens, S is the number of document tokens, and H is the number of heads. Both T
+and S include the end symbol. Matrices are tuples of rows.
 """
 
 import json
@@ -17,19 +17,19 @@ Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
 
 SCHEMA = 1
-"""Version of the format that :meth:`Explanation.to_dict` returns."""
+"""Version of the format of the dictionary that :meth:`Explanation.to_dict` returns."""
 LEAST = 0.001
-"""Attention and copy probabilities below this value are omitted from :meth:`Explanation.to_dict`."""
+"""Threshold below which :meth:`Explanation.to_dict` omits attention weights and copy probabilities."""
 
 
 @dataclass(frozen=True)
 class SourceToken:
-    """A token of the document as the model reads it.
+    """A document token that the model reads.
 
     Attributes:
-        text: the token, including subword marks.
-        start, end: the position text[start:end] of the token in the raw document. None for the end symbol, or if the
-            position cannot be determined because tokenisation changed the text too much.
+        text: token with its subword marks.
+        start, end: position text[start:end] of the token in the raw document. Both are None for the end symbol, or if
+            tokenisation changed the text too much to determine the position.
         known: whether the model can generate the token without copying it.
     """
 
@@ -41,19 +41,20 @@ class SourceToken:
 
 @dataclass(frozen=True)
 class SummaryToken:
-    """A token of the summary.
+    """A token of the summary with its probability.
 
     Attributes:
-        text: the token, including subword marks.
-        shown: the token without subword marks.
-        starts_word: whether the token is the first subword of a word.
-        log_probability: the log-probability of the token given the previous tokens, or -inf if the model cannot
-            generate it.
-        p_gen: the probability of generating the token instead of copying it, or None without a pointer.
-        copied_share: the share of the token's probability that comes from copying, or None without a pointer.
-        copied_from: the index of the document token that was copied, or None if the token was generated.
-        replaces_unknown: whether the model generated the unknown word here. ``text`` is then the document word with the
-            highest attention (``--replace-unknown``), or a word of a given summary that the model cannot generate.
+        text: token with its subword marks.
+        shown: token without its subword marks.
+        starts_word: whether the token is the first subword of its word.
+        log_probability: log-probability of the token given the previous tokens, or -inf if the model cannot generate
+            it.
+        p_gen: probability of generating the token instead of copying it, or None without a pointer.
+        copied_share: proportion of the token's probability that is due to copying, or None without a pointer.
+        copied_from: index of the document token from which the token was copied, or None if it was generated.
+        replaces_unknown: whether the model generated the unknown word at this position. In this case, ``text`` is the
+            document word with the highest attention weight (``--replace-unknown``), or a word of a user-provided
+            summary that the model cannot generate.
     """
 
     text: str
@@ -72,11 +73,11 @@ class SummaryToken:
 
 @dataclass(frozen=True)
 class SaliencyLayer:
-    """The saliency gate of a decoder layer.
+    """Saliency gate values of a decoder layer.
 
     Attributes:
-        layer: the 1-based index of the layer.
-        gate: the gate g_ij of each document token (S,), averaged over heads and summary tokens.
+        layer: index of the layer, starting at 1.
+        gate: gate g_ij of each document token, shape (S,), averaged over heads and summary tokens.
     """
 
     layer: int
@@ -88,10 +89,10 @@ class FocusLayer:
     """The centres and scopes of focus-attention in an encoder layer.
 
     Attributes:
-        layer: the 1-based index of the layer.
-        centers: the centres mu (H, S), as 0-based token positions.
-        scopes: the scopes sigma (H, S), in tokens.
-        strengths: the factor by which each head multiplies the bias (H,), or None if the model does not learn these
+        layer: index of the layer, starting at 1.
+        centers: centres mu as 0-based token positions, shape (H, S).
+        scopes: scopes sigma in tokens, shape (H, S).
+        strengths: factor by which each head multiplies the bias, shape (H,), or None if the model does not learn these
             factors.
     """
 
@@ -103,36 +104,38 @@ class FocusLayer:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The probabilities and attention weights with which a model generates a summary.
+    """Probabilities and attention weights with which a model generates a summary.
 
-    They are computed in one forward pass over the document and the summary, in float32 and without decoding options
-    such as temperature or penalties.
+    They are computed in float32 in one forward pass over the document and the summary. Decoding options such as
+    temperature or penalties are not applied.
 
     Attributes:
-        document: the raw text of the document.
-        source: the tokens of the document that the model read. The last one is the end symbol. Empty if the document
-            contains no words.
-        left_out: the number of tokens in the document that the model did not read.
-        summary: the text of the summary.
-        tokens: the tokens of the summary as the model generated them. The last one is the end symbol.
-        score: the score of the summary in the search, or None if the summary was given or chosen.
-        architecture: the name of the model's architecture.
-        pointer: the type of pointer: "none", "soft" or "switch".
-        saliency_gate: the variant of the saliency gate, or None without saliency-selection.
-        attention: the attention weights (T, S). Each row sums to 1. For Transformers, these are the weights in the last
-            decoder layer before any gate is applied, averaged over heads.
-        copying: the copy distributions (T, S). Each row sums to 1. None without a pointer.
-        saliency: the gate g_ij (T, S), averaged over layers and heads. Values are between 0 and 1 if ``saliency_gate``
-            is "sigmoid". Otherwise, they are between 0 and 2, and 1 leaves attention unchanged. None without
-            saliency-selection.
-        selected: the gated attention weights g_ij a_ij (T, S), averaged over layers and heads. The decoder reads the
-            document with these weights. None without saliency-selection.
-        saliency_layers, focus_layers: the layers with the respective mechanism.
-        picked: the sentences that an extractor selected from the whole document, or None without an extractor. The
-            model read only these sentences.
-        surprisal: the document's surprisal compared with the training documents, or None if it is unknown.
-        chosen: the sentences of the summary if a content model chose them from the document and all hypotheses, or
-            None. If they were chosen, all other values describe this text, which may not be a hypothesis of the model.
+        document: raw text of the document.
+        source: document tokens that the model read, ending with the end symbol. Empty if the document contains no
+            words.
+        left_out: number of document tokens that the model did not read.
+        summary: text of the summary.
+        tokens: summary tokens as the model generated them, ending with the end symbol.
+        score: score of the summary in the search, or None if the summary was provided by the user or chosen by a
+            content model.
+        architecture: name of the model's architecture.
+        pointer: type of the pointer, which is "none", "soft" or "switch".
+        saliency_gate: variant of the saliency gate, or None without saliency-selection.
+        attention: attention weights, shape (T, S). Each row sums to 1. For Transformers, these are the weights in the
+            last decoder layer before any gate is applied, averaged over heads.
+        copying: copy distributions, shape (T, S). Each row sums to 1. None without a pointer.
+        saliency: values of the gate g_ij, shape (T, S), averaged over layers and heads. They are between 0 and 1 if
+            ``saliency_gate`` is "sigmoid". Otherwise, they are between 0 and 2, where 1 leaves the attention weight
+            unchanged. None without saliency-selection.
+        selected: gated attention weights g_ij a_ij, shape (T, S), averaged over layers and heads. The decoder uses
+            these weights to read the document. None without saliency-selection.
+        saliency_layers, focus_layers: data of the layers with saliency-selection and of the layers with
+            focus-attention.
+        picked: sentences that an extractor selected from the whole document, which are the only ones that the model
+            read. None without an extractor.
+        surprisal: surprisal of the document compared with the training documents, or None if it is unknown.
+        chosen: sentences of the summary, if a content model chose them from the document and all hypotheses. In this
+            case, all other values describe the chosen text, which may not be a hypothesis of the model. None otherwise.
     """
 
     document: str
@@ -156,19 +159,19 @@ class Explanation:
 
     @property
     def log_probability(self) -> float:
-        """Return the log-probability of the summary with its end symbol, or 0 if there are no tokens."""
+        """Return the log-probability of the summary including its end symbol, or 0 if there are no tokens."""
         return math.fsum(token.log_probability for token in self.tokens)
 
     @property
     def coverage(self) -> Optional[Row]:
-        """Return the total attention weight of each document token (S,), summed over summary tokens."""
+        """Return the total attention weight of each document token, summed over the summary tokens, shape (S,)."""
         return None if self.attention is None else _sum_of_rows(self.attention)
 
     @property
     def copy_coverage(self) -> Optional[Row]:
-        """Return the sum of (1 - p_gen) a_j over the summary tokens, for each document token (S,).
+        """Return the sum of (1 - p_gen) a_j over the summary tokens for each document token, shape (S,).
 
-        This is the amount of copying from each document token.
+        The result measures how much each document token contributes to copying.
         """
         if self.copying is None:
             return None
@@ -177,18 +180,18 @@ class Explanation:
 
     @property
     def saliency_of_source(self) -> Optional[Row]:
-        """Return the gate g_ij of each document token (S,), averaged over summary tokens, layers and heads."""
+        """Return the gate g_ij of each document token, averaged over summary tokens, layers and heads, shape (S,)."""
         if not self.saliency:
             return None
         return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
 
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
-        """Convert the explanation to a dictionary of JSON types. Numbers are rounded to three or four digits.
+        """Convert the explanation to a dictionary of JSON types. Numbers are rounded to three or four decimal places.
 
-        The rows of "attention", "copying" and "selected" are lists of pairs [j, weight].
+        Each row of "attention", "copying" and "selected" is a list of pairs [j, weight].
 
         Args:
-            least: weights below this value are omitted from these rows. The sums, such as "coverage", include all
+            least: threshold below which weights are omitted from these rows. Sums such as "coverage" include all
                 weights.
         """
         return {
@@ -227,19 +230,19 @@ class Explanation:
         }
 
     def to_json(self, least: float = LEAST) -> str:
-        """Convert the explanation to one line of ASCII-only JSON."""
+        """Convert the explanation to a single line of JSON that contains only ASCII characters."""
         return json.dumps(self.to_dict(least), separators=(",", ":"), allow_nan=False)
 
     def to_html(self, title: str = "") -> str:
-        """Convert the explanation to a self-contained HTML page that works offline; see docs/explain.md.
+        """Convert the explanation to a self-contained HTML page that works offline (see docs/explain.md).
 
         Args:
-            title: the page title, such as the document name.
+            title: title of the page, such as the name of the document.
         """
         return page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
-        """Return the page inside a frame, so that notebooks can display it."""
+        """Return the HTML page inside a frame, which notebooks can display."""
         return frame(self.to_dict())
 
 
@@ -248,7 +251,7 @@ def _sum_of_rows(rows: Matrix) -> Row:
 
 
 def _rounded(value: Optional[float], digits: int = 4) -> Optional[float]:
-    """Round a value. Returns None if the value is None or cannot be represented in JSON."""
+    """Round a number. Returns None if the value is None or cannot be represented in JSON."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
@@ -269,7 +272,7 @@ def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[in
 
 
 def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
-    """Return pairs of an index and a rounded weight. Weights that are 0 or below ``least`` are omitted."""
+    """Return pairs of an index and a rounded weight, without weights that are 0 or below ``least``."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 

@@ -1,8 +1,9 @@
-"""Create a self-contained HTML page for an explanation. The page needs no other files and no network access.
+"""Create a self-contained HTML page for an explanation. The page requires no other files and no network access.
 
 :func:`page` receives the result of :meth:`Explanation.to_dict`. The page contains the numbers as JSON, and all text
-from documents is escaped. ``page/explanation.js`` shades words and draws plots. The words and the table of numbers are
-readable even without JavaScript. The page's Content-Security-Policy only allows the page's own style and script.
+from documents is escaped. The script ``page/explanation.js`` shades words and draws plots. Without JavaScript, the
+words and the table of numbers are still readable. The Content-Security-Policy only allows the style and the script of
+the page itself.
 """
 
 import base64
@@ -19,7 +20,7 @@ from .surprisal import UNUSUAL
 
 PAGE = Path(__file__).with_name("page")
 _LEVELS = 9
-"""Number of shades for words in the HTML. The script replaces them with finer shades."""
+"""Number of word shades in the HTML. The script replaces them with finer shades."""
 _KINDS = {
     "saliency": "saliency",
     "attention": "attention",
@@ -31,8 +32,8 @@ def page(data: Dict[str, Any], title: str = "") -> str:
     """Create the HTML page for an explanation.
 
     Args:
-        data: the result of :meth:`Explanation.to_dict`.
-        title: the page title, such as the document name.
+        data: dictionary returned by :meth:`Explanation.to_dict`.
+        title: title of the page, such as the name of the document.
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
     policy = (
@@ -61,7 +62,7 @@ def frame(data: Dict[str, Any], height: int = 720) -> str:
 
 
 def index(pages: Sequence[Tuple[str, str, str]]) -> str:
-    """Create an index page with links. ``pages`` contains the file, document name and summary of each page."""
+    """Create an index page with links. ``pages`` lists the file, the document name and the summary of each page."""
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
     rows = "".join(
         f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escaped(name)}</bdi></a></td>'
@@ -79,13 +80,13 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
 
 
 def embedded(value: Any) -> str:
-    """Format a value as ASCII JSON for a <script> element. Characters that could end the element are escaped."""
+    """Format a value as ASCII JSON for a <script> element, and escape characters that could end the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def escaped(text: str) -> str:
-    """Escape text for HTML. Invisible characters that would affect the display are replaced with their code points."""
+    """Escape text for HTML. Invisible characters that affect the display are replaced with their code points."""
     return "".join(_character(c) for c in text)
 
 
@@ -133,7 +134,7 @@ def _about(data: Dict[str, Any], title: str) -> str:
 
 
 def _unusual(surprisal: Dict[str, Any]) -> str:
-    """Describe how unusual the document is compared with the training documents."""
+    """Describe how unusual the document is in comparison with the training documents."""
     than = f"{_percent(surprisal['percentile'])} % of the training documents"
     text = f"{surprisal['bits']:.1f} bits per token, more than {than}"
     if surprisal["percentile"] > UNUSUAL:
@@ -142,7 +143,7 @@ def _unusual(surprisal: Dict[str, Any]) -> str:
 
 
 def _percent(value: float) -> str:
-    """Format a percentage. Only exact values of 0 and 100 are shown as 0 and 100."""
+    """Format a percentage. 0 and 100 are shown only if the value is exactly 0 or 100."""
     return f"{min(max(value, 1), 99):.0f}" if 0 < value < 100 else f"{value:.0f}"
 
 
@@ -174,7 +175,7 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _picked(data: Dict[str, Any]) -> Iterator[str]:
-    """Format a table of the sentences that the extractor selected, if there is an extractor."""
+    """Format a table of the sentences that the extractor selected. It is empty without an extractor."""
     picked = data.get("picked")
     if picked is None:
         return
@@ -193,7 +194,7 @@ def _picked(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _chosen(data: Dict[str, Any]) -> Iterator[str]:
-    """Format a list with the origin of each sentence, if a content model chose the sentences."""
+    """Format a list of the origins of the summary sentences, if a content model chose them."""
     if not data.get("chosen"):
         return
     yield '<p class="note">A content model chose these sentences from the document and from all hypotheses of the '
@@ -206,7 +207,7 @@ def _chosen(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
-    """Return the type of the document's initial shading, and the shading values."""
+    """Return the name and the values of the shading that the document has at first."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
@@ -263,7 +264,7 @@ def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
 
 
 def _bar(token: Dict[str, Any]) -> str:
-    """Draw a bar for the probability of a token. The share that comes from copying has a different colour."""
+    """Draw a bar for the probability of a token. The part that is due to copying has a different colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
     return (
@@ -274,9 +275,9 @@ def _bar(token: Dict[str, Any]) -> str:
 
 
 def _document(data: Dict[str, Any]) -> Iterator[str]:
-    """Format the raw text with a span around each token.
+    """Format the raw text with a <span> element around each token.
 
-    If the position of a token is unknown, the token is inserted after the preceding token.
+    A token with an unknown position is inserted after the preceding token.
     """
     text, place = data["document"], 0
     _, values = _overview(data)
@@ -306,14 +307,14 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _between(text: str, data: Dict[str, Any]) -> str:
-    """Format the text between two tokens. It is marked as unread if the extractor did not select its words."""
+    """Format the text between two tokens. The text is marked as unread if the extractor did not select its words."""
     if data.get("picked") and any(character.isalnum() for character in text):
         return f'<span class="unread">{escaped(text)}</span>'
     return escaped(text)
 
 
 def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
-    """Find a token directly after the given position in the text, such as a single invisible character."""
+    """Find a token directly after a position in the text. The token can be a single invisible character."""
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
     return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
@@ -360,11 +361,11 @@ _TEACHES = {
     "probability": "The bar under a word shows its probability given the previous words; the coloured part is due to "
     "copying.",
 }
-"""A dictionary from terms to their explanations in HTML."""
+"""Dictionary that maps each term to its explanation in HTML."""
 
 
 def _legend(data: Dict[str, Any]) -> Iterator[str]:
-    """Format explanations of the terms that apply to the model, and a list of mechanisms that the model lacks."""
+    """Format explanations of the terms that apply to the model, and list the mechanisms that the model lacks."""
     forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
     gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
     has_gate, has_pointer = data["saliency_gate"] is not None, data["pointer"] != "none"
@@ -428,10 +429,10 @@ def _source_word(data: Dict[str, Any], number: int) -> str:
 
 
 def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the numbers for the script.
+    """Return the numbers that the script of the page reads.
 
     Weights are encoded as [position, weight, position, …], in units of one ten-thousandth. Centres and scopes are in
-    tenths of a token.
+    units of one tenth of a token.
     """
     tokens = data["tokens"]
     rounded = [[round(100 * x) for x in row] for row in data["saliency"]] if data["saliency"] else None

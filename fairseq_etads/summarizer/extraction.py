@@ -1,4 +1,4 @@
-"""Score the sentences of a raw document with a model folder's extractor, and select the sentences to summarise."""
+"""Score the sentences of a raw document with an extractor, and select the sentences to summarise."""
 
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -14,14 +14,13 @@ from .picked import PickedSentence, Selection
 
 
 class DocumentSentence(NamedTuple):
-    """A sentence of a raw document.
+    """A sentence of a raw document with its probability.
 
     Attributes:
-        text: the text of the sentence, with normalised white space and without invisible characters.
-        words: the words of the sentence, tokenised in the same way as the extractor's training text.
-        probability: the probability, predicted by the extractor, that a summary uses the sentence.
-        start, end: the position text[start:end] of the sentence in the raw document, or None if it cannot be
-            determined.
+        text: text of the sentence, with normalised white space and without invisible characters.
+        words: words of the sentence, tokenised in the same way as the extractor's training text.
+        probability: predicted probability that a summary uses the sentence.
+        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
     """
 
     text: str
@@ -32,12 +31,12 @@ class DocumentSentence(NamedTuple):
 
 
 class Pick(NamedTuple):
-    """The selected sentences of a document.
+    """Selected sentences of a document with their salience levels.
 
     Attributes:
-        selection: the selected sentences.
-        levels: the salience level of each selected sentence, as a value of the source factor.
-        every: all sentences of the document, for a content model. Empty without a content model.
+        selection: the selected sentences of the document.
+        levels: salience level of each selected sentence, as a value of the source factor.
+        every: all sentences of the document for a content model. Empty without a content model.
     """
 
     selection: Selection
@@ -46,12 +45,12 @@ class Pick(NamedTuple):
 
 
 class SentencePicker:
-    """A class that selects sentences from raw documents. Threads can share an instance.
+    """Select sentences from raw documents. Threads can share an instance.
 
     Args:
-        loaded: the loaded folder of the extractor.
-        picking: the settings for the selection.
-        content: the content model that chooses the sentences of a summary, or None.
+        loaded: loaded contents of the extractor's folder.
+        picking: settings for the selection of sentences.
+        content: content model that chooses the sentences of a summary, or None.
     """
 
     def __init__(self, loaded: LoadedFolder, picking: Picking, content: Optional[ContentModel] = None):
@@ -61,11 +60,11 @@ class SentencePicker:
         self.picking, self.content = picking, content
 
     def pick(self, text: str, line: str) -> Pick:
-        """Select sentences from a document.
+        """Select the sentences of a document that the summariser will read.
 
         Args:
-            text: the raw text of the document.
-            line: the cleaned text as a single line. It can contain sentence marks.
+            text: raw text of the document.
+            line: cleaned text as a single line, which may contain sentence marks.
         """
         sentences, tokens = self._sentences(line)
         probabilities = self._probabilities(tokens)
@@ -88,7 +87,7 @@ class SentencePicker:
         return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _words(self, sentence: str, tokens: List[str]) -> List[str]:
-        """Return the words of a sentence, not split into subwords."""
+        """Return the words of a sentence without splitting them into subwords."""
         if self._subwords is None:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
@@ -100,13 +99,12 @@ class SentencePicker:
 
         Args:
             every: all sentences of the document.
-            written: the texts of the hypotheses.
-            most_words: the maximum number of words in the summary. By default, the limit depends on the training
-                summaries.
+            written: texts of the hypotheses.
+            most_words: maximum number of words in the summary. If None, the limit depends on the training summaries.
 
         Returns:
-            The choice, and a list of all sentences in the hypotheses. Each sentence is paired with the index of its
-            hypothesis.
+            The choice of the content model, and a list of all sentences in the hypotheses, each paired with the index
+            of its hypothesis.
         """
         assert self.content is not None, "the summariser has rejected the option"
         parts: List[Tuple[int, str]] = []
@@ -123,7 +121,7 @@ class SentencePicker:
         ), parts
 
     def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
-        """Split a line into sentences. Returns their texts and their tokens. Sentences without tokens are omitted."""
+        """Split a line into sentences, and return their texts and tokens. Sentences without tokens are omitted."""
         texts: List[str] = []
         tokens: List[List[str]] = []
         for sentence in self._tokenizer.sentences(line):

@@ -10,20 +10,19 @@ from .documents import Batch, TextProcessing
 
 @dataclass(frozen=True)
 class PartialSummary:
-    """The best summary that the search has found so far for a document. Later summaries may start with other words.
+    """The best summary of a document that the search has found so far. Later summaries may begin with other words.
 
     Attributes:
-        number: the index of the document in the input.
-        text, tokens: the text and tokens of the summary, as in :class:`Summary`.
-        score: the score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score it would
-            have if it ended here.
-        has_ended: whether the model has ended the summary. The search continues as long as a better summary is
-            possible.
-        spans: the position text[start:end] of each token that the model read, or None if it cannot be determined.
-        attention: the attention weights of the tokens that the model read, in the step that generated the last token of
-            the summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary has
-            ended, or if the model returns no attention weights.
-        copying: the copy distribution over the same tokens in this step. None if the summary has ended, or if the model
+        number: index of the document in the input.
+        text, tokens: text and tokens of the summary, as in :class:`Summary`.
+        score: score of the summary, as in :class:`Summary`. For an unfinished summary, this is the score that it would
+            receive if it ended here.
+        has_ended: whether the summary is complete. The search continues as long as a better summary is possible.
+        spans: position text[start:end] of each token that the model read, or None for unknown positions.
+        attention: attention weights of the tokens that the model read, in the step that generated the last token of the
+            summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary is
+            complete, or if the model does not return attention weights.
+        copying: copy distribution over the same tokens in this step. None if the summary is complete, or if the model
             has no pointer.
     """
 
@@ -41,12 +40,12 @@ OnPartialSummary = Callable[[PartialSummary], None]
 
 
 def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
-    """Create the ``on_step`` function for a search.
+    """Create the ``on_step`` function of a search, which reports partial summaries as text.
 
-    It converts ids to text, and passes the text to the given ``on_step``.
+    The function converts token ids to text before it calls the given ``on_step``.
     """
 
-    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are rows of the batch
+    spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are row indices in the batch
 
     def partial_summary(best: BestSoFar) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]

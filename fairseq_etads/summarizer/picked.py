@@ -1,4 +1,4 @@
-"""Plain data classes for sentences that an extractor selected and for sentences that a content model chose."""
+"""Data classes for sentences that were selected by an extractor or chosen by a content model."""
 
 from dataclasses import asdict, dataclass
 from typing import Any, Dict, Optional, Tuple
@@ -9,11 +9,10 @@ class PickedSentence:
     """A sentence that an extractor selected for the summariser.
 
     Attributes:
-        text: the text of the sentence, with normalised white space and without invisible characters.
-        start, end: the position text[start:end] of the sentence in the raw document, or None if it cannot be
-            determined.
-        number: the 0-based index of the sentence in the document.
-        probability: the probability, predicted by the extractor, that a summary uses the sentence.
+        text: text of the sentence, with normalised white space and without invisible characters.
+        start, end: position text[start:end] of the sentence in the raw document, or None if it cannot be determined.
+        number: index of the sentence in the document, starting at 0.
+        probability: predicted probability that a summary uses the sentence.
     """
 
     text: str
@@ -25,12 +24,12 @@ class PickedSentence:
 
 @dataclass(frozen=True)
 class Selection:
-    """The sentences that an extractor selected from a document.
+    """Sentences that an extractor selected from a document.
 
     Attributes:
-        sentences: the selected sentences, in the order of the document.
-        total: the number of sentences in the document.
-        words: the number of words in the document. Words are separated by white space.
+        sentences: selected sentences, in the order of the document.
+        total: number of sentences in the document.
+        words: number of words in the document, separated by white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -48,11 +47,12 @@ class ChosenSentence:
     """A sentence that a content model chose for a summary.
 
     Attributes:
-        text: the text of the sentence in the summary.
-        source: "document" for a sentence from the document, or "model" for a sentence that the model generated.
-        number: the 0-based index of the sentence in the document. None for a sentence that the model generated.
-        start, end: the position text[start:end] of the sentence in the raw document. None for a sentence that the model
-            generated, or if the position cannot be determined.
+        text: text of the sentence in the summary.
+        source: origin of the sentence, which is "document" if it is from the document, or "model" if the model
+            generated it.
+        number: index of the sentence in the document, starting at 0. None if the model generated the sentence.
+        start, end: position text[start:end] of the sentence in the raw document. Both are None if the model generated
+            the sentence, or if the position cannot be determined.
     """
 
     text: str

@@ -1,4 +1,4 @@
-"""Summarise batches of records in a distributed data engine, such as Ray Data or Spark."""
+"""Summarise batches of records in a distributed data processing engine, such as Ray Data or Spark."""
 
 from typing import Any, Dict, Mapping, Optional
 
@@ -8,38 +8,39 @@ from .summarizer import Summarizer
 
 
 class RecordSummarizer:
-    """A callable class for ``ray.data.Dataset.map_batches`` that summarises batches of records (docs/scale.md).
+    """Callable for ``ray.data.Dataset.map_batches`` that summarises batches of records (see docs/scale.md).
 
-    The engine creates one instance in each worker, so that each worker loads the model only once. The engine also
+    The engine creates one instance in each worker, so each worker loads the model only once. The engine also
     distributes the records. If a worker stops, the engine restarts it and reassigns its batches.
 
     Args:
-        folder: a model folder that all workers can read, or the name of a model that comes with the package.
-        column: the name of the column that contains the texts.
-        device: the name of a device such as "cuda". By default, a GPU is used if the worker can see one.
+        folder: path of a model folder that all workers can read, or the name of a bundled model.
+        column: name of the column that contains the texts.
+        device: name of a device, such as "cuda". By default, a GPU is used if one is visible to the worker.
         options: decoding options and ``max_tokens``, as in :meth:`Summarizer.stream`.
 
     Raises:
-        InputError: the folder or an option is invalid.
+        InputError: the model folder or an option is invalid.
     """
 
     def __init__(self, folder: str, column: str = "text", device: Optional[str] = None, **options: Any):
         self.column, self.options = column, options
         self.summarizer = Summarizer.load(folder, device)
-        self.summarizer.stream([], **options)  # raise the error about an invalid option before the first batch
+        self.summarizer.stream([], **options)  # raise an error about an invalid option before the first batch
 
     def __call__(self, batch: Mapping[str, Any]) -> Dict[str, Any]:
-        """Add three columns to a batch.
+        """Summarise the texts in a batch, and add the results as three columns.
 
         Args:
             batch: columns of equal length, as a dictionary of arrays or a pandas DataFrame.
 
         Returns:
-            ``batch`` with the additional columns "summary", "score" and "problem". If a text cannot be summarised,
-            "problem" contains the reason. Otherwise, it is empty. A problem with one text does not affect other texts.
+            ``batch`` with the additional columns "summary", "score" and "problem". If a text cannot be summarised, its
+            "problem" contains the reason. Otherwise, it is an empty string. A problem with one text does not affect
+            other texts.
 
         Raises:
-            KeyError: the batch lacks the column that contains the texts.
+            KeyError: the batch does not contain the column of texts.
         """
         if self.column not in batch:
             raise KeyError(f"no column {self.column!r} with texts; choose from: {', '.join(map(repr, batch))}")

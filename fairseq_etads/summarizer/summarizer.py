@@ -31,25 +31,25 @@ from .summary import CopiedWord, Summary, Truncation
 MAX_TOKENS = 8000
 """Default maximum number of source tokens per batch, including padding."""
 READ_AHEAD = 256
-"""Default number of documents to read ahead, so that batches can contain documents of similar length."""
+"""Default number of documents to read ahead, which allows batches to contain documents of similar length."""
 _MOST_SEARCHES = 16
-"""Maximum number of cached generators. There is one generator per set of options."""
+"""Maximum number of generators in the cache, which contains one generator per set of options."""
 
 
 _NOT_PICKLED = ("_lock", "_searches", "_copies", "_explainer")
 
 
 class _Search(NamedTuple):
-    """A generator and the settings for processing its hypotheses.
+    """A generator, and the settings for processing its hypotheses.
 
     Attributes:
-        generator: the generator.
-        replaces_unknown: whether to replace unknown words.
+        generator: generator that searches for hypotheses.
+        replaces_unknown: whether to replace unknown words with document words.
         chooses: whether a content model chooses the sentences of the summary.
-        most_words: the maximum number of words in the chosen sentences. If None, the limit depends on the training
+        most_words: maximum number of words in the chosen sentences. If None, the limit depends on the training
             summaries.
-        reranker: the object that chooses a hypothesis. If it is None, the hypothesis with the best score is used.
-        on_step: a function that is called with partial summaries, or None.
+        reranker: object that chooses a hypothesis. If None, the hypothesis with the highest score is used.
+        on_step: function that is called with partial summaries, or None.
     """
 
     generator: SummaryGenerator
@@ -61,15 +61,15 @@ class _Search(NamedTuple):
 
 
 class Summarizer:
-    """A summariser for raw text. Use :meth:`load` to create an instance.
+    """Summariser for raw text. Use :meth:`load` to create an instance.
 
-    Several threads can share an instance, and instances can be pickled. The first call packs the weights into a layout
-    that is efficient on the processor. Later calls reuse the packed weights.
+    Several threads can share an instance, and instances can be pickled. The first call converts the weights to a layout
+    that is efficient on the processor. Later calls reuse the converted weights.
 
     Attributes:
-        folder: the folder from which the model was loaded.
-        config: the contents of the folder's config.json.
-        device: the device on which the model runs.
+        folder: path of the folder from which the model was loaded.
+        config: contents of config.json in this folder.
+        device: device on which the model runs.
     """
 
     def __init__(self, folder: Path, device: Optional[str] = None):
@@ -91,27 +91,27 @@ class Summarizer:
 
     @classmethod
     def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
-        """Load a model folder that ``etads-export`` created. No code from the folder is run.
+        """Load a model folder that was created with ``etads-export``. No code from the folder is run.
 
         Args:
-            folder: a model folder, or the name of a model that comes with the package, such as "debian".
-            device: the name of a device such as "cpu" or "cuda:0". By default, the GPU is used if there is one.
+            folder: path of a model folder, or the name of a bundled model, such as "debian".
+            device: name of a device, such as "cpu" or "cuda:0". By default, a GPU is used if one is available.
 
         Raises:
             InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
-                explains what to do.
+                suggests a remedy.
         """
         return cls(find_folder(folder), device)
 
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        # one copy per dtype, because other options do not change the weights
+        # There is one copy per dtype, because other options do not change the weights.
         self._copies: Dict[Optional[str], InferenceModel] = {}
         self._explainer: Optional[Explainer] = None
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state for pickling, without generators and packed weights. They are recreated when needed."""
+        """Return the state for pickling, without generators and converted weights, which are recreated when needed."""
         return {name: value for name, value in vars(self).items() if name not in _NOT_PICKLED}
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
@@ -136,25 +136,25 @@ class Summarizer:
         on_step: Optional[OnPartialSummary] = None,
         **decoding: Any,
     ) -> Union[Summary, List[Summary]]:
-        """Summarise one or several texts.
+        """Summarise one or more texts.
 
         Args:
-            texts: one raw text or several raw texts. Each line of a text is a paragraph.
-            max_tokens: the maximum number of source tokens per batch, including padding. Smaller batches need less
+            texts: a single raw text, or an iterable of raw texts. Each line of a text is a paragraph.
+            max_tokens: maximum number of source tokens per batch, including padding. Smaller batches require less
                 memory.
-            on_step: a function that is called after each step of the search, with a :class:`PartialSummary` of each
-                document. It is called in the same thread, and can stop the search by raising an exception. With
+            on_step: function that is called with a :class:`PartialSummary` of each document after each step of the
+                search. It is called in the same thread and can stop the search by raising an exception. With
                 ``choose="content"``, the sentences of the summary are chosen only after the search.
-            decoding: decoding options such as ``beam``, ``min_len``, ``max_len``, ``lenpen`` and
-                ``no_repeat_ngram_size``. :data:`~fairseq_etads.search.call_options.OPTIONS` contains all options. The
-                default values are stored in the folder.
+            decoding: decoding options, such as ``beam``, ``min_len``, ``max_len``, ``lenpen`` and
+                ``no_repeat_ngram_size``. See :data:`~fairseq_etads.search.call_options.OPTIONS` for all options. The
+                default values are stored in the model folder.
 
         Returns:
-            A summary if ``texts`` is a single text. Otherwise, a list of summaries in the order of the texts.
+            A single summary if ``texts`` is a string. Otherwise, a list of summaries in the order of the texts.
 
         Raises:
-            InputError: an option does not exist or has an invalid value. The message names the option, the value and
-                the valid choices.
+            InputError: a decoding option does not exist or has an invalid value. The message names the option, the
+                value and the valid choices.
             TypeError: a text is not a str.
         """
         if isinstance(texts, str):
@@ -172,19 +172,20 @@ class Summarizer:
         errors: str = "raise",
         **decoding: Any,
     ) -> Iterator[Summary]:
-        """Summarise a stream of texts in constant memory. Summaries are yielded in the order of the texts.
+        """Summarise a stream of texts in constant memory, and yield the summaries in the order of the texts.
 
         Args:
-            texts: an iterable of raw texts, which can be infinite. At most ``read_ahead`` texts are read before their
+            texts: iterable of raw texts, which can be infinite. At most ``read_ahead`` texts are read before their
                 summaries are yielded.
-            read_ahead: the number of texts to read ahead. With 1, each text is summarised immediately. Larger numbers
+            read_ahead: number of texts to read ahead. If it is 1, each text is summarised immediately. Larger numbers
                 are faster, because batches then contain documents of similar length.
-            errors: "raise" to raise errors, or "keep" to continue and report the error in :attr:`Summary.problem`.
-            max_tokens, decoding: the same as in :meth:`summarize`.
+            errors: "raise" to raise an error about a text, or "keep" to store it in :attr:`Summary.problem` and
+                continue.
+            max_tokens, decoding: batch size and decoding options, as in :meth:`summarize`.
 
         Raises:
-            InputError: see :meth:`summarize`. The error is raised immediately rather than when the first summary is
-                requested.
+            InputError: an option is invalid, see :meth:`summarize`. The error is raised immediately rather than when
+                the first summary is requested.
         """
         _check_texts(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
@@ -192,23 +193,23 @@ class Summarizer:
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
-        """Explain a given summary of a text or, by default, the summary that the model generates.
+        """Explain the summary that the model generates for a text, or a given summary of the text.
 
-        The explanation is computed in an additional forward pass over the text and the summary, in float32 and without
-        decoding options. It takes about as long as a training step.
+        The explanation is computed in float32 in an additional forward pass over the text and the summary, without
+        decoding options. This takes about as long as a training step.
 
         Args:
-            text: the raw text of the document.
-            summary: the summary to explain, such as a reference summary. By default, the model generates one.
+            text: raw text of the document.
+            summary: summary to explain, such as a reference summary. By default, the model generates the summary.
             decoding: decoding options for generating the summary, as in :meth:`summarize`.
 
         Returns:
-            An explanation that contains probabilities, attention weights, saliency, focus and copying. Notebooks
-            display it as an HTML page. ``to_html()`` returns the same page.
+            An explanation with probabilities, attention weights, saliency, focus and copying. Notebooks display it as
+            an HTML page. ``to_html()`` returns the same page.
 
         Raises:
-            InputError: see :meth:`summarize`. Also raised if the given summary contains no words or too many words, or
-                if decoding options are combined with a given summary.
+            InputError: an option is invalid, see :meth:`summarize`. The error is also raised if the given summary
+                contains no words or too many words, or if decoding options are combined with a given summary.
             TypeError: the text or the summary is not a str.
         """
         for name, value in (("text", text), ("summary", summary)):
@@ -231,17 +232,17 @@ class Summarizer:
 
     @property
     def picks_sentences(self) -> bool:
-        """Return whether the folder contains an extractor that selects the sentences for the model to read."""
+        """Whether the folder contains an extractor that selects the sentences for the model to read."""
         return self._texts.picker is not None
 
     @property
     def has_content_model(self) -> bool:
-        """Return whether the folder contains a content model for the decoding option ``choose``."""
+        """Whether the folder contains a content model for the decoding option ``choose``."""
         return len(self._choices) > 1
 
     @property
     def _choices(self) -> List[str]:
-        """Return the values of the option ``choose`` that this folder supports."""
+        """Return the values of the option ``choose`` that are supported by this model folder."""
         of_extractor = None if self._texts.picker is None else self._texts.picker.content
         found = {"content": of_extractor, "hypothesis": self._content}
         return [*(choose for choose, model in found.items() if model is not None), "none"]
@@ -249,17 +250,17 @@ class Summarizer:
     def token_count(self, text: str) -> int:
         """Count the tokens in a text with the model's tokeniser.
 
-        Tokens beyond the model's maximum document length are also counted.
+        The count includes tokens beyond the maximum document length of the model.
         """
         document = self._texts.read(0, text)
         return len(document.tokens) + document.left_out
 
     def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
-        """Return the generator for the given decoding options. It is created if it is not in the cache.
+        """Return the cached generator for the given decoding options, or create a new one.
 
         Args:
-            decoding: the decoding options.
-            origins: whether to determine which words were copied. This requires another pass over each document.
+            decoding: decoding options, keyed by name.
+            origins: whether to determine which words were copied. This requires an additional pass over each document.
         """
         settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
@@ -330,10 +331,10 @@ class Summarizer:
                 yield results.pop(number)
 
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
-        """Tokenise a text.
+        """Tokenise a text, and return the document to summarise.
 
-        If the text has no words or an error occurs, no search is needed. In this case, the summary is stored in
-        ``results``, and None is returned.
+        If the text contains no words or an error occurs, no search is needed. In this case, the summary is stored in
+        ``results``, and the method returns None.
         """
         try:
             if not isinstance(text, str):
@@ -367,7 +368,7 @@ class Summarizer:
         return [make(row, result, batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
-        """Run the search. Returns the hypotheses for each document, best first."""
+        """Run the search, and return the hypotheses of each document in descending order of score."""
         on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
         sample = _moved(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
@@ -380,7 +381,7 @@ class Summarizer:
         return self._summary(row, best, batch, search)
 
     def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
-        """Convert a hypothesis to text (for the summary) and to tokens (for an explanation)."""
+        """Convert a hypothesis to text for the summary, and to tokens for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
         places, tokens = texts.spell(ids, batch)
@@ -416,7 +417,7 @@ class Summarizer:
     def _chosen_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
         """Create a summary from the sentences that the content model chooses.
 
-        If there are no sentences to choose from, return the best hypothesis.
+        If there are no sentences to choose from, the best hypothesis is returned.
         """
         document, texts = batch.documents[row], self._texts
         spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
@@ -450,7 +451,7 @@ class Summarizer:
         return summary
 
     def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
-        """Attach a function that explains the summary to the summary object, and return this object."""
+        """Attach a function that explains the summary to the summary object, and return the object."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)
@@ -465,14 +466,15 @@ class Summarizer:
         origins: List[int],
         spans: Optional[List[Optional[Span]]] = None,
     ) -> Tuple[CopiedWord, ...]:
-        """Find the copied words. Subwords of the same word are joined if they are also adjacent in the document.
+        """Find the copied words of a summary. Subwords of a word are joined if they are also adjacent in the document.
 
         Args:
-            document: the document.
-            tokens: the summary tokens.
-            origins: the index in ``spans`` of the token from which each token was copied, or -1 for a generated token.
-            spans: the positions of tokens in the raw document. By default, they are the positions of the tokens that
-                the model read.
+            document: document from which the words were copied.
+            tokens: tokens of the summary.
+            origins: for each token, the index in ``spans`` of the token from which it was copied, or -1 if it was
+                generated.
+            spans: positions in the raw document to which ``origins`` refers. By default, they are the positions of the
+                tokens that the model read.
         """
         if not any(origin >= 0 for origin in origins):
             return ()
@@ -496,7 +498,7 @@ class Summarizer:
 
 
 def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
-    """Raise TypeError if ``texts`` is a single text, and InputError if a number is below 1."""
+    """Raise TypeError if ``texts`` is a single text, and InputError if ``max_tokens`` or ``read_ahead`` is below 1."""
     if isinstance(texts, (str, bytes)):
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
@@ -507,7 +509,7 @@ def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> N
 def _replace_unknown(
     tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
 ) -> None:
-    """Replace each unknown word, in place, with the document word that has the highest attention weight."""
+    """Replace each unknown word in ``tokens`` with the document word that has the highest attention weight."""
     for place, token in enumerate(tokens):
         origin = attended[place]
         if token == unknown and origin < len(document.tokens) and document.tokens[origin] != unknown:
@@ -520,7 +522,7 @@ def _failed(error: Exception, truncation: Truncation) -> Summary:
 
 
 def device_of(name: Optional[str]) -> torch.device:
-    """Return the device with the given name. By default, return the GPU if there is one.
+    """Return the device with the given name. By default, return the GPU if one is available.
 
     Raises:
         InputError: the device does not exist.

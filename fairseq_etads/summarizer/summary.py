@@ -1,4 +1,4 @@
-"""Data classes for the results of a summariser."""
+"""Data classes for the results of :class:`Summarizer`."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -14,15 +14,15 @@ from .surprisal import Surprisal
 class CopiedWord:
     """A summary word that the model copied from the document.
 
-    A word counts as copied if it is not in the model's vocabulary, or if copying contributed more to its probability
-    than generation. If the word occurs several times in the document, the position is the occurrence with the highest
-    copy attention.
+    A word is considered copied if it is not in the model's vocabulary, or if copying contributed more to its
+    probability than generation. If the word occurs several times in the document, the position refers to the occurrence
+    with the highest copy attention.
 
     Attributes:
-        word: the word, with its subwords joined.
-        first, last: the indices of its first and last tokens in :attr:`Summary.tokens`.
-        start, end: the position text[start:end] of the word in the raw document. None if the position cannot be
-            determined because tokenisation changed the text too much.
+        word: the copied word, in which subwords are joined.
+        first, last: indices of the word's first and last tokens in :attr:`Summary.tokens`.
+        start, end: position text[start:end] of the word in the raw document. Both are None if tokenisation changed the
+            text too much to determine the position.
     """
 
     word: str
@@ -34,11 +34,11 @@ class CopiedWord:
 
 @dataclass(frozen=True)
 class Truncation:
-    """The numbers of document tokens that the model read and did not read.
+    """Numbers of document tokens that the model read and did not read.
 
     Attributes:
-        read: the number of tokens that the model read.
-        left_out: the number of tokens that the model did not read.
+        read: number of document tokens that the model read.
+        left_out: number of document tokens that the model did not read.
     """
 
     read: int
@@ -47,24 +47,24 @@ class Truncation:
 
 @dataclass(frozen=True)
 class Summary:
-    """A summary of a document.
+    """A summary of a document with its score and details.
 
     Attributes:
-        text: the text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
+        text: text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
             :attr:`sentences`.
-        score: the normalised log-probability of the summary, minus penalties. If a content model chose the sentences,
-            the score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Only scores of the same
-            type for the same document are comparable.
-        tokens: the tokens of the summary as the model generated them.
-        copied: the copied words, in summary order. All words in sentences that were chosen from the document are
-            included. Other words are included only if the model has a pointer.
-        truncation: the numbers of document tokens that the model read and did not read.
-        problem: the reason why the document could not be summarised, or an empty string.
-        picked: the sentences that the folder's extractor selected from the document, with their probabilities. None
-            without an extractor.
-        surprisal: the document's surprisal compared with the training documents. None if the document is too short, or
-            if the folder does not contain the surprisals of the training documents.
-        chosen: the sentences of the summary if a content model chose them from the document and all hypotheses
+        score: normalised log-probability of the summary, minus penalties. If a content model chose the sentences, the
+            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Scores are only comparable if
+            they are of the same type and belong to the same document.
+        tokens: summary tokens as the model generated them.
+        copied: copied words, in the order of the summary. They include all words in sentences that were chosen from the
+            document. Other words are included only if the model has a pointer.
+        truncation: numbers of document tokens that the model read and did not read.
+        problem: reason why the document could not be summarised, or an empty string.
+        picked: sentences that the extractor of the model folder selected from the document, with their probabilities.
+            None without an extractor.
+        surprisal: surprisal of the document compared with the training documents. None if the document is too short, or
+            if the model folder does not contain the surprisals of the training documents.
+        chosen: sentences of the summary, if a content model chose them from the document and all hypotheses
             (``choose="content"``). None if the summary is a hypothesis of the model.
     """
 
@@ -83,13 +83,14 @@ class Summary:
     _make_explanation: ClassVar[Any] = None
 
     def explain(self) -> Explanation:
-        """Explain this summary; see :meth:`Summarizer.explain`. Notebooks display the explanation as an HTML page.
+        """Explain this summary (see :meth:`Summarizer.explain`). Notebooks display the explanation as an HTML page.
 
-        For this purpose, a summary keeps references to its document and to the summariser. Copies and pickles do not
-        contain these references, and cannot be explained.
+        For this purpose, a summary stores references to its document and to the summariser. Copied and unpickled
+        summaries do not contain these references and cannot be explained.
 
         Raises:
-            ValueError: this summary was copied or unpickled, or the document could not be summarised (:attr:`problem`).
+            ValueError: the summary was copied or unpickled, or the document could not be summarised (see
+                :attr:`problem`).
         """
         if self.problem:
             raise ValueError(f"there is no summary to explain: {self.problem}")
@@ -106,7 +107,7 @@ class Summary:
 
     @property
     def sentences(self) -> Tuple[str, ...]:
-        """Return the sentences of the text. If the model does not mark sentences, the whole text is one sentence."""
+        """Return the sentences of the summary. If the model does not mark sentences, the whole text is one sentence."""
         if self.chosen is not None:
             return tuple(sentence.text for sentence in self.chosen)
         parts = (part.strip() for part in self.text.split(SENTENCE_MARK))

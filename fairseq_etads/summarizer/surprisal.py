@@ -1,7 +1,7 @@
-"""Measure how surprising a document is to a model, compared with the training documents.
+"""Measure how surprising a document is to a model in comparison with the training documents.
 
-The dictionary in a model folder contains the word frequencies of the training text, and config.json contains
-percentiles of the training documents' surprisals. This module does not import torch or fairseq.
+The dictionary in a model folder contains the word frequencies of the training text. config.json contains percentiles of
+the surprisals of the training documents. This module does not import torch or fairseq.
 """
 
 import math
@@ -12,24 +12,24 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from ..text.words import SENTENCE_MARK
 
 PERCENTS = (0, 1, 5, 10, 25, 50, 75, 90, 95, 99, 100)
-"""The percentiles that config.json contains."""
+"""Percentiles that are stored in config.json."""
 UNUSUAL = 99
-"""A document is unusual if its surprisal is above this percentile of the training documents' surprisals."""
+"""Percentile of the training documents' surprisals above which a document is considered unusual."""
 FEWEST = 10
-"""Minimum number of tokens in a document. The mean over fewer tokens would be unreliable."""
+"""Minimum number of tokens in a document. The mean surprisal of fewer tokens would be unreliable."""
 SAMPLE = 2000
 """Approximate number of training documents from which the percentiles are computed."""
 
 
 @dataclass(frozen=True)
 class Surprisal:
-    """The surprisal of a document. Only the part that the model reads is considered.
+    """Surprisal of the part of a document that the model reads.
 
     Attributes:
-        bits: the mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in
-            the training text.
-        unknown: the share of tokens that are not in the model's vocabulary.
-        percentile: the percentage of training documents that have a lower surprisal.
+        bits: mean surprisal of the tokens in bits. The surprisal of a token is -log2 of its relative frequency in the
+            training text.
+        unknown: proportion of tokens that are not in the model's vocabulary.
+        percentile: percentage of training documents with a lower surprisal.
     """
 
     bits: float
@@ -50,8 +50,8 @@ class WordFrequencies:
     """Relative word frequencies in the training text, with add-one smoothing.
 
     Args:
-        counts: a dictionary from known words to their counts. All unknown words are treated as one word with a count of
-            0.
+        counts: dictionary that maps known words to their counts. All unknown words are treated as a single word with a
+            count of 0.
     """
 
     def __init__(self, counts: Mapping[str, int]):
@@ -60,7 +60,7 @@ class WordFrequencies:
         self._bits_of_unknown = math.log2(total)
 
     def measure(self, tokens: Iterable[str]) -> Optional[Tuple[float, float]]:
-        """Compute the mean surprisal in bits and the share of unknown tokens.
+        """Compute the mean surprisal of tokens in bits, and the proportion of unknown tokens.
 
         Returns None if there are fewer than :data:`FEWEST` tokens.
         """
@@ -78,12 +78,13 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
     """Compute percentiles of the surprisals in an evenly spaced sample of documents.
 
     Args:
-        path: a file that contains the tokens of one document per line.
-        frequencies: the word frequencies in the training text.
-        longest: the maximum number of tokens that the model reads from a document.
+        path: path of a file with the tokens of one document per line.
+        frequencies: word frequencies in the training text.
+        longest: maximum number of tokens that the model reads from a document.
 
     Returns:
-        The surprisal for each percentile in :data:`PERCENTS`, or None if no document contains enough tokens.
+        A dictionary with the surprisal at each percentile in :data:`PERCENTS`, or None if no document contains enough
+        tokens.
     """
     with open(path, "rb") as file:
         every = max(sum(1 for _ in file) // SAMPLE, 1)
@@ -100,7 +101,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the format of the result of :func:`percentiles_of`."""
+    """Return whether a value has the same format as the result of :func:`percentiles_of`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
         return False
     bits: Sequence[Any] = list(value.values())
@@ -108,11 +109,11 @@ def are_percentiles(value: Any) -> bool:
 
 
 class TrainingSurprisals:
-    """The surprisals of the training documents, to which new documents are compared.
+    """Surprisals of the training documents, with which new documents are compared.
 
     Args:
-        frequencies: the word frequencies in the training documents.
-        percentiles: the entry "document_surprisal" in a folder's config.json.
+        frequencies: word frequencies in the training documents.
+        percentiles: entry "document_surprisal" in the config.json of a model folder.
     """
 
     def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):
@@ -125,7 +126,7 @@ class TrainingSurprisals:
         return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
 
     def _percentile(self, bits: float) -> float:
-        """Return the percentile of a surprisal, interpolated between the stored percentiles."""
+        """Return the percentile of a surprisal by interpolating between the stored percentiles."""
         if bits <= self._bits[0]:
             return 0.0
         for number, upper in enumerate(self._bits[1:], 1):

@@ -1,1 +1,1 @@
-"""Read text files, split lines into sentences and words, and join words into text."""
+"""Utilities that read text files, split lines into sentences and words, and join words into text."""

@@ -1,21 +1,21 @@
 """Find the characters in the raw text that correspond to each token.
 
-The characters of a token may differ from those in the raw text. Cleaning and tokenisation may change the case, compose
-accents, remove invisible characters, rewrite quotes and dashes, and insert spaces. The text and the tokens are
-therefore both *folded*, which means converted to a form that does not depend on these changes, and then compared from
-left to right.
+The characters of a token may differ from the corresponding characters in the raw text. Cleaning and tokenisation can
+change the case, compose accents, remove invisible characters, rewrite quotes and dashes, and insert spaces. For this
+reason, both the text and the tokens are *folded*, i.e. converted to a form that does not depend on these changes. They
+are then compared from left to right.
 """
 
 import unicodedata
 from typing import Iterator, List, Optional, Sequence, Tuple
 
 Span = Tuple[int, int]
-"""Index of the first character, and the index after the last character."""
+"""Span of characters: the index of its first character, and the index after its last character."""
 
 WINDOW = 2000
-"""Number of folded characters in which to search for a token that is not at the expected position."""
+"""Number of folded characters in which to search for a token that is not at its expected position."""
 _CERTAIN = 12
-"""Minimum number of folded characters that must match, in a token and its successors, for the match to be certain."""
+"""Minimum number of matching folded characters, in a token and the tokens after it, for a match to be certain."""
 _BLOCK = 4096
 _FOLDED = {
     **dict.fromkeys('"“”„', "''"),
@@ -23,11 +23,11 @@ _FOLDED = {
     **dict.fromkeys("–—―", "--"),
 }
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
-"""Mapping from the Penn Treebank tokens for brackets to the brackets."""
+"""Mapping from the Penn Treebank tokens that represent brackets to the brackets."""
 
 
 def fold(text: str) -> str:
-    """Fold a word, or a character with its accents, to a form that cleaning and tokenisation do not change."""
+    """Convert a word, or a character with its accents, to a form that cleaning and tokenisation do not change."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
@@ -43,11 +43,11 @@ def _visible(character: str) -> str:
 
 
 def spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """Return the approximate spelling of a token in the raw text, which is accurate enough for :func:`fold`.
+    """Return the approximate spelling of a token in the raw text. It is accurate enough for :func:`fold`.
 
     Args:
-        words: type of word tokenisation, one of WORD_KINDS.
-        subwords: "subword_nmt", "sentencepiece" or None.
+        words: type of word tokenisation, one of the strings in WORD_KINDS.
+        subwords: type of subwords, which is "subword_nmt", "sentencepiece" or None.
     """
     if subwords == "subword_nmt" and token.endswith("@@"):
         token = token[:-2]
@@ -59,7 +59,7 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
 
 
 class _Folded:
-    """Text that is folded on demand. For each folded character, the span of the original character is stored."""
+    """Text that is folded on demand. It stores the span of the original character for each folded character."""
 
     def __init__(self, text: str):
         self.text = text
@@ -68,7 +68,7 @@ class _Folded:
         self._clusters = self._split()
 
     def _split(self) -> Iterator[Span]:
-        """Yield the span of each character together with the combining accents that follow it."""
+        """Yield the span of each character, including the combining accents after it."""
         start, text = 0, self.text
         while start < len(text):
             end = start + 1
@@ -78,7 +78,7 @@ class _Folded:
             start = end
 
     def reach(self, length: int) -> None:
-        """Fold more of the text, up to a total of at least ``length`` folded characters or the end of the text."""
+        """Fold the text until it contains at least ``length`` folded characters or the end of the text is reached."""
         parts: List[str] = []
         size = len(self.folded)
         while size < length:
@@ -94,11 +94,11 @@ class _Folded:
 
 
 def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
-    """Return the span of each token in ``text``, or None if the span cannot be determined.
+    """Return the span of each token in ``text``, or None for tokens with an unknown span.
 
     Args:
-        spelled: spelling of each token, as returned by :func:`spelling`, in the order of the text. The spelling is
-            empty for tokens that do not occur in the text. The tokens need not extend to the end of the text.
+        spelled: spelling of each token, as returned by :func:`spelling`, in the order of the text. The spelling is an
+            empty string for tokens that do not occur in the text. The tokens need not cover the text up to its end.
     """
     source = _Folded(text)
     tokens = [fold(token) for token in spelled]
@@ -120,10 +120,10 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
 
 
 def _further_on(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
-    """Search for a token and its successors after ``place``.
+    """Search the text after ``place`` for a token and the tokens that follow it.
 
     Returns:
-        The position of the token, or -1 if it is not found or the match is uncertain.
+        The position of the token, or -1 if the token is not found or the match is uncertain.
     """
     wanted = ""
     for token in tokens[number:]:

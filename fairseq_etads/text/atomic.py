@@ -1,4 +1,4 @@
-"""Read and write JSON files, compute checksums, and define the names of splits and sides."""
+"""Read and write JSON files, compute checksums, and define suffixes for the files of a split."""
 
 import hashlib
 import json
@@ -11,15 +11,15 @@ from ..platform.outputs import writing
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
 ORIGINAL = "original"
-"""Suffix of SPLIT.source.original, which contains the documents with their original case and digits."""
+"""Suffix of the file SPLIT.source.original, which contains the documents with their original case and digits."""
 ORIGIN = "origin"
-"""Suffix of SPLIT.source.origin, which contains one word per document that names its origin, such as "cnn"."""
+"""Suffix of the file SPLIT.source.origin. It contains a word such as "cnn" for each document that names its origin."""
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:
-    """Write a JSON file.
+    """Write a dictionary to a JSON file.
 
-    File names that are not valid UTF-8 are escaped, and they are restored when the file is read.
+    File names that are not valid UTF-8 are escaped, and are restored when the file is read.
     """
     with writing(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
@@ -30,10 +30,10 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
     """Read a JSON file that contains an object.
 
     Args:
-        advice: advice for the user if the file is damaged.
+        advice: advice to the user that is added to the error message if the file is damaged.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the file is damaged or does not contain a JSON object.
     """
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -45,7 +45,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
 
 
 def checksum_and_lines(path: Path) -> Tuple[str, int]:
-    """Return the hexadecimal SHA-256 digest of a file and its number of lines. Memory use is constant."""
+    """Return the SHA-256 digest of a file in hexadecimal, and its number of lines. The file is read in blocks."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):

@@ -1,8 +1,8 @@
 """Record and verify the checksums of the files in a folder (SHA256SUMS, in the format of ``sha256sum -c``).
 
-Commands that create files record their checksums in SHA256SUMS. Commands that read these files verify the checksums in
-order to detect damaged files. If there is no SHA256SUMS, as in data from fairseq-preprocess, nothing is verified.
-Computing SHA-256 takes about 0.7 s per GiB.
+Commands that create files record their checksums in SHA256SUMS. Commands that read these files verify the checksums to
+detect damage. In folders without SHA256SUMS, such as data from fairseq-preprocess, nothing is verified. Computing
+SHA-256 takes about 0.7 s per GiB.
 """
 
 import contextlib
@@ -20,14 +20,14 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _HEAD = "# SHA-256 of the lines below: "
 
 Stamp = Tuple[int, int, int]
-"""Size, modification time in nanoseconds, and inode of a file.
+"""Size, modification time in nanoseconds, and inode number of a file.
 
-If the file changes, at least one of these values changes.
+If the file is changed, at least one of these values changes.
 """
 
 
 def sha256(path: Path) -> str:
-    """Return the hexadecimal SHA-256 digest of a file."""
+    """Return the SHA-256 digest of a file in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -41,22 +41,22 @@ def _stamp(path: Path) -> Stamp:
 
 
 def list_of(checksums: Dict[str, str]) -> str:
-    """Return the content of SHA256SUMS for a mapping from file names to SHA-256 digests.
+    """Return the content of SHA256SUMS, given a mapping from file names to SHA-256 digests.
 
-    The first line is a comment that contains the checksum of all other lines.
+    The first line is a comment that contains the checksum of the other lines.
     """
     lines = "".join(f"{checksums[name]}  {name}\n" for name in sorted(checksums))
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
 
 def _read_list(content: str) -> Dict[str, str]:
-    """Parse the content of SHA256SUMS, with or without the first comment line.
+    """Parse the content of SHA256SUMS, with or without the comment in the first line.
 
     Returns:
-        Mapping from file names to SHA-256 digests.
+        A dictionary that maps file names to SHA-256 digests.
 
     Raises:
-        ValueError: the content is damaged.
+        ValueError: the content of SHA256SUMS is damaged.
     """
     head, end, rest = content.partition("\n")
     if not head.startswith("#"):
@@ -74,11 +74,11 @@ class Checksums:
 
     Args:
         folder: path of the folder, which need not exist.
-        advice: advice for the user if a file is damaged, as a sentence without a full stop.
+        advice: advice to the user that is added to the message if a file is damaged, as a sentence without a full stop.
 
     Attributes:
-        listed: mapping from file names to SHA-256 digests; empty if there is no SHA256SUMS. File names are paths
-            relative to the folder, such as "words/train.source".
+        listed: mapping from file names to SHA-256 digests, which is empty if there is no SHA256SUMS. File names are
+            paths relative to the folder, such as "words/train.source".
 
     Raises:
         InputError: SHA256SUMS is damaged.
@@ -99,14 +99,14 @@ class Checksums:
         return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
-        """Verify the checksums of the given files, and watch these files for later changes.
+        """Verify the checksums of the given files, and watch the files for later changes.
 
         Args:
-            names: names of the files. Files that are not listed are ignored.
-            may_be_missing: whether a listed file may be missing.
+            names: names of the files to verify. Names that are not listed in SHA256SUMS are ignored.
+            may_be_missing: whether listed files may be missing.
 
         Raises:
-            InputError: a listed file has changed or is missing.
+            InputError: a file that is listed in SHA256SUMS has changed or is missing.
         """
         for name in names:
             path = self.folder / name
@@ -117,7 +117,7 @@ class Checksums:
                 self.compare(name, sha256(path))
 
     def compare(self, name: str, checksum: str) -> None:
-        """Raise InputError if the file is listed with a checksum other than ``checksum``."""
+        """Raise InputError if the file ``name`` is listed with a checksum that differs from ``checksum``."""
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
                 f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. {self._way_out()}"
@@ -130,7 +130,7 @@ class Checksums:
     def verify_unchanged(self) -> None:
         """Raise InputError if a watched file has changed.
 
-        Deleted files are ignored, because a process that has opened them can still read them.
+        Deleted files are ignored, because processes that have opened them can still read them.
         """
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
@@ -139,10 +139,10 @@ class Checksums:
 
     @contextlib.contextmanager
     def making(self, *names: str) -> Iterator[None]:
-        """Context in which new files are created from watched files. On exit, the new files are listed and watched.
+        """Context manager for creating new files from watched files. On exit, the new files are listed and watched.
 
         Raises:
-            InputError: a watched file has changed in the meantime. In this case, the new files are deleted.
+            InputError: a watched file has changed within the context. The new files are then deleted.
         """
         self.forget(*names)
         yield
@@ -156,24 +156,23 @@ class Checksums:
         self.add(*names)
 
     def forget(self, *names: str) -> None:
-        """Remove files from the list before they are replaced, so that the replacement is not reported as damage."""
+        """Remove files from the list before they are replaced, so that the new files are not reported as damaged."""
         for name in names:
             self._watched.pop(self.folder / name, None)
         if any(name in self.listed for name in names):
             self._write({name: checksum for name, checksum in self.listed.items() if name not in names})
 
     def add(self, *names: str) -> None:
-        """Add the checksums of new files to the list, and watch these files."""
+        """Add the checksums of new files to the list, and watch the files for changes."""
         if not names:
             return
         self.watch(*(self.folder / name for name in names))
         self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
-        """Add the given files to the list, except files that are already listed.
+        """Add the given files to the list, unless they are already listed.
 
-        A file may be unlisted because it was written by an older version, or by a command that ended before it listed
-        the file.
+        A file may be unlisted if an older version wrote it, or if a command was stopped before it listed the file.
         """
         self.add(*(name for name in names if name not in self.listed))
 

@@ -1,4 +1,4 @@
-"""Convert a raw text to one clean line. Training data and new text are processed in the same way."""
+"""Convert raw text to one clean line. Training data and new text are cleaned in the same way."""
 
 import re
 import unicodedata
@@ -8,7 +8,7 @@ from typing import Tuple
 from .words import SENTENCE_MARK, split_sentences
 
 REPLACED_CONTROLS = "control characters replaced by spaces"
-"""Key under which this kind of change is counted."""
+"""Key of the number of replaced control characters in a counter."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")
@@ -17,21 +17,21 @@ _MARK = re.compile(re.escape(SENTENCE_MARK), re.IGNORECASE)
 
 
 def neutralise_marks(text: str) -> Tuple[str, int]:
-    """Insert spaces into sentence marks that occur in a text, in upper or lower case.
+    """Insert spaces into all sentence marks in a text, whether they are in upper or lower case.
 
     Returns:
-        The changed text, and the number of sentence marks.
+        The changed text, and the number of sentence marks that were changed.
     """
     return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
 def clean(text: str, counts: Counter) -> str:
-    """Normalise a text to one line in Unicode NFC with single spaces.
+    """Normalise a text to one line, in Unicode NFC and with single spaces.
 
     Control characters are replaced with spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
-    surrogates, which cannot be stored in files, are replaced with U+FFFD. Spaces are inserted into sentence marks that
-    occur in the text. The number of changes of each kind is added to ``counts``; normalisation to NFC is counted once
-    per text.
+    surrogates, which cannot be written to files, are replaced with U+FFFD. Spaces are inserted into sentence marks in
+    the text. The number of changes of each kind is added to ``counts``. Normalisation to NFC counts as one change per
+    text.
     """
     if not text.isascii():
         text, found = _SURROGATE.subn("\ufffd", text)
@@ -52,11 +52,11 @@ def clean(text: str, counts: Counter) -> str:
 
 
 def one_line(text: str) -> str:
-    """Convert a raw document to a line in the same way as the documents of the training data.
+    """Convert a raw document to one line, in the same way as the documents in the training data.
 
-    Each line of the text is a paragraph. If the text has several paragraphs or contains sentence marks, it is split
-    into sentences with sentence marks between them, as in ``etads-corpus``. Otherwise, the tokeniser splits the text
-    into sentences later, if necessary.
+    Each line of the text is a paragraph. If the text contains several paragraphs or sentence marks, it is split into
+    sentences with sentence marks between them, as in ``etads-corpus``. Otherwise, the tokeniser splits the text into
+    sentences later if necessary.
     """
     pieces = [piece for line in text.split("\n") for piece in line.split(SENTENCE_MARK)]
     cleaned = [piece for piece in (clean(piece, Counter()) for piece in pieces) if piece]

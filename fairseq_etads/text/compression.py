@@ -1,7 +1,8 @@
-"""Read compressed files. If the data is truncated or damaged, an error is raised.
+"""Read compressed files, and raise an error if the compressed data is truncated or damaged.
 
 The modules in Python's standard library accept some damaged files. gzip reads an empty file as an empty text. lzma and
-bz2 silently ignore damaged data after the first stream, although files from parallel compressors contain many streams.
+bz2 silently ignore damaged data after the first stream, although files from parallel compressors consist of many
+streams.
 """
 
 import bz2
@@ -13,23 +14,23 @@ from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict
 
 BLOCK = 1 << 16
-"""Number of compressed bytes that are read at a time."""
+"""Number of compressed bytes to read at a time."""
 MOST_AT_ONCE = 1 << 24
-"""Maximum number of bytes that are decompressed at a time."""
+"""Maximum number of bytes to decompress at a time."""
 BUFFER = 1 << 16
-"""Size of the read buffer in decompressed bytes."""
+"""Size of the buffer for decompressed data in bytes."""
 MOST_TIMES, ALWAYS_ALLOWED = 1000, 1 << 28
 """Limits on the decompressed size: 1000 times the compressed size or 256 MiB, whichever is larger.
 
-Text is usually 3 to 20 times as large as the compressed file.
+A text is usually 3 to 20 times as large as its compressed file.
 """
 
 
 class _SmallSteps:
-    """Zstandard decompressor that stops after about the requested number of bytes, like Python's own decompressors."""
+    """Zstandard decompressor that stops after roughly the requested number of bytes, like Python's decompressors."""
 
     STEP = 1 << 11
-    """Number of compressed bytes per step. They can expand to as much as 70 MB."""
+    """Number of compressed bytes per step, which can expand to as much as 70 MB."""
 
     def __init__(self, stream: Any):
         self.stream = stream
@@ -55,7 +56,7 @@ class _SmallSteps:
 
 
 def _zstd_decompressor() -> Any:
-    """Create a decompressor for one .zst frame, with the module of Python 3.14 or with the package zstandard."""
+    """Create a decompressor for one frame of a .zst file, using the module in Python 3.14 or the package zstandard."""
     try:
         return importlib.import_module("compression.zstd").ZstdDecompressor()
     except ImportError:
@@ -72,24 +73,24 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
     ".bz2": bz2.BZ2Decompressor,
     ".zst": _zstd_decompressor,
 }
-"""Mapping from file suffixes to functions that create a decompressor for one stream."""
+"""Mapping from file suffixes to functions that create a decompressor for a single stream."""
 
 
 class _Decompressed(io.RawIOBase):
-    """Raw stream that decompresses a file with one or more compressed streams.
+    """Raw stream that decompresses a file consisting of one or more compressed streams.
 
-    Zero bytes between the compressed streams are ignored.
+    Zero bytes between two compressed streams are ignored.
 
-    Reading raises OSError if the file is damaged or ends within a compressed stream.
+    Read operations raise OSError if the file is damaged or ends within a compressed stream.
     """
 
     def __init__(self, file: BinaryIO, make: Callable[[], Any]):
         self.file, self.make = file, make
-        self.stream: Any = make()  # decompressor for the current stream; None between two streams
+        self.stream: Any = make()  # decompressor for the current stream, or None between two streams
         self.rest = b""  # compressed bytes after the end of the current stream
         self.ready = memoryview(b"")
         self.compressed = self.decompressed = 0
-        """Numbers of compressed and decompressed bytes read so far."""
+        """Numbers of compressed and decompressed bytes that have been read so far."""
 
     def readable(self) -> bool:
         return True
@@ -113,9 +114,9 @@ class _Decompressed(io.RawIOBase):
         return size
 
     def _decompress(self, block: bytes) -> bytes:
-        """Decompress at most about MOST_AT_ONCE bytes.
+        """Decompress at most about MOST_AT_ONCE bytes at a time.
 
-        With gzip, a whole block is decompressed at once. A block can expand to at most 1,032 times its size.
+        With gzip, a whole block is decompressed at once. The result is at most 1,032 times as large as the block.
         """
         if hasattr(self.stream, "needs_input"):
             return self.stream.decompress(block, MOST_AT_ONCE)
@@ -133,7 +134,7 @@ class _Decompressed(io.RawIOBase):
     def _next_block(self) -> bytes:
         """Read compressed bytes for the current stream or for a new stream.
 
-        Return an empty result at the end of the file.
+        Returns an empty bytes object at the end of the file.
         """
         block, self.rest = self.rest or self._read(), b""
         if self.stream is not None:
@@ -156,5 +157,5 @@ class _Decompressed(io.RawIOBase):
 
 
 def open_compressed(path: Path) -> BinaryIO:
-    """Open a compressed file for reading its decompressed content. The suffix of the file must be in DECOMPRESSORS."""
+    """Open a compressed file for reading the decompressed content. Its suffix must be a key of DECOMPRESSORS."""
     return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)

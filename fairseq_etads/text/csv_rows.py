@@ -1,4 +1,4 @@
-"""Read the rows of CSV and TSV files, including files with carriage returns or NULs inside cells."""
+"""Read the rows of CSV and TSV files, even if their cells contain carriage returns or NUL characters."""
 
 import csv
 import re
@@ -11,21 +11,21 @@ from .cleaning import REPLACED_CONTROLS
 from .files import name_of
 
 LONGEST_CELL = 1 << 26
-"""Maximum number of characters in a cell. Longer cells are usually caused by an unclosed quote."""
+"""Maximum number of characters in a cell. Longer cells usually result from an unclosed quotation mark."""
 
 DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "bars"}
-"""Mapping from the separators that can be detected automatically, if --delimiter is not given, to their names."""
+"""Mapping from the separators that can be detected without --delimiter to their names in messages."""
 
 _LONE_CR = re.compile(r"\r(?!\n)")
 
 
 def parse_delimiter(text: str) -> str:
-    """Return the character specified by --delimiter, or an empty string if the option is not given.
+    """Return the separator specified by --delimiter, or an empty string if the option is not set.
 
     The values "tab" and "\\\\t" denote a tab.
 
     Raises:
-        InputError: the character cannot be used as a separator.
+        InputError: the value of --delimiter cannot be used as a separator.
     """
     delimiter = "\t" if text.lower() in ("tab", "\\t") else text
     if len(delimiter) > 1 or delimiter in ('"', "\r", "\n", "\0", "\ufeff"):
@@ -34,16 +34,16 @@ def parse_delimiter(text: str) -> str:
 
 
 def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, counts: Counter) -> Iterator[List[str]]:
-    """Yield all rows of a table, including the header. A blank line results in an empty row.
+    """Yield all rows of a table, including its header. A blank line yields an empty row.
 
     Args:
         lines: lines of the file, including their line endings.
-        path: path of the file, for messages.
-        quotes: whether quotation marks can enclose cells.
+        path: path of the file, for error messages.
+        quotes: whether cells can be enclosed in quotation marks.
         counts: counter to which the numbers of replaced characters are added.
 
     Raises:
-        InputError: the file is not valid CSV. The message contains the file and the line.
+        InputError: the file is not a valid CSV file. The message names the file and the line.
     """
     csv.field_size_limit(LONGEST_CELL)
     how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
@@ -57,9 +57,9 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
 
 
 def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
-    """Replace characters that the csv module does not accept.
+    """Replace characters that the csv module cannot read.
 
-    These characters are carriage returns inside cells and, before Python 3.11, NULs.
+    These characters are carriage returns inside cells and, before Python 3.11, NUL characters.
     """
     for number, line in enumerate(lines, 1):
         counts[REPLACED_CONTROLS] += line.count("\0")
@@ -83,7 +83,7 @@ COLUMNS = (
     ("text", "headline"),
     ("document", "title"),
 )
-"""Known names of the document column and the summary column, such as those in Hugging Face data sets.
+"""Known names of the document column and the summary column, including those in Hugging Face datasets.
 
-If a table contains several of these pairs, the first one is used.
+If a table contains several of these pairs of columns, the first pair is used.
 """

@@ -1,6 +1,6 @@
-"""Convert the document and summaries that a reader returns to clean lines.
+"""Convert the documents and summaries that a reader returns to clean lines.
 
-All corpora are processed in the same way.
+All corpora are converted in the same way.
 """
 
 import html
@@ -15,7 +15,7 @@ from .cleaning import clean
 from .words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
-"""Modules that split_sentences imports when it is first called. Importing them takes several seconds."""
+"""Modules that split_sentences imports when it is called for the first time, which takes several seconds."""
 
 HTML_TAGS, HTML_ENTITIES = "HTML tags", "HTML entities"
 ZERO_WIDTH, BIDIRECTIONAL = "zero-width characters", "bidirectional control characters"
@@ -25,7 +25,7 @@ WARNINGS = {
     ZERO_WIDTH: "--strip-invisible removes them",
     BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""Mapping from each kind of suspicious content to the option that removes it. By default, the content is kept."""
+"""Mapping from kinds of suspicious content to the option that removes them. By default, the content is kept."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"
@@ -42,8 +42,8 @@ _HTML_TAG = re.compile(
 )
 _HTML_ENTITY = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,31}|#[0-9]{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 _HIDDEN = re.compile(r"<!--|<(script|style)\b[^<>]*>", re.IGNORECASE)
-# These characters are removed only on request, because they include joiners that are necessary in Persian, Indic
-# scripts and emoji.
+# These characters are removed only on request, because they include joiners that Persian, Indic scripts and emoji
+# require.
 _ZERO_WIDTH = re.compile("[\u034f\u180e\u200c\u200d\u2061-\u2064\u206a-\u206f\ufff9-\ufffb\U000e0001-\U000e007f]")
 _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
@@ -51,18 +51,18 @@ _ENDS = tuple(".!?'`\")’”…。！？")
 
 
 class BadDocument(Exception):  # noqa: N818  # not an error of the program
-    """Raised for a record that cannot be read.
+    """Exception for records that cannot be read.
 
-    The message is a short reason. Records are counted by reason in report.json.
+    The message is a short reason. report.json contains the number of records for each reason.
     """
 
 
 class Unfit(BadDocument):
-    """Raised for a valid record that the rules of the corpus exclude. Such records are always dropped and counted."""
+    """Exception for valid records that the rules of the corpus exclude. They are always dropped and counted."""
 
 
 def json_record(line: str) -> Dict[str, Any]:
-    """Parse a line of JSON. Raise BadDocument if the line is not a JSON object or if a key occurs twice."""
+    """Parse a line as a JSON object. Raises BadDocument if the line is not a JSON object or a key occurs twice."""
     try:
         record = json.loads(line, object_pairs_hook=_without_repeated_keys)
     except (ValueError, RecursionError) as error:
@@ -82,16 +82,16 @@ def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
 
 @dataclass
 class Document:
-    """Document and its reference summaries.
+    """A document with its reference summaries.
 
     Attributes:
-        source: document as a list of paragraphs or sentences ("pieces").
-        targets: reference summaries, each as a list of pieces.
-        source_in_sentences: whether the pieces of the document are sentences.
-        targets_in_sentences: whether the pieces of the summaries are sentences.
-        original: document with its original case and digits, if requested; contains the same number of words as
+        source: document as a list of pieces, which are paragraphs or sentences.
+        targets: reference summaries, each as a list of pieces (paragraphs or sentences).
+        source_in_sentences: whether each piece of the document is a sentence.
+        targets_in_sentences: whether each piece of the summaries is a sentence.
+        original: the document with its original case and digits, if requested. It contains the same number of words as
             ``source``.
-        origin: one word that describes the origin of the document, if requested.
+        origin: a word that describes the origin of the document, if requested.
     """
 
     source: Sequence[str]
@@ -104,16 +104,17 @@ class Document:
 
 @dataclass(frozen=True)
 class LineOptions:
-    """Options for converting documents to lines. All corpus kinds of etads-corpus share these options.
+    """Options for converting documents to lines, which are the same for all corpora in etads-corpus.
 
     Attributes:
         split: whether to split paragraphs into sentences (--sentences).
-        full_stops: whether to add a full stop to pieces that lack one.
+        full_stops: whether to add a full stop to paragraphs and sentences that do not end with punctuation.
         keep_empty: whether to keep empty documents and documents with an empty summary.
-        source_sentences, source_words: maximum number of sentences and words to keep in a document; 0 to keep all.
-        short_lead: minimum number of characters. If the first ``source_sentences`` sentences have fewer characters, one
+        source_sentences, source_words: maximum numbers of sentences and words to keep in each document. 0 means no
+            limit.
+        short_lead: minimum number of characters in the first ``source_sentences`` sentences. If they are shorter, one
             more sentence is kept.
-        strip_html: whether to remove tags, scripts and comments, and decode entities.
+        strip_html: whether to remove HTML tags, scripts and comments, and to decode HTML entities.
         strip_invisible: whether to remove zero-width characters and bidirectional control characters.
     """
 
@@ -132,13 +133,13 @@ class DocumentLines:
     """Result of converting a document to lines.
 
     Attributes:
-        source: document as one line.
-        targets: each reference summary as one line.
-        original: document as one line with its original case and digits, if requested.
-        origin: origin of the document, if requested.
-        dropped: reason for dropping the document; empty to keep it.
-        counts: counter of the changes of each kind.
-        warnings: counter of suspicious content that was kept; its keys are in WARNINGS.
+        source: the document as one line.
+        targets: the reference summaries, each as one line.
+        original: the document as one line with its original case and digits, if requested.
+        origin: a word that describes the origin of the document, if requested.
+        dropped: reason for dropping the document, or an empty string to keep it.
+        counts: counter that contains the number of changes of each kind.
+        warnings: counter of suspicious content that has been kept. Its keys are listed in WARNINGS.
     """
 
     source: str = ""
@@ -151,7 +152,7 @@ class DocumentLines:
 
 
 def find_suspicious(text: str) -> Counter:
-    """Count each kind of suspicious content in a text. The keys of the result are in WARNINGS."""
+    """Count the occurrences of each kind of suspicious content in a text. The keys of the result are in WARNINGS."""
     found: Counter = Counter()
     if "<" in text:
         found[HTML_TAGS] = len(_HTML_TAG.findall(text))
@@ -168,9 +169,10 @@ def _is_entity(text: str) -> bool:
 
 
 def strip_html(text: str, counts: Counter) -> str:
-    """Remove HTML tags, comments and scripts, decode HTML entities, and add the numbers of changes to ``counts``.
+    """Remove HTML tags, comments and scripts from a text, and decode HTML entities.
 
-    Tags that begin or end a block, such as a paragraph, are replaced with line breaks.
+    Tags that begin or end a block, such as a paragraph, are replaced with line breaks. The number of changes of each
+    kind is added to ``counts``.
     """
     if "<" in text:
         text, hidden = _without_hidden(text)
@@ -183,7 +185,7 @@ def strip_html(text: str, counts: Counter) -> str:
 
 
 def _without_hidden(text: str) -> Tuple[str, int]:
-    """Remove comments, scripts and styles, except unterminated ones. Return the text and the number of removals."""
+    """Remove terminated comments, scripts and styles. Returns the text and the number of removed elements."""
     kept, start, found = [], 0, 0
     for opening in _HIDDEN.finditer(text):
         if opening.start() < start:
@@ -207,7 +209,7 @@ def strip_invisible(text: str, counts: Counter) -> str:
 
 
 def add_full_stop(text: str) -> str:
-    """Add a full stop to a text that does not end with punctuation.
+    """Add a full stop to a text, unless the text ends with punctuation.
 
     In CNN/Daily Mail, captions and highlights often lack a full stop (See et al. 2017).
     """
@@ -215,7 +217,7 @@ def add_full_stop(text: str) -> str:
 
 
 def make_lines(document: Document, options: LineOptions) -> DocumentLines:
-    """Convert a document to clean lines, with sentence marks between sentences."""
+    """Convert a document to clean lines, with a sentence mark between adjacent sentences."""
     made = DocumentLines(origin=document.origin)
     sentences = _sentences(document.source, document.source_in_sentences, options, made)
     made.source = _join(_lead(sentences, options, made.counts))
@@ -232,24 +234,24 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
 def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
     """Return the line of a document with its original case and digits.
 
-    If the numbers of words differ, return the line unchanged.
+    If the numbers of words do not match, the line is returned without changes.
     """
     words = clean(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
-    # The line may have been truncated, so some of the original words may remain unused.
+    # The line may have been truncated, so some of the original words may not be used.
     remaining = iter(words)
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
 def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
-    """Clean the pieces and split them into sentences if requested. The changes are counted in ``made``.
+    """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``.
 
-    A piece that is not split counts as one sentence.
+    A piece that is not split is treated as one sentence.
     """
     out: List[str] = []
     counts = made.counts
-    # A tag or a script can extend over several pieces, so HTML is removed from all pieces together.
+    # A tag or a script can extend over several pieces, so HTML must be removed from all pieces together.
     if options.strip_html:
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
@@ -268,7 +270,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
 
 
 def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
-    """Truncate a document to the maximum number of sentences and words in the options."""
+    """Truncate a document to the maximum numbers of sentences and words in ``options``."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences
         if options.short_lead and sum(map(len, sentences[:number])) < options.short_lead:

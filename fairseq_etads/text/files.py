@@ -1,4 +1,4 @@
-"""Read plain or compressed text files line by line. Error messages contain the file and the line."""
+"""Read plain or compressed text files line by line. Error messages contain the file name and the line number."""
 
 import contextlib
 import sys
@@ -17,21 +17,21 @@ ESCAPE_INVALID = "surrogateescape"
 """
 
 _read_input: Any = None
-"""Standard input, once it has been read. It cannot be read a second time."""
+"""Standard input after it has been opened. It cannot be read a second time."""
 
 
 def name_of(path: Path) -> str:
-    """Return the name of a file as it appears in messages."""
+    """Return the name by which messages refer to a file."""
     return "standard input" if path.name == STANDARD_INPUT else str(path)
 
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes. .gz, .xz, .bz2 and .zst files are decompressed; ``-`` denotes standard input.
+    """Open a file for reading bytes. .gz, .xz, .bz2 and .zst files are decompressed. ``-`` denotes standard input.
 
     Raises:
-        InputError: the file cannot be read, is damaged or is truncated, or standard input has already been read. The
-            error may be raised when the file is opened or while it is read.
+        InputError: the file cannot be read, is damaged or truncated, or standard input has already been read. The error
+            may be raised when the file is opened or while it is read.
     """
     try:
         if str(path) == STANDARD_INPUT:
@@ -44,7 +44,7 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
 
 
 def _standard_input() -> BinaryIO:
-    """Return standard input as a binary stream. Raise InputError if it has already been read."""
+    """Return standard input as a binary stream. Raises InputError if it has already been read."""
     global _read_input
     if sys.stdin is None:
         raise InputError("standard input: cannot be read (it is closed)")
@@ -55,28 +55,29 @@ def _standard_input() -> BinaryIO:
 
 
 def is_utf8(text: str) -> bool:
-    """Return whether a text that was read with ``fallback=ESCAPE_INVALID`` was valid UTF-8."""
+    """Return whether a text was valid UTF-8. The text must have been read with ``fallback=ESCAPE_INVALID``."""
     return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 
 def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None, ends: bool = False) -> Iterator[str]:
-    """Yield the lines of a file, by default without line endings.
+    """Yield the lines of a file, without line endings by default.
 
-    Lines are separated only by line feeds. ``str.splitlines()`` would also split at characters such as U+2028, and the
-    lines of parallel files would no longer match.
+    Only line feeds separate lines. ``str.splitlines()`` would also split at characters such as U+2028. As a result, the
+    lines of parallel files would no longer correspond to each other.
 
     Args:
-        path: path of a plain or compressed file, or ``-``. A byte order mark at the beginning is skipped.
-        fallback: what to do with lines that are not valid UTF-8. If it is the name of another encoding, these lines are
-            decoded with that encoding. With "replace", invalid bytes are replaced with U+FFFD. With ESCAPE_INVALID, the
-            caller can detect invalid lines. If it is empty, an error is raised.
+        path: path of a plain or compressed file, or ``-`` for standard input. A byte order mark at the beginning is
+            skipped.
+        fallback: treatment of lines that are not valid UTF-8. If it is the name of another encoding, these lines are
+            decoded with that encoding. "replace" replaces invalid bytes with U+FFFD. ESCAPE_INVALID allows the caller
+            to detect invalid lines. If it is empty, an error is raised.
         counts: counter to which the number of lines decoded with ``fallback`` is added, unless ``fallback`` is
             ESCAPE_INVALID.
         ends: whether to keep the line endings.
 
     Raises:
         InputError: the file cannot be read, or a line can be decoded neither as UTF-8 nor with ``fallback``. The
-            message contains the file and the line.
+            message names the file and the line.
     """
     with open_binary(path) as file:
         for number, line in enumerate(file, 1):
@@ -92,7 +93,7 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
 
 
 def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
-    """Use ``fallback`` to decode a line that is not valid UTF-8. Raise InputError if this also fails."""
+    """Decode a line that is not valid UTF-8 with ``fallback``. Raises InputError if this also fails."""
     if fallback in ("replace", ESCAPE_INVALID):
         return line.decode("utf-8", fallback)
     reason = f"not UTF-8 ({error.reason} at byte {error.start})"

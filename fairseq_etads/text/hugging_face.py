@@ -1,4 +1,4 @@
-"""Split raw text into subword pieces, and join the pieces, with a Hugging Face tokeniser (``tokenizer.json``)."""
+"""Split raw text into subwords, and join subwords into text, with a Hugging Face tokeniser (``tokenizer.json``)."""
 
 import json
 import os
@@ -10,24 +10,24 @@ from .words import SENTENCE_MARK
 
 UNKNOWN = "<unk>"
 RESERVED = (UNKNOWN, "<s>", "</s>", "<pad>", SENTENCE_MARK)
-"""Tokens that have a special meaning in fairseq's dictionaries or in summaries."""
+"""Tokens with a special meaning in fairseq's dictionaries or in summaries."""
 _PROBE = "a b 𓀀"
-"""Text with spaces and a character that is unknown to most tokenisers."""
+"""Text that contains spaces and a character unknown to most tokenisers."""
 
 
 class HuggingFacePieces:
-    """Hugging Face tokeniser without truncation, padding, dropout, or special tokens around the text.
+    """Hugging Face tokeniser that applies no truncation, padding or dropout, and adds no special tokens to the text.
 
-    Special tokens in the text itself are split like other text. A piece is replaced with ``<unk>`` if it is the
-    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a tokeniser does not run any code or
-    download anything.
+    Special tokens that occur in the text are split like other text. A piece is replaced with ``<unk>`` if it is the
+    tokeniser's unknown token, contains white space, or is in RESERVED. Loading a tokeniser neither runs code nor
+    downloads anything.
 
     Args:
-        path: path of the file tokenizer.json.
+        path: path of the file ``tokenizer.json``.
 
     Raises:
         InputError: the package ``tokenizers`` is not installed.
-        ValueError: the file cannot be read, or the tokeniser cannot be used.
+        ValueError: the file cannot be read, or it contains an unsuitable tokeniser.
     """
 
     def __init__(self, path: Union[str, "os.PathLike[str]"]):
@@ -75,15 +75,15 @@ class HuggingFacePieces:
         )
 
     def decode(self, x: str) -> str:
-        """Join pieces into text."""
+        """Join pieces, which are separated by spaces, into text."""
         decoder = self._tokenizer.decoder
         return x if decoder is None else str(decoder.decode(x.split()))
 
     def spelling(self, piece: str, before: str = "a") -> str:
-        """Return the text of a piece that follows the piece ``before``, including any space between them."""
+        """Return the text of ``piece`` when it follows the piece ``before``, including any space between them."""
         return self.decode(f"{before} {piece}")[len(self.decode(before)) :]
 
 
 def _is_spaced(piece: str) -> bool:
-    """Return whether a piece is empty or contains white space, which separates the pieces of a line."""
+    """Return whether a piece is empty or contains white space. In a line of pieces, white space separates pieces."""
     return piece.split() != [piece]

@@ -13,22 +13,22 @@ from typing import Any, List, Optional, Sequence, Tuple
 from ..platform.errors import InputError
 
 FACTOR = "salience"
-"""Name of the source factor that tells the summariser the probability level of each selected sentence."""
+"""Name of the source factor that informs the summariser about the probability level of each selected sentence."""
 FILE = "picking.json"
-"""Name of the settings file in an extractor's run folder, and in a model folder that contains an extractor."""
+"""Name of the settings file in the run folder of an extractor, and in model folders that contain an extractor."""
 WORDS = 200
-"""Default budget: maximum number of words in the selected sentences."""
+"""Default maximum number of words in the selected sentences (the budget)."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles of the training sentences' probabilities that separate the levels.
+"""Quantiles of the sentence probabilities in the training data that separate the probability levels.
 
-The quantiles are denser in the range of sentences that are usually selected.
+The quantiles are closer together in the range of sentences that are usually selected.
 """
 FULL = 0.95
-"""Fraction of the budget at which the selection stops."""
+"""Fraction of the budget at which no more sentences are selected."""
 SHORTEST = 3
-"""Minimum number of words that a sentence must have to be selected from a document longer than the budget.
+"""Minimum number of words in a sentence that is selected from a document longer than the budget.
 
-If all sentences in the document are shorter, this limit does not apply.
+This limit does not apply if all sentences in the document are shorter.
 """
 _MOST_WORDS = 1_000_000
 
@@ -39,7 +39,7 @@ class Picking:
 
     Attributes:
         words: maximum number of words in the selected sentences (the budget).
-        edges: lower bounds of the levels 2, 3, … Level 1 lies below the first edge.
+        edges: lower bounds of the probability levels 2, 3, … Probabilities below the first bound have level 1.
     """
 
     words: int
@@ -50,22 +50,22 @@ class Picking:
         return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
-        """Return the level of a sentence with this probability. The lowest level is "1"."""
+        """Return the probability level of a sentence with the given probability. The lowest level is "1"."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
     def to_json(self) -> str:
-        """Serialise the settings as the content of :data:`FILE`."""
+        """Serialise the settings to a JSON string, which is the content of :data:`FILE`."""
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
     def read(cls, path: Path, advice: str) -> "Picking":
-        """Read the settings from a file that :meth:`to_json` created, and check them.
+        """Read the settings from a file that was created with :meth:`to_json`, and check them.
 
         Args:
-            advice: advice for the user if the file is missing or damaged.
+            advice: advice to the user that is added to the message if the file is missing or damaged.
 
         Raises:
-            InputError: the file is missing or damaged.
+            InputError: the settings file is missing or damaged.
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -78,7 +78,7 @@ class Picking:
 
 
 def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
-    """Return the budget and the edges from the parsed content of a file. Raise ValueError if they are invalid."""
+    """Return the budget and the level bounds from the parsed content of a file. Raises ValueError if it is invalid."""
     if not isinstance(content, dict) or set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
     words, edges = content["words"], content["edges"]
@@ -91,18 +91,18 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
 
 
 def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
-    """Select the most probable sentences that fit into a budget of words.
+    """Select the most probable sentences that together fit into a budget of words.
 
-    If the document fits into the budget, all sentences are selected. Otherwise, sentences are considered in order of
-    decreasing probability, and sentences that exceed the remaining budget are skipped. Sentences with fewer than
+    If the whole document fits into the budget, all sentences are selected. Otherwise, sentences are considered in order
+    of decreasing probability, and a sentence is skipped if it exceeds the remaining budget. Sentences with fewer than
     :data:`SHORTEST` words, such as stray fragments, are considered only if all sentences are this short. If no sentence
-    fits, the most probable sentence is selected. If two sentences are equally probable, the earlier one is preferred.
+    fits, the most probable sentence is selected. Between equally probable sentences, the earlier one is preferred.
 
     Args:
         lengths: number of words in each sentence.
-        probabilities: probability of each sentence. The probability is None for sentences that the extractor did not
-            read; they are considered last.
-        budget: maximum number of words.
+        probabilities: probability of each sentence, or None for sentences that the extractor did not read. These
+            sentences are considered last.
+        budget: maximum number of words in the selected sentences.
 
     Returns:
         Indices of the selected sentences in the order of the document. The list is empty for a document without words.
@@ -128,7 +128,7 @@ def _value(probability: Optional[float]) -> float:
 
 
 def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
-    """Compute the bounds of the levels.
+    """Compute the lower bounds of the probability levels.
 
     The bounds are the :data:`QUANTILES` of the probabilities of training sentences, rounded to four significant digits.
     """

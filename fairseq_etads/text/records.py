@@ -27,17 +27,17 @@ SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
 """Names of fields that may contain the document, in order of priority. ``etads-corpus table`` uses the same names."""
 
 _RECORDS_SEARCHED = 100
-"""Number of JSON records in which a known field is searched for."""
+"""Number of JSON records to search for a field with a known name."""
 _COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
-    """Document to summarise.
+    """A document to summarise.
 
     Attributes:
-        name: file name, or the id or line number of a record.
+        name: name of the file, or id or line number of the record.
         text: raw text, with one paragraph per line.
-        problem: reason why the document cannot be read; empty if it can be read.
+        problem: reason why the document cannot be read, or an empty string if it can be read.
     """
 
     name: str
@@ -46,12 +46,12 @@ class NewDocument(NamedTuple):
 
 
 def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
-    """Return the format of the inputs.
+    """Return the format of the input files.
 
-    If the user has not specified a format, it is guessed from file names and content.
+    If the user has not specified a format, it is guessed from the names and the content of the files.
 
     Raises:
-        InputError: an input is missing, the inputs have different formats, or an input does not have the given format.
+        InputError: a file is missing, the files have different formats, or a file does not have the specified format.
     """
     paths = [Path(name) for name in files]
     for path in paths:
@@ -93,12 +93,12 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
 
 
 def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
-    """Return a message that states what is read as one document and which option changes this.
+    """Return a message that states what is treated as one document, and which option changes this.
 
     Args:
-        kind: format of the input, one of FORMATS.
-        files: names of the inputs.
-        given: format that the user has specified, if any.
+        kind: format of the input files, one of FORMATS.
+        files: names of the input files.
+        given: format that the user has specified, or None.
     """
     said = f"every {unit_of(kind)} is a document"
     if given or kind not in ("lines", "file"):
@@ -111,8 +111,8 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
 
 
 def _has_lines(path: Path) -> bool:
-    """Return whether more than one line of a file contains text."""
-    with contextlib.suppress(InputError):  # the reader later reports unreadable files with a better message
+    """Return whether at least two lines of a file contain text."""
+    with contextlib.suppress(InputError):  # the reader will report unreadable files with a better message
         texts = (line for line in read_lines(path, "replace") if line.strip())
         return len(list(itertools.islice(texts, 2))) > 1
     return False
@@ -120,7 +120,7 @@ def _has_lines(path: Path) -> bool:
 
 def _kind_of_standard_input() -> str:
     if sys.stdin is None:
-        return "lines"  # the reader later raises an error that explains the problem
+        return "lines"  # the reader will raise an error that explains the problem
     if sys.stdin.isatty():
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
@@ -129,13 +129,13 @@ def _kind_of_standard_input() -> str:
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
-    """Guess the format of the inputs from their names and their first lines.
+    """Guess the format of the input files from their names and first lines.
 
     Args:
         text: format to return for plain text files.
 
     Raises:
-        InputError: the inputs have different formats.
+        InputError: the input files have different formats.
     """
     found = {_format_of(path) or text for path in paths}
     if len(found) > 1:
@@ -147,7 +147,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
 
 
 def _format_of(path: Path) -> str:
-    """Return the format of an input, or an empty string for plain text."""
+    """Return the format of an input file, or an empty string for plain text."""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]
@@ -163,16 +163,17 @@ def _format_of(path: Path) -> str:
 
 
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield the documents in the inputs, in order.
+    """Yield all documents in the input files, in order.
 
     Args:
-        kind: format of the inputs, one of FORMATS.
-        column: name of the field that contains the document in JSON lines and CSV; empty to use the first known name.
-        fallback: what to do with lines that are not valid UTF-8, see :func:`read_lines`. With ESCAPE_INVALID,
-            unreadable documents are returned with a ``problem``.
+        kind: format of the input files, one of FORMATS.
+        column: name of the field that contains the document in JSON lines and CSV. If empty, the first known name is
+            used.
+        fallback: treatment of lines that are not valid UTF-8, see :func:`read_lines`. With ESCAPE_INVALID, unreadable
+            documents are returned with a ``problem``.
 
     Raises:
-        InputError: an input cannot be read.
+        InputError: one of the input files cannot be read.
     """
     if column and kind not in ("jsonl", "csv"):
         raise InputError(
@@ -193,19 +194,19 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
 
 
 def unit_of(kind: str) -> str:
-    """Return the name of the unit that is read as one document in this format, such as "line" or "record"."""
+    """Return the name of the unit that is read as one document in a format, such as "line" or "record"."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
 def _delimiter(path: Path, header: str) -> str:
-    """Detect the cell separator of a table from its first line."""
+    """Detect the cell separator of a table from its header line."""
     return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
 def column_names(path: Path, kind: str) -> List[str]:
-    """Return the field names in the first record of a JSON lines file, or the column names of a CSV file.
+    """Return the field names of the first record in a JSON lines file, or the column names of a CSV file.
 
-    For CSV, the names are lower-cased.
+    The column names of a CSV file are converted to lower case.
     """
     for number, line in enumerate(read_lines(path, ends=True), 1):
         if not line.strip():
@@ -221,9 +222,9 @@ def column_names(path: Path, kind: str) -> List[str]:
 
 
 def _checked(document: NewDocument, where: str) -> NewDocument:
-    """Check a document that was read with ESCAPE_INVALID.
+    """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8.
 
-    If it was not valid UTF-8, return a document with a problem.
+    If it is not, the result is a document with a ``problem``.
     """
     if is_utf8(document.text):
         return document
@@ -240,7 +241,7 @@ def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
 
 
 def _files_of(folder: Path) -> List[Path]:
-    """Return the files in a folder, sorted by name and without hidden files. Raise InputError if there are none."""
+    """Return the files in a folder except hidden files, sorted by name. Raises InputError if there are none."""
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
@@ -271,14 +272,14 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
 
 
 def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, List[Tuple[int, str]]]:
-    """Find the first record that contains a known field.
+    """Find the first record that contains a field with a known name.
 
     Returns:
-        The name of the field, and the lines that were read with their line numbers. The name is empty if no line is a
-        JSON object.
+        The name of the field, and the lines that were read, each with its line number. The name is empty if no line is
+        a JSON object.
 
     Raises:
-        InputError: none of the first records contains a known field.
+        InputError: none of the first records contains a field with a known name.
     """
     read: List[Tuple[int, str]] = []
     others: List[Tuple[List[str], str]] = []
@@ -293,7 +294,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
 
 
 def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield a document for each row. The first row contains the column names in upper or lower case."""
+    """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _delimiter(path, header)
@@ -323,7 +324,7 @@ def _known_column(names: Sequence[str], where: str) -> str:
 
 
 def _pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """Return the paragraphs of a string, or the sentences in a list. Raise BadDocument for any other value."""
+    """Return the paragraphs of a string or the sentences in a list. Raises BadDocument for other types of values."""
     if column not in record:
         raise BadDocument(f'no field "{column}"')
     value = record[column]
@@ -346,7 +347,7 @@ def _one_line(text: str, kind: str) -> str:
 
 
 def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
-    """Return a message about the detected format of the inputs, with advice on how to change it."""
+    """Return a message about the detected format of the input files, and advise the user how to change it."""
     said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
         advice = "there are empty lines: if the paragraphs are one document, give --input-format file"
@@ -359,10 +360,12 @@ def _say(text: str) -> None:
 
 
 def write_documents(args: argparse.Namespace) -> None:
-    """Write one line per document to OUT/documents and the document names to OUT/names, and report the input format.
+    """Write the documents and their names to files, and report the input format.
+
+    OUT/documents contains one line per document, and OUT/names contains the names of the documents.
 
     Raises:
-        InputError: an input cannot be read, or a document cannot be read and --skip-bad is not given.
+        InputError: an input file cannot be read, or a document cannot be read and --skip-bad is not set.
     """
     paths: List[Path] = []
     for given in args.input:
@@ -388,10 +391,10 @@ def write_documents(args: argparse.Namespace) -> None:
 
 
 def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
-    """Write the output files.
+    """Write the documents and their names to the output files.
 
     Returns:
-        A counter of documents and unreadable documents, and whether there are empty lines between other lines.
+        A counter of documents and unreadable documents, and whether there are empty lines between non-empty lines.
     """
     counts: Counter = Counter()
     blank_inside, blank_before = False, False

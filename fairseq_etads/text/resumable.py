@@ -1,4 +1,4 @@
-"""Write result files with one line per document. After an interruption, a second run can complete the file."""
+"""Write result files with one line per document. If a run is interrupted, the next run can complete the file."""
 
 import contextlib
 import hashlib
@@ -13,9 +13,9 @@ from .checksums import sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
-"""Key in the last line of OUT.resume.
+"""Key of the last record in OUT.resume.
 
-The value is the SHA-256 of the complete file. The line is written just before the file is renamed.
+Its value is the SHA-256 digest of the complete file. The record is written just before the file is renamed.
 """
 
 
@@ -25,10 +25,10 @@ def json_line(record: Dict[str, Any]) -> bytes:
 
 
 def json_lines(content: bytes) -> List[Any]:
-    """Parse each complete line as JSON. Lines that are not JSON are returned as None.
+    """Parse each complete line as JSON. The result is None for lines that are not valid JSON.
 
-    Text after the last line ending is ignored, because the process that wrote it was killed before it finished the
-    line.
+    Text after the last line ending is ignored, because the process that wrote it was killed before the line was
+    complete.
     """
     records: List[Any] = []
     for line in content.split(b"\n")[:-1]:
@@ -40,18 +40,18 @@ def json_lines(content: bytes) -> List[Any]:
 
 
 def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
-    """Return the names of all settings that differ between ``before`` and ``now``."""
+    """Return the names of all settings with different values in ``before`` and ``now``."""
     return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
 
 
 class Progress(NamedTuple):
-    """Progress of a run.
+    """Progress of a run that writes a result file.
 
     Attributes:
-        documents: number of finished documents.
-        size: total size of their lines in bytes.
-        failed: number of documents without a result.
-        sha256: checksum of the names and the texts of the finished documents.
+        documents: number of documents that have been processed.
+        size: total size in bytes of the result lines for these documents.
+        failed: number of processed documents without a result.
+        sha256: SHA-256 checksum of the names and texts of the processed documents.
     """
 
     documents: int
@@ -61,23 +61,23 @@ class Progress(NamedTuple):
 
 
 class ResumableLines:
-    """Writer of a result file that can be resumed.
+    """Writer for a result file that can be completed after an interruption.
 
-    The lines are written to OUT.partial, which is renamed to OUT when all documents are finished. OUT.resume is a
-    journal that records the progress.
+    The lines are written to OUT.partial, which is renamed to OUT when all documents have been processed. OUT.resume is
+    a journal that records the progress.
 
-    Progress is recorded in OUT.resume only after the corresponding result lines have been written. After an
-    interruption, the next run removes any later lines from OUT.partial and computes them again, so that no document is
+    Progress is recorded in the journal only after the result lines have been written. After an interruption, the next
+    run removes all lines from OUT.partial that are not recorded, and computes them again. Therefore, no document is
     missing or repeated.
 
     Args:
-        path: path of OUT.
-        settings: all settings that determine the result lines, apart from the documents.
+        path: path of the result file OUT.
+        settings: all settings that affect the result lines, apart from the documents.
 
     Attributes:
-        progress: progress of the run, including the lines of an interrupted run.
-        is_complete: whether OUT is already complete, so that only OUT.resume has to be deleted. :meth:`rest` checks
-            that the documents are the same.
+        progress: progress of the run, which includes the lines of an interrupted run.
+        is_complete: whether OUT is already complete, so that only OUT.resume must be deleted. :meth:`rest` checks that
+            the documents have not changed.
 
     Raises:
         InputError: OUT.partial was created with other settings, or another process is writing to it.
@@ -105,7 +105,7 @@ class ResumableLines:
         if self.is_complete:
             return
         self._file = open(self.partial, "ab")  # noqa: SIM115  # closed by close()
-        # After a power failure, the file may be shorter than the size that the journal records.
+        # After a power failure, the file may be shorter than the size recorded in the journal.
         size = self._file.tell()
         fitting = [done for done in begun if done.size <= size]
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
@@ -118,16 +118,15 @@ class ResumableLines:
     def _is_complete_output(self, last: Progress) -> bool:
         """Return whether OUT is the complete output of the run that wrote the journal.
 
-        In this case, the previous run ended after renaming the file, but before deleting the journal.
-
-        Otherwise, OUT may be an older file, for example if the user has deleted OUT.partial.
+        If it is, the previous run was stopped after it had renamed the file, but before it deleted the journal. If it
+        is not, OUT may be an older file, for example because the user has deleted OUT.partial.
         """
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
         return self.path.stat().st_size == last.size and sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
-        """Return the progress records of the previous run in order. The list is empty if there was no previous run.
+        """Return the progress records of the previous run in order, or an empty list if there was no previous run.
 
         Raises:
             InputError: the previous run used different settings.
@@ -158,7 +157,7 @@ class ResumableLines:
     def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
         """Return the documents that have not been processed yet.
 
-        Raise InputError if the finished documents have changed.
+        Raises InputError if the documents that have been processed have changed since then.
         """
         done = f"contains summaries of {self.progress.documents:,} documents"
         for number in range(self.progress.documents):
@@ -176,7 +175,7 @@ class ResumableLines:
             self._digest.update(b"%d:" % len(encoded) + encoded)
 
     def write(self, document: NewDocument, line: str, failed: bool) -> None:
-        """Write the result line of the next document."""
+        """Write the result line of the next document. ``failed`` states whether the document has no result."""
         assert self._file is not None
         content = line.encode("utf-8", "replace") + b"\n"
         self._file.write(content)
@@ -187,10 +186,10 @@ class ResumableLines:
         )
 
     def mark(self) -> None:
-        """Record the lines written so far in the journal, so that a later run does not compute them again."""
+        """Record the lines that have been written in the journal, so that a later run does not compute them again."""
         assert self._file is not None
         self._file.flush()
-        # The lines must be flushed to disk before they are recorded in the journal.
+        # The lines must be on disk before the journal records them.
         os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
         self._note(self.progress._asdict())
@@ -201,14 +200,14 @@ class ResumableLines:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the files. A later run continues from the last call of :meth:`mark`."""
+        """Close the files. A later run continues after the last line that :meth:`mark` recorded."""
         for file in (self._file, self._log):
             if file is not None:
                 file.close()
         self._lock.close()
 
     def finish(self) -> None:
-        """Rename OUT.partial to OUT after all documents have been written, and delete the journal."""
+        """Rename OUT.partial to OUT, and delete the journal. Call this method after all documents have been written."""
         if not self.is_complete:
             self.mark()
             self._note({OUTPUT: sha256(self.partial)})

@@ -1,4 +1,4 @@
-"""Find n-grams and longest common subsequences (LCS) in lists of words, like the package rouge-score."""
+"""Find n-grams and longest common subsequences (LCS) in lists of words, as in the package rouge-score."""
 
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
@@ -6,14 +6,14 @@ Words = Sequence[str]
 
 
 def ngrams(words: Sequence[str], order: int) -> Iterator[Tuple[str, ...]]:
-    """Yield all n-grams of a text in order, where n is ``order``."""
+    """Yield all n-grams of the order ``order`` in a text, from left to right."""
     return zip(*(words[start:] for start in range(order)))
 
 
 def word_positions(words: Words) -> Dict[str, int]:
-    """Return a dictionary from each word to an integer.
+    """Return a dictionary that maps each word to a bit set of its positions.
 
-    Bit j of the integer is set if the word occurs at position j.
+    The bit set is an integer. Bit j is set if the word occurs at position j.
     """
     found: Dict[str, int] = {}
     for position, word in enumerate(words):
@@ -24,9 +24,9 @@ def word_positions(words: Words) -> Dict[str, int]:
 def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -> List[int]:
     """Compute the LCS lengths for all prefixes of the reference.
 
-    The result contains one integer ("row") for each prefix of the reference. The integer encodes the LCS lengths for
-    all prefixes of the other list: bit j is 0 if the length increases at word j (Hyyrö 2004). A row can therefore be
-    computed with a few integer operations.
+    The result contains one integer, called a row, for each prefix of the reference. The row encodes the LCS lengths for
+    all prefixes of the other list: bit j is 0 if the length increases at word j (Hyyrö 2004). This encoding allows each
+    row to be computed with a few integer operations.
     """
     positions = word_positions(other) if positions is None else positions
     full = (1 << len(other)) - 1
@@ -39,7 +39,7 @@ def _rows(reference: Words, other: Words, positions: Optional[Dict[str, int]]) -
 
 
 def _length(row: int, words: int) -> int:
-    """Return the LCS length that a row encodes for the first ``words`` words of the other list."""
+    """Return the LCS length for the first ``words`` words of the other list, which is encoded in a row."""
     return words - bin(row & ((1 << words) - 1)).count("1")
 
 
@@ -49,13 +49,13 @@ def lcs_length(reference: Words, other: Words) -> int:
 
 
 def lcs_positions(reference: Words, other: Words, positions: Optional[Dict[str, int]] = None) -> Iterator[int]:
-    """Yield the positions of an LCS in ``reference``, in decreasing order.
+    """Yield the positions of an LCS in ``reference``, in descending order.
 
-    If there are several longest common subsequences, this function finds the same one as rouge-score.
+    If there are several longest common subsequences, the function chooses the same one as rouge-score.
 
     Args:
-        positions: result of :func:`word_positions` for ``other``. If there are several references, pass this argument
-            so that it is computed only once.
+        positions: result of :func:`word_positions` for ``other``. If ``other`` is compared with several references,
+            pass this argument to compute the positions only once.
     """
     rows = _rows(reference, other, positions)
     i, j = len(reference), len(other)

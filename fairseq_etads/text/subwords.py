@@ -10,28 +10,29 @@ SUBWORDS: Dict[str, Dict[str, str]] = {
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
     "huggingface": {"huggingface_tokenizer": "tokenizer.json"},
 }
-"""Mapping from the values of fairseq's --bpe to the options that specify files.
+"""Mapping from values of fairseq's --bpe to the options that specify files.
 
-Each option is mapped to the name of the file in prepared data and in model folders.
+Each option is mapped to the name of its file in prepared data and in model folders.
 """
 OPAQUE = {"gpt2": "GPT-2's pieces", "huggingface": "pieces of a Hugging Face tokeniser"}
-"""Mapping from kinds of subwords that only the tokeniser can join into words to their names in messages.
+"""Kinds of subwords that only the tokeniser can join into words, mapped to their names in messages.
 
-The files of these subword models are given by the user, and raw text is split directly into subwords.
+The user provides the files of these subword models, and raw text is split directly into subwords.
 """
 
 
 def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
-    """Return whether each token is the last token of a word.
+    """Return, for each token, whether it is the last token of a word.
 
     Args:
-        subwords: type of subwords, "subword_nmt" or "sentencepiece". For any other value, each token is a word.
+        subwords: type of the subwords, "subword_nmt" or "sentencepiece". For any other value, each token is treated as
+            a word.
     """
     if subwords == "subword_nmt":
         return [not token.endswith("@@") for token in tokens]
     if subwords != "sentencepiece":
         return [True] * len(tokens)
-    # A word ends before a piece that begins another word. Sentence marks are separate words.
+    # A word ends before a piece that begins the next word. Each sentence mark is a separate word.
     begins = [token.startswith("▁") or token == SENTENCE_MARK for token in tokens]
     after_mark = [False] + [token == SENTENCE_MARK for token in tokens]
     return [begins[i + 1] or after_mark[i + 1] if i + 1 < len(tokens) else True for i in range(len(tokens))]
@@ -41,10 +42,10 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
     """Join subword tokens into words.
 
     Args:
-        subwords: type of subwords, see :func:`word_ends`.
+        subwords: type of the subwords, see :func:`word_ends`.
 
     Returns:
-        The words and, for each token, the index of the word that contains it.
+        The words, and the index of the word that contains each token.
     """
     words: List[str] = []
     numbers: List[int] = []
@@ -55,7 +56,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         if end:
             words.append(_word(parts, subwords))
             parts = []
-    if parts:  # the last token ends in "@@", although no token follows
+    if parts:  # the last token ends in "@@", but no token follows
         words.append(_word(parts, subwords))
     return words, numbers
 

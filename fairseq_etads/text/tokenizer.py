@@ -1,9 +1,9 @@
-"""Define fairseq's ``--tokenizer etads``, which splits raw text into words and joins words into text.
+"""fairseq's ``--tokenizer etads``, which splits raw text into words and joins words into text.
 
-fairseq's ``--tokenizer moses`` cannot be used in this project. That tokeniser takes its language from
-``--source-lang``, which is a file suffix here, and does not lower-case the text. ``--tokenizer etads`` has its own
-options and processes training data and new text in the same way. Afterwards, the words can be split into subwords with
-``--bpe subword_nmt`` or ``--bpe sentencepiece``.
+fairseq's ``--tokenizer moses`` is not suitable for this project. It reads its language from ``--source-lang``, which is
+a file suffix here, and it does not lower-case the text. ``--tokenizer etads`` has its own options and processes
+training data and new text in the same way. ``--bpe subword_nmt`` or ``--bpe sentencepiece`` can then split the words
+into subwords.
 """
 
 import re
@@ -50,20 +50,20 @@ class TextConfig(FairseqDataclass):
 class TextTokenizer:
     """Tokeniser that converts lines of raw text to tokens, and tokens to text.
 
-    White space and NULs are replaced with single spaces. The text is lower-cased, unless ``text_keep_case`` is set, and
-    split into words. Sentence marks are dropped, kept or inserted.
+    Each sequence of white space and NUL characters is replaced with a single space. The text is converted to lower
+    case, unless ``text_keep_case`` is set, and is then split into words. Sentence marks are dropped, kept or inserted.
 
     Args:
-        cfg: options of the tokeniser, a :class:`TextConfig`.
+        cfg: options of the tokeniser, an instance of :class:`TextConfig`.
     """
 
     def __init__(self, cfg: Any):
         self.keep_case = cfg.text_keep_case
         self.kind = str(cfg.text_words)
         self.marks = str(cfg.text_sentence_marks)
-        # English lines without sentence marks are first split into sentences, by the rules that etads-corpus applies to
-        # training text. Sentence boundaries affect the tokens: the Treebank rules split off a full stop only at the end
-        # of a sentence, and the Moses rules split it off only before a capital letter.
+        # English lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
+        # to training text. Sentence boundaries affect the tokens, because the Treebank rules split off a full stop only
+        # at the end of a sentence, and the Moses rules split it off only before a capital letter.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
@@ -72,27 +72,27 @@ class TextTokenizer:
     def sentences(self, line: str) -> List[str]:
         """Split a raw line into sentences.
 
-        A line that contains sentence marks is split at the marks. Any other line is split by rules, but only if
-        sentence boundaries affect the tokens.
+        A line with sentence marks is split at the marks. Any other line is split by rules, but only if sentence
+        boundaries affect the tokens.
         """
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
         return split_sentences(line) if self.splits_sentences else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
-        """Tokenise a raw line.
+        """Split a raw line into sentences and tokens.
 
         Returns:
-            One list for each sentence. The list contains a string for each chunk of text between white space, with the
-            tokens of the chunk separated by spaces. With Moses, the list contains a single string for the whole
-            sentence, because the Moses rules depend on neighbouring words.
+            One list of strings for each sentence. Each string contains the tokens of a chunk of text between white
+            space, separated by spaces. With Moses, there is a single string for the whole sentence, because the Moses
+            rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
         return [words for words in encoded if words]
 
     def encode(self, line: str) -> str:
-        """Return the tokens of a raw line, separated by spaces, with sentence marks between sentences if requested."""
+        """Return the tokens of a raw line, separated by spaces. If requested, sentence marks separate the sentences."""
         sentences = [" ".join(words) for words in self.encode_words(line)]
         # SentencePiece would encode a space before the sentence mark as a separate piece.
         mark = f"{SENTENCE_MARK} " if self.kind == "raw" else f" {SENTENCE_MARK} "
@@ -100,7 +100,7 @@ class TextTokenizer:
         return (mark if marked else " ").join(sentences)
 
     def decode(self, line: str) -> str:
-        """Join tokens into text, without spaces around punctuation. Sentence marks and letter case are kept."""
+        """Join tokens into text without spaces around punctuation. Sentence marks and letter case are preserved."""
         sentences = [self.words.decode(part.split()) for part in _MARK.split(line)]
         return f" {SENTENCE_MARK} ".join(sentences).strip()
 
@@ -117,7 +117,7 @@ class HuggingFaceTokenizer(HuggingFacePieces):
     """Encoder for fairseq's ``--bpe huggingface``, see :class:`HuggingFacePieces`.
 
     Args:
-        cfg: a :class:`HuggingFaceConfig`.
+        cfg: options of the encoder, an instance of :class:`HuggingFaceConfig`.
     """
 
     def __init__(self, cfg: Any):

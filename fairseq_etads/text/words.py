@@ -1,11 +1,11 @@
 """Split text into sentences, split sentences into words or characters, and join words into text.
 
-The classes in this module process one sentence at a time. The sentences do not contain sentence marks, because
-:class:`fairseq_etads.text.tokenizer.TextTokenizer` splits lines at the marks and inserts them again. This module does
-not require fairseq.
+The classes in this module process one sentence at a time, without sentence marks. Lines are split at the marks by
+:class:`fairseq_etads.text.tokenizer.TextTokenizer`, which also inserts the marks again. This module does not require
+fairseq.
 
 nltk and sacremoses are imported inside the functions that use them. Importing them takes half a second, which would
-delay commands such as ``etads-rouge --help``.
+slow down commands such as ``etads-rouge --help``.
 """
 
 import functools
@@ -15,35 +15,35 @@ from typing import Any, Dict, Iterator, List
 from ..platform.deferred import STATISTICS, deferred
 
 SENTENCE_MARK = "<q>"
-"""Mark between two sentences on a line. It is used in raw text, tokenised text and summaries."""
+"""Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
 
 WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
-"""Types of word tokenisation: values of ``--text-words``, and of ``--words`` in etads-prepare."""
+"""Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
 
 CACHED_CHUNKS = 500_000
-"""Maximum number of chunks in the cache of TreebankWords (about 100 MB). The cache is cleared when it is full."""
+"""Maximum number of chunks in the cache of TreebankWords (about 100 MB). When the cache is full, it is cleared."""
 
 LONGEST_CHUNK = 200
-"""Maximum number of characters in a chunk without white space.
+"""Maximum number of characters in a chunk of text without white space.
 
-Longer chunks are split, because the rules for quotes take time that is quadratic in the length of the chunk.
+Longer chunks are split, because the running time of the rules for quotes is quadratic in the length of the chunk.
 """
 
 BLOCK = 20_000
-"""Approximate number of characters that are processed at a time when text is split into sentences."""
+"""Approximate number of characters to process at a time when text is split into sentences."""
 
 _WIDE_ENDS = re.compile(r"(?<=[。！？])(?![。！？」』”’）])(?=.)|(?<=[。！？][」』”’）])(?=.)")
 _ABBREVIATIONS = re.findall(r"\S+", "al approx ca cf etc fig figs inc ltd pv resp spp subsp u.k u.n u.s")
 _NUMBER_FOLLOWS = re.compile(r"\b(?:no|nos|nr|art|pp|vol|sec)\.$", re.IGNORECASE)
 _SPECIALS = re.compile(r"<(/?s|pad|q)>", re.IGNORECASE)
 _LANGUAGES = re.compile(r"(?<=[^\W\d_]) \+ \+(?![^\s,.;:!?)])|(?<=\b[CFcf]) #(?! ?\d)")
-"""Suffixes of C++, g++ and C# that the Moses tokeniser has split off as separate tokens."""
+"""Suffixes of C++, g++ and C# that the Moses tokeniser has separated into tokens."""
 _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.cache
 def _punkt() -> Any:
-    """Create a Punkt sentence splitter with the abbreviations from sacremoses.
+    """Create a Punkt sentence splitter that uses the abbreviations in sacremoses.
 
     This requires neither a trained model nor a download.
     """
@@ -62,9 +62,9 @@ def _punkt() -> Any:
 
 
 def split_sentences(text: str) -> List[str]:
-    """Split a text into sentences and strip white space around them. The list is empty for a blank text.
+    """Split a text into sentences without white space around them. The list is empty for a blank text.
 
-    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes, if white space follows and the word is not an
+    A sentence ends after ``.``, ``!`` or ``?`` and any closing quotes if white space follows and the word is not an
     English abbreviation. These rules are from Punkt (Kiss and Strunk 2006). ``。``, ``！`` and ``？`` always end a
     sentence.
     """
@@ -81,7 +81,8 @@ def split_sentences(text: str) -> List[str]:
 def _punkt_sentences(text: str) -> Iterator[str]:
     """Split a text into sentences with Punkt, one block at a time.
 
-    Blocks are necessary because nltk aborts calls that take more than 5 seconds, as for a very long line.
+    nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
+    processed in blocks.
     """
     start, rest = 0, ""
     while start < len(text):
@@ -90,29 +91,29 @@ def _punkt_sentences(text: str) -> Iterator[str]:
         *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
-        # The rest is too long to be a single sentence. Searching it again for each block would take quadratic time.
+        # The rest is too long to be a single sentence. Searching it again with each block would take quadratic time.
         if len(rest) > 4 * BLOCK:
             yield rest
             rest = ""
         elif start < len(text):
-            rest += " "  # Punkt drops white space at the end
+            rest += " "  # Punkt drops white space at the end of the text
     yield rest
 
 
 def neutralise_specials(text: str) -> str:
-    """Insert spaces into ``<s>``, ``</s>``, ``<pad>`` and the sentence mark ``<q>``, such as ``< s >``.
+    """Insert spaces into ``<s>``, ``</s>``, ``<pad>`` and the sentence mark ``<q>``, so that ``<s>`` becomes ``< s >``.
 
-    Afterwards, no part of the text can be mistaken for a special symbol of fairseq or for a sentence mark. Upper-case
-    symbols (``<S>``) are also changed, because the text may be lower-cased later.
+    Afterwards, no part of the text can be mistaken for a sentence mark or a special symbol of fairseq. Symbols in upper
+    case (``<S>``) are also changed, because the text may be converted to lower case later.
     """
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
 class RawWords:
-    """Split text only at white space, for text that SentencePiece splits into subwords."""
+    """Split text only at white space. Used for text that SentencePiece splits into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return the words of a sentence."""
+        """Return the words of a sentence, which are separated by white space."""
         return [neutralise_specials(word) for word in (sentence if keep_case else sentence.lower()).split()]
 
     def decode(self, tokens: List[str]) -> str:
@@ -121,24 +122,24 @@ class RawWords:
 
 
 class SpacedWords(RawWords):
-    """Split text only at white space, for text that is already tokenised and that BPE may split into subwords."""
+    """Split text only at white space. Used for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each word between white space. The tokens of the word are separated by spaces.
+        """Return one string for each word. It contains the tokens of the word, separated by spaces.
 
-        In BPE, ``@@`` at the end of a token means that the word continues. If a word itself ends in ``@@``, each ``@``
-        at the end except the first therefore becomes a separate token.
+        In BPE, ``@@`` at the end of a token indicates that the word continues. If a word itself ends in ``@@``, each
+        final ``@`` except the first therefore becomes a separate token.
         """
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
 class MosesWords:
-    """Split words and punctuation with the Moses tokeniser (sacremoses).
+    """Split text into words and punctuation with the Moses tokeniser (sacremoses).
 
     Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
 
     Args:
-        language: language that determines the abbreviations and rules.
+        language: code of the language that determines the abbreviations and rules, such as "en".
     """
 
     def __init__(self, language: str = "en"):
@@ -148,26 +149,26 @@ class MosesWords:
         self.detokenizer = MosesDetokenizer(language)
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return all tokens of a sentence as a single string, because some rules depend on neighbouring words."""
+        """Return all tokens of a sentence in a single string, because some rules depend on neighbouring words."""
         if not sentence:
             return []
         line = self.tokenizer.tokenize(sentence, aggressive_dash_splits=True, escape=False, return_str=True)
         return [re.sub("< unk >", "<unk>", line if keep_case else line.lower())]
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text, without spaces around punctuation or inside C++ and C#."""
+        """Join tokens into text without spaces around punctuation or inside C++ and C#."""
         text = str(self.detokenizer.detokenize(tokens, unescape=False))
         return _LANGUAGES.sub(lambda found: found[0].replace(" ", ""), text)
 
 
 class TreebankWords:
-    """Split words as in the Penn Treebank and in CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
+    """Split words as in the Penn Treebank and CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
-    Typographic quotes, dashes and ellipses are first replaced with ASCII characters. Then nltk's ``NLTKWordTokenizer``
-    splits the text. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
+    Typographic quotes, dashes and ellipses are first replaced with ASCII characters. The text is then split by nltk's
+    ``NLTKWordTokenizer``. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
 
-    The tokens of each chunk between white space are cached, because they hardly depend on the neighbouring chunks. Only
-    the last chunk of a sentence is treated differently: its full stop is split off.
+    The tokens of each chunk of text between white space are cached, because they hardly depend on the neighbouring
+    chunks. Only the last chunk of a sentence is treated differently, because its full stop is split off.
     """
 
     _ascii = str.maketrans(
@@ -187,7 +188,10 @@ class TreebankWords:
         self._known: Dict[str, str] = {}
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each chunk between white space, with the tokens of the chunk separated by spaces."""
+        """Return one string for each chunk of text between white space.
+
+        The string contains the tokens, separated by spaces.
+        """
         if not sentence.isascii():
             sentence = sentence.translate(self._ascii)
         chunks = sentence.split()
@@ -196,7 +200,7 @@ class TreebankWords:
             last -= 1
         known, out = self._known, []
         for number, chunk in enumerate(chunks):
-            # Chunks contain no white space, so the appended character distinguishes between the kinds of keys.
+            # Chunks do not contain white space, so the appended character distinguishes the kinds of keys.
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key)
             if words is None:
@@ -210,17 +214,17 @@ class TreebankWords:
         return out
 
     def _words(self, chunk: str, first: bool, last: bool) -> str:
-        """Return the tokens of a chunk, separated by spaces.
+        """Split a chunk of text into tokens, and return them separated by spaces.
 
         Args:
-            first, last: whether the chunk is the first or the last of the sentence.
+            first, last: whether the chunk is the first or the last one of its sentence.
         """
         simple = self._simple.fullmatch(chunk)
-        if simple and not self._contracted.search(simple.group(2)):  # this shortcut has the same result as nltk
+        if simple and not self._contracted.search(simple.group(2)):  # this shortcut produces the same result as nltk
             opening, word, clitic, closing, end = simple.groups()
             if end != "." or last or closing:
                 return " ".join(filter(None, (opening and "-LRB-", word, clitic, closing and "-RRB-", end)))
-            if not clitic:  # the full stop belongs to an abbreviation
+            if not clitic:  # the full stop is part of an abbreviation
                 return ("-LRB- " if opening else "") + word + "."
         if len(chunk) > LONGEST_CHUNK:
             parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
@@ -237,7 +241,7 @@ class TreebankWords:
         return " ".join(words[bool(before) : len(words) - bool(after)])
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text, without spaces around punctuation or inside contractions."""
+        """Join tokens into text without spaces around punctuation or inside contractions."""
         brackets = [token.upper() if re.fullmatch("-[lr][rsc]b-", token) else token for token in tokens]
         return neutralise_specials(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
 
@@ -254,21 +258,24 @@ class Characters:
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
-        """Return one string for each chunk between white space, with the tokens of the chunk separated by spaces."""
+        """Return one string for each chunk of text between white space.
+
+        The string contains the tokens, separated by spaces.
+        """
         chunks = (sentence if keep_case else sentence.lower()).split()
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text, without spaces next to wide characters."""
+        """Join tokens into text without spaces next to wide characters."""
         return self._narrow_gap.sub("", " ".join(tokens))
 
 
 def make_words(kind: str, language: str = "en") -> Any:
-    """Create an object that splits sentences into words (``encode``) and joins words into text (``decode``).
+    """Create an object with the methods ``encode`` (sentence to words) and ``decode`` (words to text).
 
     Args:
-        kind: type of word tokenisation, one of ``WORD_KINDS``.
-        language: language for the Moses rules.
+        kind: type of word tokenisation, one of the strings in ``WORD_KINDS``.
+        language: code of the language for the Moses rules.
     """
     if kind == "moses":
         return MosesWords(language)

@@ -1,1 +1,1 @@
-"""The fairseq task, with options, checks, losses, optimisers and validation."""
+"""The fairseq task for summarisation, with its options, checks, losses, optimisers and validation."""

@@ -1,4 +1,4 @@
-"""Checks that reject incompatible options and options without an effect."""
+"""Checks that reject incompatible options and options that have no effect."""
 
 import logging
 from dataclasses import fields
@@ -28,10 +28,11 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
     """Check the options of the task and the criterion before training starts.
 
     Args:
-        cfg: the criterion options.
-        task_cfg: the task options.
-        capabilities: the capabilities of the model.
-        trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
+        cfg: the options of the criterion.
+        task_cfg: the options of the summarisation task.
+        capabilities: the mechanisms that the model supports.
+        trained_by: the criterion that trains the model, if the model selects words or sentences. None for all other
+            models.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -56,9 +57,9 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
 def check_compatible(
     cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy], trains: bool
 ) -> None:
-    """Raise ValueError if the criterion is incompatible with the model. See :func:`check_training` for the arguments.
+    """Raise ValueError if the criterion is incompatible with the model.
 
-    ``trains`` is False if the model is only evaluated.
+    See :func:`check_training` for the arguments. ``trains`` is False if the model is only evaluated.
     """
     name = criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
@@ -72,7 +73,7 @@ def criterion_name(cfg: Any) -> str:
 
 
 def criterion_class(cfg: Any) -> Any:
-    """Return the class of the criterion that fairseq will build from these options, or None if there is none."""
+    """Return the class of the criterion that fairseq will build from these options, or None if it does not exist."""
     return CRITERION_REGISTRY.get(criterion_name(cfg))
 
 
@@ -80,10 +81,11 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
     """Raise ValueError if a content selector has an incompatible criterion, or if an option has no effect.
 
     Args:
-        cfg: the criterion options.
-        trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
-        trains: whether the model will be trained.
-        task_cfg: the task options.
+        cfg: the options of the criterion.
+        trained_by: the criterion that trains the model, if the model selects words or sentences. None for all other
+            models.
+        trains: whether the model will be trained rather than only evaluated.
+        task_cfg: the options of the summarisation task.
     """
     criterion, kind = criterion_name(cfg), criterion_class(cfg)
     needed, model = trained_by or ("summarization_nll", "one that writes summaries")
@@ -108,9 +110,9 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
     """Raise ValueError if a model cannot generate summaries or does not support --selection.
 
     Args:
-        selection: the value of --selection, or None.
+        selection: the value of the option --selection, or None if it is not set.
         args: fairseq's generation options.
-        models: the models.
+        models: the models that will generate the summaries.
     """
     for model in models:
         if getattr(model, "label_unit", None) is not None:
@@ -124,9 +126,9 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 
 
 def check_task_options(task_cfg: Any) -> None:
-    """Check the options of the task before training starts. Raises ValueError if an option has no effect.
+    """Check the task options before training starts. Raises ValueError if an option has no effect.
 
-    A decoding option without an effect only causes a warning, because later commands may use it.
+    If a decoding option has no effect, only a warning is logged, because a later command may use the option.
     """
     check_needs(task_cfg, SummarizationConfig, skip=_DECODING)
     given = given_options(task_cfg, SummarizationConfig)
@@ -142,8 +144,8 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
     """Check ``--model-overrides`` before a checkpoint is loaded into a task.
 
     Raises:
-        ValueError: an override is an option of the task. These options are read from the command line rather than from
-            the checkpoint.
+        ValueError: an override names an option of the task. Task options are read from the command line rather than
+            from the checkpoint.
     """
     own = {name for name, _ in defaults_of(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
     found = sorted(own & overrides.keys())
@@ -158,9 +160,9 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
     """Raise ValueError if a decoding option has no effect, or if the models cannot generate summaries.
 
     Args:
-        task_cfg: the task options.
+        task_cfg: the options of the summarisation task.
         args: fairseq's generation options.
-        models: the models.
+        models: the models that will generate the summaries.
     """
     check_selection(task_cfg.selection, args, models)
     for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
@@ -170,15 +172,15 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
 
 
 def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
-    """Check the decoding options.
+    """Check that the decoding options have an effect.
 
     Args:
-        task_cfg: the task options.
-        args: fairseq's generation options. If ``args`` also contains options of the task, they override ``task_cfg``.
-        has_pointer: whether a model has a pointer.
+        task_cfg: the options of the summarisation task.
+        args: fairseq's generation options. If ``args`` also contains task options, they override those in ``task_cfg``.
+        has_pointer: whether at least one of the models has a pointer.
 
     Raises:
-        ValueError: an option has no effect.
+        ValueError: a decoding option has no effect.
     """
     own = list(defaults_of(SummarizationConfig))
     given = {**given_options(task_cfg, SummarizationConfig), **given_options(args, GenerationConfig)}

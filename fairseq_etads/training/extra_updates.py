@@ -1,7 +1,7 @@
-"""Extra updates (``--auxiliary-task``): train the model on a second task between summarisation updates.
+"""Extra updates (``--auxiliary-task``), which train the model on a second task between summarisation updates.
 
-A system of this package or a user's own package registers the class of the second task. docs/extending.md contains a
-complete example.
+The class of the second task is registered by a system in this package or by a user's own package. docs/extending.md
+contains a complete example.
 """
 
 import logging
@@ -22,18 +22,19 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. FP16Optimizer would also change weights that have no gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp. FP16Optimizer would also update weights without a gradient."""
 
 
 class AuxiliaryTask:
-    """Base class of auxiliary tasks. A model is trained on an auxiliary task in addition to summarisation.
+    """Base class of auxiliary tasks, on which a model is trained in addition to summarisation.
 
     Register subclasses with :func:`register_extra_updates`, and select one with ``--auxiliary-task``.
 
     Args:
-        task: the summarisation task. Its ``cfg`` contains the options that start with ``--auxiliary-``.
+        task: the summarisation task. The attribute ``cfg`` of the task contains the options that start with
+            ``--auxiliary-``.
         model: the untrained model. If the auxiliary task needs additional weights, the constructor can add a module to
-            the model as the attribute ``auxiliary``. These weights are ignored when a model is loaded for generation.
+            the model as the attribute ``auxiliary``. These weights are ignored when the model is loaded for generation.
     """
 
     def __init__(self, task: Any, model: Any):
@@ -41,10 +42,10 @@ class AuxiliaryTask:
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
-        """Return a dictionary from names to modules. They are added to a recurrent model before its initialisation.
+        """Return the named modules that are added to a recurrent model before its weights are initialised.
 
         Args:
-            cfg: the model options.
+            cfg: the options of the model.
         """
         return {}
 
@@ -52,13 +53,13 @@ class AuxiliaryTask:
         """Compute the loss of one auxiliary update.
 
         Args:
-            model: the model.
-            number: the index of the auxiliary update, counted from 0. If the batch depends only on this index, a
-                resumed run uses the same batches as an uninterrupted run.
+            model: the model that is being trained.
+            number: index of the auxiliary update, starting at 0. If the batch depends only on this index, a resumed run
+                uses the same batches as an uninterrupted run.
 
         Returns:
-            The mean loss over the examples, the number of examples, and a dictionary from names to other values to log.
-            These values must be summed over the examples.
+            The mean loss over the examples, the number of examples, and a dictionary that maps names to other values to
+            log. These values must be sums over the examples.
         """
         raise NotImplementedError
 
@@ -67,7 +68,7 @@ _REGISTERED: Dict[str, Type[AuxiliaryTask]] = {}
 
 
 def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> None:
-    """Register a class under a name, so that ``--auxiliary-task NAME`` selects it.
+    """Register an auxiliary task under a name, which can then be passed to ``--auxiliary-task``.
 
     Raises:
         ValueError: another class is already registered under this name.
@@ -90,14 +91,14 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """A schedule that runs ``times`` auxiliary updates after every ``every`` summarisation updates."""
+    """Schedule that runs ``times`` auxiliary updates after every ``every`` summarisation updates."""
 
     every: int
     times: int
 
     @classmethod
     def parse(cls, text: str) -> "Schedule":
-        """Parse the value of --auxiliary-every, such as "100:10". Raises ValueError if it is malformed."""
+        """Parse the value of --auxiliary-every, such as "100:10". Raises ValueError if the value is malformed."""
         parts = text.split(":")
         if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
             raise ValueError(
@@ -107,7 +108,7 @@ class Schedule(NamedTuple):
         return cls(*map(int, parts))
 
     def turns(self, updates: int) -> range:
-        """Return the indices (from 0) of the auxiliary updates to run after ``updates`` summarisation updates."""
+        """Return the indices (from 0) of the auxiliary updates to run after summarisation update number ``updates``."""
         if updates % self.every:
             return range(0)
         done = (updates // self.every - 1) * self.times
@@ -115,15 +116,15 @@ class Schedule(NamedTuple):
 
 
 class ExtraUpdates:
-    """A class that runs auxiliary updates after summarisation updates.
+    """Run auxiliary updates between summarisation updates.
 
-    Auxiliary updates use the same optimiser and the same learning rate as summarisation updates, but their own batches.
-    fairseq does not count them, so --max-update, learning rates and validation depend only on summarisation updates.
-    Auxiliary updates depend only on the number of the preceding summarisation update, so a resumed run gives the same
-    results as an uninterrupted run.
+    Auxiliary updates use the same optimiser and learning rate as summarisation updates, but different batches. fairseq
+    does not count auxiliary updates, so --max-update, learning rates and validation depend only on summarisation
+    updates. Each auxiliary update depends only on the number of the preceding summarisation update. A resumed run
+    therefore produces the same results as an uninterrupted run.
 
     Args:
-        task, model: the arguments of :class:`AuxiliaryTask`.
+        task, model: the summarisation task and the model, which are passed to the :class:`AuxiliaryTask`.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -136,7 +137,7 @@ class ExtraUpdates:
         self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
-        """Raise ValueError if auxiliary updates do not support the optimiser or the number of processes."""
+        """Raise ValueError if auxiliary updates are not supported with this optimiser or this number of processes."""
         if get_data_parallel_world_size() > 1:
             raise ValueError(f"{self.flag} trains in one process: leave out --distributed-world-size and torchrun")
         if isinstance(optimizer, _NARROW):
@@ -157,10 +158,10 @@ class ExtraUpdates:
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
     def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
-        """Run one update.
+        """Run one auxiliary update.
 
         Returns:
-            The number of examples, and the sums of the loss and other values over the examples.
+            The number of examples, and a dictionary of the loss and other values, each summed over the examples.
         """
         optimizer.zero_grad()
         loss, count, figures = self.auxiliary_task.loss(model, number)
@@ -178,7 +179,7 @@ def data_folder(cfg: Any, needed: str) -> Path:
 
     Args:
         cfg: the options of the summarisation task.
-        needed: a description of the data for the error message.
+        needed: description of the required data, which is inserted into the error message.
 
     Raises:
         ValueError: --auxiliary-data is missing.

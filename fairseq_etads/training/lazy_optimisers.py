@@ -1,10 +1,10 @@
 """Lazy optimisers, which only update the embeddings of the words in a batch.
 
-In a word embedding table, only the rows for the words in the batch have a nonzero gradient. However, fairseq's Adam,
-Adadelta and Adagrad process the whole table in every step, including its gradient, the norm of the gradient, and the
-moments. ``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same optimisers only to rows with a nonzero
-gradient. The time for a step therefore depends on the number of words in the batch rather than on the size of the
-dictionary. The weights and moments of all other rows do not change, and weight decay is not applied to them.
+Only the rows of a word embedding table that belong to words in the batch have a nonzero gradient. However, fairseq's
+Adam, Adadelta and Adagrad process the whole table in every step, including its gradient, the norm of the gradient and
+the moments. ``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same update rules only to rows with a
+nonzero gradient. The duration of a step therefore depends on the number of words in the batch rather than on the size
+of the dictionary. The weights and moments of all other rows do not change, and weight decay is not applied to them.
 """
 
 import contextlib
@@ -32,12 +32,12 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Temporarily replace embedding tables in the optimiser with smaller tables of the rows with a nonzero gradient.
+    """Replace the optimiser's embedding tables with tables of the rows with a nonzero gradient in a ``with`` block.
 
-    All tables with a sparse gradient are replaced. The tables in ``tables`` are replaced even if their gradient is
-    dense. At the end of the block, the rows and their optimiser states are written back. A tensor in the state is
-    divided into rows if it has the same length as the table. This works for every optimiser that processes rows
-    independently.
+    Every table with a sparse gradient is replaced. The tables in ``tables`` are replaced even if their gradients are
+    dense. At the end of the block, the rows and their optimiser states are written back to the original tables. A
+    tensor in the optimiser state is split into rows if its length equals the length of the table. This works for every
+    optimiser that processes rows independently.
     """
     dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
@@ -64,8 +64,8 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
 def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     """Return the indices and the gradients of the rows with a nonzero gradient.
 
-    Rows that were looked up but have a zero gradient are omitted, because they cannot be recognised in the dense
-    gradients of multi-process training.
+    Rows that were looked up but have a zero gradient are omitted, because they cannot be distinguished from other rows
+    in the dense gradients of multi-process training.
     """
     if not gradient.is_sparse:
         rows = gradient.flatten(1).any(dim=1).nonzero().flatten()
@@ -77,7 +77,7 @@ def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """Apply ``function`` to the tensors with ``length`` rows in an optimiser state."""
+    """Apply ``function`` to all tensors in an optimiser state that have ``length`` rows."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -85,7 +85,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
 
 
 def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
-    """Write the optimiser state of some rows to the state of the whole table, where missing tensors start at zero."""
+    """Copy the optimiser state of some rows to the state of the whole table. Missing tensors are initialised to 0."""
     own = optimizer.state[table]
     for name, value in state.items():
         if isinstance(value, Tensor) and value.dim() and len(value) == len(rows):
@@ -97,11 +97,11 @@ def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, A
 
 
 class LazyRows(FairseqOptimizer):
-    """A mixin that makes a fairseq optimiser lazy. It must precede fairseq's class in the list of base classes.
+    """Mixin that makes a fairseq optimiser lazy. List the mixin before fairseq's class in the base classes.
 
     With several processes, gradients are dense, because fairseq can only sum dense gradients across processes. The same
-    rows are updated, but no time is saved. In half precision, the optimiser behaves like fairseq's, because torch
-    cannot add sparse half-precision gradients on every device.
+    rows are updated, but the update is not faster. In half precision, the optimiser behaves like fairseq's, because
+    torch cannot add sparse half-precision gradients on every device.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -126,25 +126,25 @@ class LazyRows(FairseqOptimizer):
 
     @property
     def supports_flat_params(self) -> bool:
-        """Return False if there are lazily updated embedding tables. They must not be merged with other parameters."""
+        """Return False if embedding tables are updated lazily, because they cannot be merged with other parameters."""
         return not self._tables and bool(super().supports_flat_params)
 
     @classmethod
     def add_args(cls, parser: ArgumentParser) -> None:
-        """Add all options of the dataclass to the parser. fairseq's own Adadelta and Adagrad omit some of them."""
+        """Add all options of the dataclass to the parser. fairseq's Adadelta and Adagrad omit some of these options."""
         gen_parser_from_dataclass(parser, getattr(cls, "__dataclass")())
 
     def multiply_grads(self, c: Any) -> None:
-        """Multiply all gradients by ``c``. Unlike fairseq's method, this includes sparse gradients."""
+        """Multiply all gradients by ``c``, including sparse gradients, which fairseq's method does not support."""
         for parameter in self.params:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                # Coalesce the gradient, which sums the gradients of words that occur more than once.
+                # Coalescing sums the gradients of words that occur more than once.
                 parameter.grad = parameter.grad.coalesce() * c
             elif parameter.grad is not None:
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip the gradients, reading only rows that have a gradient. Returns the norm of the gradients."""
+        """Clip the gradients and return their norm. Only rows with a gradient are read."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -160,7 +160,7 @@ class LazyRows(FairseqOptimizer):
         return norm
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
-        """Update table rows with a nonzero gradient, and all other parameters."""
+        """Update the embedding rows with a nonzero gradient, and all other parameters."""
         with touched_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
@@ -172,7 +172,7 @@ class LazyAdam(LazyRows, FairseqAdam):
 
 @dataclass
 class _LazyConfig(FairseqDataclass):
-    """Options that fairseq adds only to its argument parser. ``fairseq-hydra-train`` needs them in a dataclass."""
+    """Options that fairseq only adds to its argument parser. ``fairseq-hydra-train`` requires them in a dataclass."""
 
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
@@ -180,7 +180,7 @@ class _LazyConfig(FairseqDataclass):
 
 @dataclass
 class LazyAdadeltaConfig(_LazyConfig):
-    """Options of ``--optimizer lazy_adadelta``. They are the same as for fairseq's Adadelta."""
+    """Options of ``--optimizer lazy_adadelta``, which are the same as for fairseq's Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay rate of the running averages"})
     adadelta_eps: float = field(
@@ -207,7 +207,7 @@ class LazyAdadelta(LazyRows, Adadelta):
 class LazyAdagrad(LazyRows, Adagrad):
     """fairseq's Adagrad, applied only to rows with a gradient.
 
-    The results are the same as with fairseq's Adagrad, which does not change other rows either.
+    The results are the same as with fairseq's Adagrad, which does not change the other rows either.
     """
 
     @property

@@ -1,9 +1,9 @@
-"""Loss functions, and the criterion ``summarization_nll``, which computes a weighted sum of them.
+"""Loss functions, and the criterion ``summarization_nll``, which computes their weighted sum.
 
-The functions compute losses from model outputs: for coverage, for word and sentence labels, for sentence selection, and
-for a closed-book decoder. The criterion combines them with the negative log-likelihood, label smoothing and the loss of
-a supervised switch. :class:`LossChecks` rejects losses that are not finite, and :func:`as_numbers` converts logged
-tensors to numbers.
+The functions compute losses from model outputs. There are losses for coverage, word labels, sentence labels, sentence
+selection and a closed-book decoder. The criterion adds the negative log-likelihood, label smoothing and the loss of a
+supervised switch. :class:`LossChecks` rejects non-finite losses, and :func:`as_numbers` converts logged tensors to
+numbers.
 """
 
 import logging
@@ -33,26 +33,28 @@ from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
-"""A larger loss means that the model cannot produce the target word, because its probability is 0."""
+"""Largest valid loss. A larger loss means that the probability of the target word is 0."""
 
 logger = logging.getLogger(__name__)
 
 
 class NonFiniteLossError(RuntimeError):
-    """An error that is raised if the loss of a training pair is infinite or not a number."""
+    """Exception raised if the loss of a training pair is infinite or not a number."""
 
 
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     """Compute the coverage loss Σ_j min(a_tj, c_tj) of See et al. 2017, equation 12.
 
-    c_t is the sum of the attention weights a of all previous words.
+    The coverage vector c_t is the sum of the attention distributions at all previous words.
 
     Args:
-        attention: the attention weights (B, T, S). Each row sums to 1.
-        real: a mask (B, T), bool, False at padding. Summaries can be padded on either side.
+        attention: attention weights, shape (B, T, S). Each row sums to 1.
+        real: boolean mask of the summary tokens, shape (B, T), False at padding. Summaries can be padded on either
+            side.
 
     Returns:
-        The losses (B, T), at least float32. They are 0 at padding and at the first word of each summary.
+        The coverage losses, shape (B, T), in at least float32. They are 0 at padding and at the first word of each
+        summary.
     """
     attention = at_least_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
@@ -60,12 +62,12 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
 
 
 def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Compute the negative log-likelihood of binary labels. Returns (B, U), at least float32.
+    """Compute the negative log-likelihood of binary labels. The result has shape (B, U) and at least float32 precision.
 
     Args:
-        logits: the logits of label 1 (B, U).
-        labels: the labels (B, U).
-        real: a mask (B, U), bool. The loss is 0 where it is False.
+        logits: logits of label 1, shape (B, U), for U words or sentences.
+        labels: binary labels, shape (B, U).
+        real: boolean mask, shape (B, U). The loss is 0 where the mask is False.
     """
     logits = at_least_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
@@ -73,27 +75,28 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
 
 
 def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Average :func:`selection_losses` over the sentences of each document (Hsu et al. 2018). Returns (B,)."""
+    """Average :func:`selection_losses` over the sentences of each document, shape (B,) (Hsu et al. 2018)."""
     return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
 def selection_loss(
     selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
 ) -> Optional[Tensor]:
-    """Compute the divergence between a model's sentence selections and their targets.
+    """Compute the divergence between the model's sentence selections and the target selections.
 
     Args:
-        selection: the selections from a forward pass, or None if the model does not select sentences.
-        sample: the batch, which contains "sentence_targets" (N, n, m).
-        no_words: the ids of summary tokens that are not words: the sentence mark, the end symbol and padding.
+        selection: sentence selections from a forward pass, or None if the model does not select sentences.
+        sample: the batch, which contains the target selections "sentence_targets", shape (N, n, m).
+        no_words: dictionary ids of summary tokens that are not words, i.e. the sentence mark, the end symbol and
+            padding.
         training: whether the model is being trained.
 
     Returns:
-        The divergences (N,); see :meth:`SentenceSelection.divergence`. The result is None if the model does not select
-        sentences, or if an evaluation batch contains no targets.
+        The divergences, shape (N,); see :meth:`SentenceSelection.divergence`. The function returns None if the model
+        does not select sentences, or if an evaluation batch contains no target selections.
 
     Raises:
-        ValueError: a training batch contains no targets.
+        ValueError: a training batch contains no target selections.
     """
     if selection is None:
         return None
@@ -108,12 +111,15 @@ def selection_loss(
 
 
 def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
-    """Compute the negative log-likelihood of each target word. Returns (N, T), at least float32, with 0 at padding.
+    """Compute the negative log-likelihood of each target word.
+
+    The result has shape (N, T) and at least float32 precision. It is 0 at padding.
 
     Args:
-        logits: the logits (N, T, V) of the V known words.
-        target: the ids of the target words (N, T). Ids of words outside the vocabulary are replaced with ``unk``.
-        pad, unk: the ids of the padding symbol and of the unknown word.
+        logits: logits of the V words in the vocabulary, shape (N, T, V).
+        target: dictionary ids of the target words, shape (N, T). Words outside the vocabulary are replaced with
+            ``unk``.
+        pad, unk: dictionary ids of the padding symbol and the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
     return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
@@ -123,17 +129,17 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
     """Check that all losses (N, T) are finite and below LARGEST_LOSS.
 
     Args:
-        loss: the losses (N, T).
-        sample: the batch, for the error message.
-        skip_overflow: if True, losses that are not finite cause only a warning. The optimiser must then skip the update
-            and reduce the loss scale. If all updates overflow, the scale soon reaches fairseq's --min-loss-scale, and
+        loss: losses of the target words, shape (N, T).
+        sample: the batch that the error message describes.
+        skip_overflow: if True, non-finite losses only cause a warning. The optimiser must then skip the update and
+            reduce the loss scale. If all updates overflow, the scale soon reaches fairseq's --min-loss-scale, and
             training stops.
 
     Returns:
-        Whether the update must be skipped.
+        True if the optimiser must skip the update, and False otherwise.
 
     Raises:
-        NonFiniteLossError: a loss is not finite or too large.
+        NonFiniteLossError: a loss is not finite or is too large.
     """
     loss = loss.detach()
     if loss.sum().abs() < LARGEST_LOSS:  # False for NaN
@@ -160,27 +166,27 @@ def _looks_for_nan(model: nn.Module) -> bool:
 
 
 class LossChecks:
-    """A class that applies :func:`check_finite` to the losses of each update without waiting for a GPU.
+    """Apply :func:`check_finite` to the losses of each update without waiting for a GPU.
 
-    On a CPU, losses are checked immediately. On a GPU, this check would have to wait for the loss between the forward
-    and the backward pass. Therefore, an invalid loss is replaced with NaN on a GPU, so that the gradient also becomes
-    NaN. fairseq has to wait for the gradient anyway, and skips the update. Then, the error is raised.
+    On a CPU, losses are checked immediately. On a GPU, such a check would have to wait for the loss between the forward
+    and the backward pass. An invalid loss is therefore replaced with NaN, so that the gradient also becomes NaN.
+    fairseq waits for the gradient in any case and skips the update, after which the error is raised.
     """
 
     def __init__(self) -> None:
         self._unchecked: List[Tuple[Tensor, Dict[str, Any]]] = []
 
     def factor(self, loss: Tensor, sample: Dict[str, Any], model: nn.Module, skip_overflow: bool) -> Any:
-        """Return a factor for the total loss of a batch: NaN if a loss is not finite, and 1 otherwise.
+        """Return a factor by which to multiply the total loss of a batch: NaN if a loss is not finite, and 1 otherwise.
 
         Args:
-            loss: the losses (N, T).
-            sample: the batch.
-            model: the model without wrappers.
-            skip_overflow: whether updates with losses that are not finite are skipped; see :func:`check_finite`.
+            loss: losses of the target words, shape (N, T).
+            sample: the batch that the error message describes.
+            model: the model without distributed wrappers.
+            skip_overflow: whether updates with non-finite losses are skipped; see :func:`check_finite`.
 
         Raises:
-            NonFiniteLossError: a loss is not finite or too large. On a GPU, a later call may raise the error.
+            NonFiniteLossError: a loss is not finite or is too large. On a GPU, the error may be raised by a later call.
         """
         loss = loss.detach()
         if not (loss.is_cuda and model.training) or _looks_for_nan(model):
@@ -189,25 +195,25 @@ class LossChecks:
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
     def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
-        """Record that the optimiser will apply this update. Call this method before the optimiser's step.
+        """Record that the optimiser will apply this update. Call this method before the optimiser step.
 
-        If the gradient is finite, all losses are finite too, and are not checked.
+        If the gradient is finite, all losses are finite too and need not be checked.
         """
         if gradient_is_finite:
             self._unchecked.clear()
         self.check(skip_overflow)
 
     def check(self, skip_overflow: bool) -> None:
-        """Check the losses of the last update if it was skipped. If it was applied, there is nothing left to check."""
+        """Check the losses of the last update if it was skipped. If the update was applied, its losses are valid."""
         unchecked, self._unchecked = self._unchecked, []
         for loss, sample in unchecked:
             check_finite(loss, sample, skip_overflow)
 
 
 def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
-    """Convert logged tensors on a GPU to numbers, waiting for the GPU only once.
+    """Convert logged GPU tensors to numbers, waiting for the GPU only once.
 
-    fairseq would wait for each tensor separately.
+    Without this function, fairseq would wait for each tensor separately.
     """
     outputs = [dict(output) for output in logging_outputs]
     found = [
@@ -329,8 +335,8 @@ def check_loss_options(cfg: Any, capabilities: Capabilities) -> None:
     """Raise ValueError if a loss requires attention weights that the model does not always compute.
 
     Args:
-        cfg: the criterion options.
-        capabilities: the capabilities of the model.
+        cfg: the options of the criterion.
+        capabilities: the mechanisms that the model supports.
     """
     if cfg.coverage_loss and "--pointer" not in capabilities and "--decoder-layerdrop" in capabilities:
         raise ValueError(
@@ -343,12 +349,12 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
     """Raise ValueError if a criterion is incompatible with a model.
 
     Args:
-        name: the name of the criterion.
-        pointer: the value of --pointer for the model.
-        large_vocabulary_trick: whether the model's softmax is computed over candidates only.
+        name: name of the criterion.
+        pointer: the model's value of the option --pointer.
+        large_vocabulary_trick: whether the model's softmax is computed only over candidate words.
         adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
     """
-    # Criterions that inherit these options can compute the likelihood of copied words and of candidates.
+    # Criterions that inherit these options can compute the likelihood of copied words and of candidate words.
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(
@@ -374,7 +380,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the arguments for a criterion's constructor: the values of all ``config`` options in ``cfg``.
+    """Return the values in ``cfg`` of all options in ``config``, as arguments for a criterion's constructor.
 
     fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It omits
     the arguments of inherited constructors.
@@ -388,7 +394,7 @@ class SummarizationNLL(FairseqCriterion):
 
     Raises:
         ValueError: an option has an invalid value.
-        NonFiniteLossError: a loss is not finite, and the optimiser does not skip such updates.
+        NonFiniteLossError: a loss is not finite, and the optimiser does not skip updates with such losses.
     """
 
     def __init__(
@@ -423,7 +429,7 @@ class SummarizationNLL(FairseqCriterion):
         self.unk = task.target_dictionary.unk()
         self.specials = sorted({task.target_dictionary.pad(), task.target_dictionary.bos()})
         mark = task.target_dictionary.index(SENTENCE_MARK)
-        # If the dictionary has no sentence mark, it returns the id of the unknown word, which counts as a word.
+        # If the dictionary has no sentence mark, ``mark`` is the id of the unknown word, which counts as a word.
         self.no_words = [*({mark} - {self.unk}), task.target_dictionary.eos(), self.padding_idx]
         self._updates = 0
         self._overflows_are_skipped = False
@@ -431,20 +437,20 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def check_options(cls, cfg: Any, capabilities: Capabilities) -> None:
-        """Raise ValueError if the options are incompatible with a model; see :func:`check_loss_options`."""
+        """Raise ValueError if the options are incompatible with the model. See :func:`check_loss_options`."""
         check_loss_options(cfg, capabilities)
 
     def set_num_updates(self, updates: int, overflows_are_skipped: bool = False) -> None:
         """Set the number of the next update. The task calls this method before each training step.
 
         Args:
-            updates: the number of the update.
-            overflows_are_skipped: whether the optimiser scales the loss and skips updates in which gradients overflow.
+            updates: number of the next update.
+            overflows_are_skipped: whether the optimiser scales the loss and skips updates with overflowing gradients.
         """
         self._updates, self._overflows_are_skipped = updates, overflows_are_skipped
 
     def train(self, mode: bool = True) -> "SummarizationNLL":
-        """Set the mode, and check the losses of a skipped update.
+        """Set training or evaluation mode, and check the losses of a skipped update.
 
         fairseq calls this method before each update and each validation.
         """
@@ -453,10 +459,11 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def update_is_taken(self, gradient_is_finite: bool) -> None:
-        """Record that the update will be applied. The task calls this method before the optimiser's step.
+        """Record that the update will be applied. The task calls this method before the optimiser step.
 
         Args:
-            gradient_is_finite: whether fairseq has checked that the gradient is finite. With --amp, torch checks it.
+            gradient_is_finite: whether fairseq has checked that the gradient is finite. With --amp, torch performs this
+                check.
         """
         self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
 
@@ -470,18 +477,20 @@ class SummarizationNLL(FairseqCriterion):
     def forward(self, model: Any, sample: Dict[str, Any], reduce: bool = True) -> Tuple[Tensor, int, Dict[str, Any]]:
         """Compute the loss of a batch.
 
-        The losses for coverage, extraction, inconsistency, selection and a closed-book decoder are added only in
-        training. Therefore, validation losses can be compared before and after the start of the coverage loss, and
-        between models with and without the other losses.
+        The losses for coverage, extraction, inconsistency, selection and a closed-book decoder are added only during
+        training. Validation losses are therefore comparable before and after the coverage loss is enabled, and between
+        models with and without these losses.
 
         Args:
-            model: the model.
-            sample: the batch. It can contain "weights" (N,), which weight the rows in the loss and in the logged
-                values. The N rows then represent "nsentences" pairs and "ntokens" words.
-            reduce: ignored.
+            model: the model that is being trained or evaluated.
+            sample: the batch. The optional entry "weights" contains a weight for each row, shape (N,), which is applied
+                to the loss and to the logged values. If it is present, the N rows represent "nsentences" pairs and
+                "ntokens" words.
+            reduce: required by fairseq, but ignored.
 
         Returns:
-            The summed loss, the number of words or summaries by which to divide it, and the values to log.
+            The summed loss, the sample size (number of words or summaries) by which fairseq divides the loss, and the
+            values to log.
         """
         with observe(model, sample["target"] != self.padding_idx) as figures:
             output = self.forward_pass(model, sample["net_input"], sample["target"])
@@ -494,7 +503,7 @@ class SummarizationNLL(FairseqCriterion):
             loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
-        # If a loss is not finite, the factor is NaN, so that the gradient is not finite either.
+        # If a loss is not finite, the factor is NaN, so the gradient is not finite either.
         total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
         for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values
@@ -520,12 +529,12 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """Run the model. If it supports word requests, request only the log-probabilities that the loss needs.
+        """Run the model. If it can compute selected log-probabilities only, request only those that the loss needs.
 
         Args:
-            model: the model.
-            net_input: the model input.
-            target: the dictionary ids of the target words (N, T).
+            model: the model that is being trained or evaluated.
+            net_input: keyword arguments of the model's forward pass.
+            target: dictionary ids of the target words, shape (N, T).
         """
         request: Dict[str, Any] = {}
         if decoder_capabilities(unwrapped(model)).takes_requests:
@@ -533,11 +542,11 @@ class SummarizationNLL(FairseqCriterion):
         return DecoderOutput.of(model(**net_input, **request))
 
     def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
-        """Compute the losses of the target words, given as dictionary ids (N, T).
+        """Compute the losses of the target words, which are given as dictionary ids (N, T).
 
         Returns:
-            The negative log-likelihood (N, T), the smoothed loss (N, T), a mask (N, T) that is False at padding, and
-            other values to log, each (N, T).
+            The negative log-likelihood (N, T), the smoothed loss (N, T), a boolean mask (N, T) that is False at
+            padding, and a dictionary of other values to log, each of shape (N, T).
         """
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
@@ -551,20 +560,20 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the losses for coverage, extraction and inconsistency.
 
         The extraction loss of a document is assigned to each word of its summary, so that --length-normalised affects
-        it in the same way as the other losses. This loss is omitted in validation if the batch contains no labels.
+        all losses in the same way. If a validation batch contains no labels, the extraction loss is omitted.
 
         Args:
-            model: the model.
-            sample: the batch.
-            output: the decoder output.
-            real: a mask (N, T), bool, False at padding.
+            model: the model that is being trained or evaluated.
+            sample: the batch with the documents, summaries and labels.
+            output: the decoder output for the batch.
+            real: boolean mask of the summary tokens, shape (N, T), False at padding.
 
         Returns:
-            A dictionary that maps the logged name of each loss to its weight and values (N, T). Values at padding are
-            0.
+            A dictionary that maps the logged name of each loss to its weight and its values (N, T). The values are 0 at
+            padding.
 
         Raises:
-            ValueError: a training batch contains no labels, or the model returns no attention weights.
+            ValueError: a training batch contains no labels, or the model does not return attention weights.
         """
         found: Dict[str, Tuple[float, Tensor]] = {}
         if self.coverage_weight:
@@ -587,7 +596,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Compute the sum of values (N, T) with row weights ``weights`` (N,). Values at padding must be 0.
+        """Compute the sum of ``values`` (N, T), which must be 0 at padding, with the row weights ``weights`` (N,).
 
         With --length-normalised, the values are averaged over the words of each summary before they are summed.
         """
@@ -601,14 +610,14 @@ class SummarizationNLL(FairseqCriterion):
         """Compute the likelihood of each target word.
 
         Args:
-            log_vocab: log P_vocab, for all words or for the requested words.
+            log_vocab: log-probabilities log P_vocab of all words or of the requested words.
             pointer: the pointer output, or None for a model without a pointer.
-            target: the columns of the target words (N, T).
-            candidates: the words over which the softmax is computed, or None for all V words.
+            target: indices of the target words in the output vocabulary, shape (N, T).
+            candidates: the words over which the softmax is computed, or None if it is computed over all V words.
 
         Returns:
-            The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and other values to log, each
-            (N, T).
+            The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and a dictionary of other values
+            to log, each of shape (N, T).
         """
         total, count = self._producible(log_vocab, candidates)
         if pointer is None:
@@ -631,11 +640,11 @@ class SummarizationNLL(FairseqCriterion):
         return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
-        """Sum the log-probabilities that label smoothing averages.
+        """Compute the sum of the log-probabilities over which label smoothing averages.
 
         Returns:
-            The sum (N, T) over all words in the softmax, or 0 without label smoothing. Also the number of these words,
-            which is an int or a tensor (N, 1).
+            The sum over all words in the softmax, shape (N, T), or 0 without label smoothing. Also returns the number
+            of these words as an int or a tensor (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)
@@ -653,7 +662,10 @@ class SummarizationNLL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Aggregate values over batches and workers, and log means over words or summaries. Losses are in bits."""
+        """Aggregate logged values over batches and workers, and log means over words or summaries.
+
+        Losses are in bits.
+        """
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -1,18 +1,18 @@
-"""``--optimizer muon``: orthogonalised steps for linear layers, and Adam for all other parameters.
+"""``--optimizer muon``: orthogonalised updates for linear layers, and Adam for all other parameters.
 
-Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) updates a weight matrix in the direction of the
+Muon (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon) updates each weight matrix in the direction of the
 orthogonal matrix that is closest to its momentum. As a result, all directions are learned at the same rate, even those
-that are rare in gradients. Let W (m, n) be the weight, G its gradient, M its momentum, and U S V^T the singular value
-decomposition of G + mu M:
+that rarely occur in gradients. Let W (m, n) be the weight matrix, G its gradient, M its momentum, and U S V^T the
+singular value decomposition of G + mu M:
 
     M <- mu M + G,   W <- (1 - lr lambda) W - 0.2 lr sqrt(max(m, n)) U V^T
 
-U V^T is approximated with five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) scales the steps to the typical
-size of Adam's steps, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu et al.
-2025, "Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices of
-linear layers, such as word embeddings, output layers and biases.
+U V^T is approximated with five Newton-Schulz iterations. The factor 0.2 sqrt(max(m, n)) scales the updates to the
+typical size of Adam's updates, so that both optimisers can use the same learning rate lr and weight decay lambda (Liu
+et al. 2025, "Muon is Scalable for LLM Training", section 2.2). Adam updates all parameters that are not weight matrices
+of linear layers, such as word embeddings, output layers and biases.
 
-torch has included Muon since version 2.9, but its optimiser accepts only matrices and processes them one at a time.
+torch has included Muon since version 2.9, but torch's optimiser accepts only matrices and processes them one at a time.
 This module processes matrices of the same shape together, with batched matrix products.
 """
 
@@ -31,14 +31,14 @@ from ..kernels.cpu import has_fast_bfloat16
 from ..kernels.linear import is_matrix
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Coefficients of Jordan et al.'s polynomial. A few iterations bring singular values between 0 and 1 close to 1."""
+"""Coefficients of Jordan et al.'s polynomial. A few iterations move singular values between 0 and 1 close to 1."""
 ITERATIONS = 5
 ADAM_LIKE = 0.2
-"""Typical absolute value of an element in Adam's updates, divided by the learning rate."""
+"""Typical absolute value of an element of Adam's update, divided by the learning rate."""
 
 
 def orthogonalised(matrices: Tensor) -> Tensor:
-    """Approximate U V^T for each of K matrices U S V^T. ``matrices`` and the result have shape (K, m, n).
+    """Approximate the orthogonal factors U V^T of K matrices U S V^T. Input and output have shape (K, m, n).
 
     Most singular values of the result are between 0.7 and 1.2.
     """
@@ -54,13 +54,13 @@ def orthogonalised(matrices: Tensor) -> Tensor:
 
 
 class MuonWithAdam(torch.optim.AdamW):
-    """torch's AdamW, except that Muon updates one group of parameters.
+    """torch's AdamW, except that one group of parameters is updated with Muon.
 
     Args:
-        matrices: the two-dimensional parameters that Muon updates.
-        others: all other parameters. AdamW updates them.
-        momentum: μ, the momentum of Muon.
-        options: the options of AdamW. Muon also uses its ``lr`` and ``weight_decay``.
+        matrices: two-dimensional parameters that are updated with Muon.
+        others: all other parameters, which are updated with AdamW.
+        momentum: momentum coefficient μ of Muon.
+        options: keyword arguments of AdamW. Muon also uses ``lr`` and ``weight_decay``.
     """
 
     def __init__(self, matrices: Iterable[Tensor], others: Iterable[Tensor], momentum: float, **options: Any):
@@ -90,7 +90,7 @@ class MuonWithAdam(torch.optim.AdamW):
             if weight.grad is None:
                 continue
             state = self.state[weight]
-            if not state:  # when AdamW loads states, it expects "step" in each of them
+            if not state:  # when AdamW loads states, it expects "step" in each state
                 state.update(step=torch.zeros(()), momentum=torch.zeros_like(weight))
             state["step"] += 1
             state["momentum"].mul_(group["momentum"]).add_(weight.grad)

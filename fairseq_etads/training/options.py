@@ -19,13 +19,13 @@ from .validation import POST_PROCESS
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
-"""Default maximum lengths in tokens: 400 for documents and 100 for summaries (ETADS, section 4.1)."""
+"""Default maximum lengths of documents (400 tokens) and summaries (100 tokens), see ETADS, section 4.1."""
 
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
 def _with_choices(config: Type[Any]) -> Type[Any]:
-    """Convert inherited options with choices to enumeration types, so that fairseq's parser lists the choices."""
+    """Convert inherited options with choices to enumeration types, so that fairseq's parser lists their choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
         if choices:
@@ -272,15 +272,15 @@ _SEARCHES = (
 
 
 def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
-    """Collect the arguments of SummaryGenerator that fairseq does not pass.
+    """Collect the arguments of SummaryGenerator that fairseq does not pass to generators.
 
     Args:
-        cfg: the task options.
+        cfg: the options of the summarisation task.
         args: fairseq's generation options. If ``args`` also contains options of :class:`SearchSettings`, they override
             the options of the task.
 
     Raises:
-        ValueError: ``args`` is a configuration object with an option that neither fairseq nor this project defines.
+        ValueError: ``args`` is a configuration object that contains an option unknown to both fairseq and this project.
     """
     _refuse_unknown(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
@@ -297,15 +297,15 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # With a replacement dictionary (--replace-unk FILE), fairseq replaces words itself, based on our alignment.
+        # With a replacement dictionary (--replace-unk FILE), fairseq itself replaces words, based on our alignment.
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 
 
 def _refuse_unknown(args: Any) -> None:
-    """Raise ValueError if a configuration object contains a nonexistent generation option.
+    """Raise ValueError if a configuration object contains an unknown generation option.
 
-    Namespaces are not checked, because they also contain other kinds of options.
+    Argparse namespaces are not checked, because they also contain other kinds of options.
     """
     if not isinstance(args, DictConfig):
         return

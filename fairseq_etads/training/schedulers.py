@@ -1,4 +1,4 @@
-"""``--lr-scheduler reduce_lr_on_validation``: reduce the learning rate when the validation result stops improving."""
+"""``--lr-scheduler reduce_lr_on_validation``, which reduces the learning rate if the validation result stagnates."""
 
 from dataclasses import dataclass, field
 from typing import Any, Dict, Optional
@@ -21,14 +21,17 @@ class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
 
 @register_lr_scheduler("reduce_lr_on_validation", dataclass=ReduceLROnValidationConfig)
 class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
-    """fairseq's ``reduce_lr_on_plateau``, counting validations instead of epochs (Chen and Bansal 2018)."""
+    """fairseq's ``reduce_lr_on_plateau``, which here counts validations instead of epochs (Chen and Bansal 2018)."""
 
     def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
-        """Leave the learning rate unchanged. The validation at the end of the epoch has already been counted."""
+        """Do not change the learning rate, because the validation at the end of the epoch has already been counted."""
         return super().step(epoch, None)
 
     def step_validation(self, val_loss: float) -> None:
-        """Count a validation with the result ``val_loss``. The training loop calls this after each validation."""
+        """Count a validation with the result ``val_loss``.
+
+        The training loop calls this method after each validation.
+        """
         if self.warmup_end:
             self.lr_scheduler.step(val_loss)
 

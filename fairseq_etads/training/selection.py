@@ -4,7 +4,7 @@
 the order of the summary.
 
 A criterion for models that select words or sentences must set ``trains_selectors = True``. It must set ``reads_labels =
-True`` if it learns from the labels that etads-labels creates, and ``reads_labels = False`` if it does not use labels.
+True`` if it learns from the labels created by etads-labels, and ``reads_labels = False`` if it does not use labels.
 """
 
 import math
@@ -30,12 +30,12 @@ class SelectionNLLConfig(FairseqDataclass):
 
 @register_criterion("selection_nll", dataclass=SelectionNLLConfig)
 class SelectionNLL(FairseqCriterion):
-    """Negative log-likelihood of labels.
+    """Negative log-likelihood of binary labels of words or sentences.
 
-    The loss is averaged over words or, for sentences, first over the sentences of each document and then over
-    documents. The criterion logs the loss in bits. It also logs four values that are computed over all words or
-    sentences: the area under the ROC curve ("auc"), the F1 at the best threshold ("f1"), this threshold
-    ("f1_threshold"), and the share of words or sentences with label 1 ("positive").
+    The loss is averaged over words. For sentences, it is averaged first over the sentences of each document and then
+    over documents. The criterion logs the loss in bits. It also logs four values that are computed over all words or
+    sentences: the area under the ROC curve ("auc"), the highest F1 score ("f1"), the threshold for this score
+    ("f1_threshold"), and the proportion of words or sentences with label 1 ("positive").
     """
 
     trains_selectors = True
@@ -45,7 +45,7 @@ class SelectionNLL(FairseqCriterion):
         """Compute the loss of a batch.
 
         Returns:
-            The summed loss, the number of words or documents by which to divide it, and the values to log.
+            The summed loss, the number of words or documents by which fairseq divides the loss, and the values to log.
         """
         if "labels" not in sample:
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
@@ -84,7 +84,7 @@ class SelectionNLL(FairseqCriterion):
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
-        """Return False, because one logged value is a histogram."""
+        """Return False, because one of the logged values is a histogram."""
         return False
 
 
@@ -93,16 +93,16 @@ def _positive(counts: Any) -> float:
 
 
 def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Count the words or sentences in each bin of logits, separately for label 0 and label 1.
+    """Count the words or sentences in each logit bin, separately for label 0 and label 1.
 
     Args:
-        logits: the logits of the words or sentences (B, U).
-        labels: their labels (B, U).
-        real: a mask (B, U), bool, False for elements to ignore.
+        logits: logits of the words or sentences, shape (B, U).
+        labels: binary labels of the words or sentences, shape (B, U).
+        real: boolean mask, shape (B, U), False for elements to ignore.
 
     Returns:
-        The counts (2, bins), float64. They are on the CPU, so that they can be stored in a checkpoint. ``EDGES``
-        contains the bin edges.
+        The counts for each label, shape (2, bins), float64. They are on the CPU, so that they can be stored in a
+        checkpoint. ``EDGES`` contains the bin edges.
     """
     bins = torch.bucketize(logits[real].float().cpu(), torch.tensor(EDGES))
     rows = labels[real].cpu().round().long() * (len(EDGES) + 1)
@@ -119,7 +119,7 @@ class ExtractorNLL(FairseqCriterion):
     """Mean negative log-likelihood of the document sentences that match the summary sentences, in summary order.
 
     The criterion does not train the model to stop or to select each sentence only once. It logs the loss in bits, and
-    the share of steps at which the correct sentence is the most probable one ("accuracy").
+    the proportion of steps at which the correct sentence has the highest probability ("accuracy").
     """
 
     trains_selectors = True
@@ -129,7 +129,7 @@ class ExtractorNLL(FairseqCriterion):
         """Compute the loss of a batch.
 
         Returns:
-            The summed loss, the number of steps, and the values to log.
+            The summed loss, the number of steps by which fairseq divides the loss, and the values to log.
         """
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
@@ -167,7 +167,7 @@ class ExtractorNLL(FairseqCriterion):
 
 
 def only_first_sentences(labels: Tensor, most: int) -> Tensor:
-    """Remove sentence indices (B, T) that are not below ``most``. Rows are padded on the right with -1."""
+    """Remove all sentence indices that are ``most`` or larger. The rows (B, T) are padded on the right with -1."""
     kept = (labels >= 0) & (labels < most)
-    order = (~kept).int().argsort(dim=1, stable=True)  # the remaining sentences come first, in the same order
+    order = (~kept).int().argsort(dim=1, stable=True)  # move the remaining sentences to the front, in the same order
     return labels.masked_fill(~kept, -1).gather(1, order)

@@ -55,19 +55,20 @@ logger = logging.getLogger(__name__)
 
 @register_task("summarization", dataclass=SummarizationConfig)
 class SummarizationTask(FairseqTask):
-    """The fairseq task for summarising documents.
+    """fairseq task for summarising documents.
 
-    Checkpoints contain the truncation lengths and the fingerprints of the dictionaries as the state of the task. As a
-    result, documents are truncated in generation as they were in training, and different dictionaries are rejected.
+    The state of the task in a checkpoint contains the truncation lengths and the fingerprints of the dictionaries. As a
+    result, documents are truncated in the same way in training and generation, and different dictionaries are rejected.
 
     Attributes:
-        factors: the source factors in the data, and the factors that the models read.
-        labels: an object that loads labels and selection probabilities for batches.
-        data_checks: an object that compares the data files with their checksums.
+        factors: the source factors in the data, and the source factors that the models read.
+        labels: object that adds labels and selection probabilities to batches.
+        data_checks: object that compares the data files with their checksums.
         capabilities: the mechanisms of all models that the task has built.
-        trained_by: the criterion that trains the model if it selects words or sentences, or None for other models.
-        summary_lengths: the length percentiles of the truncated training summaries, or None if they are unknown.
-        extra_updates: an object that runs the auxiliary updates of --auxiliary-task, or None without this option.
+        trained_by: the criterion that trains the model, if the model selects words or sentences. None for all other
+            models.
+        summary_lengths: length percentiles of the truncated training summaries, or None if the lengths are unknown.
+        extra_updates: object that runs the auxiliary updates of --auxiliary-task, or None if this option is not set.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -94,14 +95,14 @@ class SummarizationTask(FairseqTask):
         self.trained_by: Optional[TrainedBy] = None
         self.extra_updates: Optional[ExtraUpdates] = None
         self._hides_rare_words = False  # set to True if one of the models is external
-        self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to be loaded
+        self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to load
         self._training_batches: Any = None
-        self._criterion: Any = None  # the training generator
+        self._criterion: Any = None  # the criterion used in training
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
-        """Create the task with the dictionaries in the data folder."""
+        """Create the task and load the dictionaries in the data folder."""
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory = utils.split_paths(cfg.data)[0]
@@ -148,15 +149,18 @@ class SummarizationTask(FairseqTask):
 
     @classmethod
     def load_dictionary(cls, filename: str) -> SummarizationDictionary:
-        """Load a dictionary from ``dict.*.txt``. Words with a count of 0 at the end form the copy tail."""
+        """Load a dictionary from ``dict.*.txt``.
+
+        The words with a count of 0 at the end of the file form the copy tail.
+        """
         return SummarizationDictionary.load(filename)
 
     def build_model(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the model, and store its properties for loading data and for checks.
+        """Build the model, and record its properties for data loading and option checks.
 
         Raises:
             ValueError: the model cannot be built with these options and this data, or an option is incompatible with
-                it.
+                the model.
         """
         check_evaluated(cfg)
         if is_external(cfg):
@@ -177,7 +181,7 @@ class SummarizationTask(FairseqTask):
         return model
 
     def _load_initial_weights(self, model: Any) -> None:
-        """Load the weights given by --init-from and --extractor, unless training resumes from a checkpoint."""
+        """Load the weights from --init-from and --extractor, unless training resumes from a checkpoint."""
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
@@ -195,23 +199,23 @@ class SummarizationTask(FairseqTask):
         return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
-        """Build the criterion, and add the labels that it needs to batches.
+        """Build the criterion, and determine which labels are added to batches.
 
         Raises:
-            ValueError: the criterion is incompatible with the model, or an option has no effect.
+            ValueError: the criterion is incompatible with the model, or one of the options has no effect.
         """
         if self.is_loading:
             check_compatible(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.trained_by)
-            # Check the generation options now rather than in the first validation.
+            # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
         self.labels.read_for_criterion(cfg, criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
-        """Check the subword model against SHA256SUMS in its folder, and build fairseq's subword encoder."""
+        """Build fairseq's subword encoder. Before that, check the subword model against SHA256SUMS in its folder."""
         check_subword_model(args)
         return super().build_bpe(args)
 
@@ -221,9 +225,9 @@ class SummarizationTask(FairseqTask):
         check_model_overrides(overrides)
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state for pickling, without data iterators.
+        """Return the state for pickling without the data iterators, which cannot be pickled.
 
-        They cannot be pickled, and are recreated when needed.
+        The data iterators are recreated when they are needed.
         """
         return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
 
@@ -233,10 +237,11 @@ class SummarizationTask(FairseqTask):
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's batch iterator. A resumed run uses the same batches as an uninterrupted run.
+        """Return fairseq's batch iterator, such that a resumed run uses the same batches as an uninterrupted run.
 
-        fairseq 0.12.3 creates the batches of all epochs at once. Its random seed is the sum of --seed and the epoch in
-        which the process starts. This method therefore always creates the batches as if training started in epoch 1.
+        fairseq 0.12.3 creates the batches of all epochs at once. It uses a random seed that is the sum of --seed and
+        the epoch in which the process starts. This method therefore always creates the batches as if training started
+        in epoch 1.
         """
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
@@ -251,10 +256,10 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """Scale down long word embeddings at the start of a training epoch, if the model has ``scale_long_rows``.
+        """At the start of a training epoch, scale down long word embeddings if the model has ``scale_long_rows``.
 
-        fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings do
-        not change.
+        fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
+        not changed.
         """
         super().begin_epoch(epoch, model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
@@ -264,7 +269,7 @@ class SummarizationTask(FairseqTask):
     def train_step(
         self, sample: Any, model: Any, criterion: Any, optimizer: Any, update_num: int, ignore_grad: bool = False
     ) -> Any:
-        """Pass the update number to the criterion, and run the forward and backward passes of a batch."""
+        """Pass the update number to the criterion, and run the forward and backward passes for a batch."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
             self._summaries.forget()
@@ -274,7 +279,7 @@ class SummarizationTask(FairseqTask):
         return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
-        """Run an optimiser step, and then the auxiliary updates that are due."""
+        """Run an optimiser step, followed by the auxiliary updates that are due."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
         if hasattr(self._criterion, "update_is_taken"):
@@ -284,7 +289,10 @@ class SummarizationTask(FairseqTask):
             self.extra_updates.follow(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
-        """Compute the validation loss of a batch. Also log samples and, with ``--eval-rouge``, compute ROUGE scores."""
+        """Compute the validation loss of a batch.
+
+        The method also logs samples and computes ROUGE scores if requested.
+        """
         self.data_checks.check_unchanged()
         if not sample:  # fairseq-validate passes an empty batch to workers that have no batches left
             return torch.zeros(()), 0, {}
@@ -295,7 +303,7 @@ class SummarizationTask(FairseqTask):
 
     @contextlib.contextmanager
     def without_summaries(self) -> Iterator[Sequence[str]]:
-        """Disable summaries during validation inside a ``with`` block. Yields the names of the omitted metrics."""
+        """Disable summaries during validation within a ``with`` block. Yields the names of the omitted metrics."""
         summaries, self._summaries = self._summaries, None
         try:
             yield METRICS if self.cfg.eval_rouge else ()
@@ -303,25 +311,25 @@ class SummarizationTask(FairseqTask):
             self._summaries = summaries
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Replace target words that the model cannot generate, if it is an external model."""
+        """Replace target words that the model cannot generate, if the model is an external model."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
-        """Aggregate fairseq's metrics, and ROUGE scores if they were computed."""
+        """Aggregate fairseq's metrics, and the ROUGE scores if they were computed."""
         logging_outputs = as_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         if self._summaries is not None:
             self._summaries.reduce_metrics(logging_outputs)
 
     def load_dataset(self, split: str, epoch: int = 1, combine: bool = False, **kwargs: Any) -> None:
-        """Load a data split, and truncate its texts."""
+        """Load a data split, and truncate its documents and summaries."""
         paths = utils.split_paths(self.cfg.data)
         if split != self.cfg.train_subset:
             paths = paths[:1]  # only the first folder contains validation and test data
         directory = paths[(epoch - 1) % len(paths)]
-        for path in paths:  # check all folders now rather than in the epoch that reads them
+        for path in paths:  # check all folders now rather than in the epochs in which they are read
             refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
@@ -373,17 +381,17 @@ class SummarizationTask(FairseqTask):
         )
         check_data(split, dataset, pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
-            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # minus 1 for the end symbol
+            sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
         self, src_tokens: List[Tensor], src_lengths: List[int], constraints: Optional[Tensor] = None
     ) -> SummarizationDataset:
-        """Create a dataset from the documents that ``fairseq-interactive`` reads. They are truncated as in training.
+        """Create a dataset from the documents that ``fairseq-interactive`` reads, and truncate them as in training.
 
         Raises:
-            ValueError: the model reads source factors, but the documents contain only words.
+            ValueError: the model requires source factors, but the documents contain only words.
         """
         self.factors.refuse_plain_words()
         return SummarizationDataset(
@@ -408,10 +416,11 @@ class SummarizationTask(FairseqTask):
         """Build a :class:`SummaryGenerator` with the task's options, unless the arguments select another class.
 
         Args:
-            models: the models of the ensemble.
+            models: the models of the ensemble, which may consist of one model.
             args: fairseq's generation options. ``--score-reference`` selects fairseq's SequenceScorer. Decoding options
                 in ``args`` override the options of the task, as in ``hub.translate(…, exact_length=7)``.
-            seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn: the same as in fairseq.
+            seq_gen_cls, extra_gen_cls_kwargs, prefix_allowed_tokens_fn: arguments of fairseq's ``build_generator``,
+                with the same meaning as in fairseq.
 
         Raises:
             ValueError: an option does not exist, has an invalid value, has no effect, or is incompatible with another
@@ -464,7 +473,7 @@ class SummarizationTask(FairseqTask):
     ) -> List[List[Dict[str, Any]]]:
         """Generate summaries for a batch.
 
-        If a document contains no words, its summary is empty. A warning reports the number of such documents.
+        The summary of a document without words is empty. A warning reports the number of such documents.
         """
         self.data_checks.check_unchanged()
         if isinstance(generator, SequenceScorer):
@@ -489,7 +498,7 @@ class SummarizationTask(FairseqTask):
         return hypotheses
 
     def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
-        """Create a hypothesis that consists only of the end symbol, with a probability of 1."""
+        """Create a hypothesis that consists only of the end symbol and has a probability of 1."""
         attention = hypothesis.get("attention")
         return {
             **hypothesis,
@@ -503,7 +512,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def state_dict(self) -> Dict[str, Any]:
-        """Return the state to store in a checkpoint, such as truncation lengths and dictionary fingerprints."""
+        """Return the task state to store in checkpoints, such as truncation lengths and dictionary fingerprints."""
         return {
             **super().state_dict(),
             "truncate_source": self.truncate_source,
@@ -516,14 +525,15 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_resumed(self, state: Dict[str, Any], path: str) -> None:
-        """Check that the dictionaries match a checkpoint before training starts or resumes with its weights.
+        """Check that the dictionaries match a checkpoint before training uses the weights of the checkpoint.
 
         Args:
-            state: the state of the task in the checkpoint, or an empty dictionary if another task wrote the checkpoint.
+            state: the task state in the checkpoint, or an empty dictionary if the checkpoint was written by another
+                task.
             path: the path of the checkpoint.
 
         Raises:
-            ValueError: a dictionary is different. The message names the dictionary.
+            ValueError: a dictionary differs from the one in the checkpoint. The message names the dictionary.
         """
         try:
             check_trained_with(state, self.src_dict, self.tgt_dict)
@@ -532,11 +542,11 @@ class SummarizationTask(FairseqTask):
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Set the truncation lengths from a checkpoint, unless options set them. Different dictionaries are rejected.
+        """Set the truncation lengths from a checkpoint, unless they are set by options. Reject different dictionaries.
 
         fairseq calls this method when it loads models for generation, validation or scoring. When training resumes,
-        only the dictionaries are compared (see :meth:`check_resumed`). The truncation lengths are then read from the
-        options of the command, as usual in fairseq.
+        only the dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read
+        from the options of the command, as usual in fairseq.
         """
         check_trained_with(state_dict, self.src_dict, self.tgt_dict)
         self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
@@ -545,7 +555,7 @@ class SummarizationTask(FairseqTask):
             trained = state_dict.get(option)
             if trained is None or getattr(self.cfg, option) is not None:
                 continue
-            # In an ensemble, use the minimum length, because a model cannot read longer texts than in training.
+            # In an ensemble, use the smallest length, because a model cannot read longer texts than in training.
             setattr(self, option, trained if first else min(trained, getattr(self, option)))
         self.summary_lengths = state_dict.get("summary_lengths")
         self.no_end_if_cut = self.no_end_if_cut or bool(state_dict.get("no_end_if_cut", False))
@@ -556,7 +566,7 @@ class SummarizationTask(FairseqTask):
         return self.truncate_source + 1, self.truncate_target + 1
 
     def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
-        """Return ``max_positions`` from the checkpoint to be loaded, or (None, None) if there is no checkpoint."""
+        """Return the ``max_positions`` of the checkpoint to load, or (None, None) if there is no checkpoint."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None
         return self._trained["truncate_source"] + 1, self._trained["truncate_target"] + 1

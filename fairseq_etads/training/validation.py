@@ -1,4 +1,4 @@
-"""Summaries during validation: ROUGE scores (``--eval-rouge``) and samples in the log (``--validation-samples``)."""
+"""ROUGE scores (``--eval-rouge``) and logged samples (``--validation-samples``) during validation."""
 
 import json
 import logging
@@ -24,18 +24,18 @@ from ..vocabulary.kinds import detect_subwords, detect_words, opaque_pieces
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
-"""Logger for samples.
+"""Logger for the samples in a validation set.
 
-fairseq silences the root logger of all workers except the first, but any worker may have to log a sample. If a worker
-has no last batch, it repeats its first batch, so a sample can be logged twice.
+fairseq silences the root logger of all workers except the first, but each worker may have to log a sample. A worker
+without a last batch repeats its first batch, so a sample can be logged twice.
 """
 sample_logger.setLevel(logging.INFO)
 
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
-"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and fairseq's values of ``--post-process``."""
+"""Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and fairseq's ``--post-process`` values."""
 
 SHOWN_DOCUMENT = 200
-"""Maximum number of characters to log from a sample's document."""
+"""Maximum number of characters of a document to log in a sample."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -44,9 +44,9 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Check that the metric for selecting checkpoints is computed, and that higher ROUGE scores are treated as better.
+    """Check that the metric for selecting checkpoints is computed, and that ROUGE scores are maximised.
 
-    Otherwise, training would fail at the first validation, or the worst checkpoint would be selected.
+    Otherwise, training would fail at the first validation, or the worst checkpoint would be selected as the best.
 
     Raises:
         ValueError: the metric is a ROUGE score, but ROUGE scores are not computed or would be minimised.
@@ -62,7 +62,7 @@ def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
 
 
 def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
-    """Parse the value of an option, which must be a JSON object. Raises ValueError if it is not."""
+    """Parse the value of an option as a JSON object. Raises ValueError if the value is not a JSON object."""
     try:
         values = json.loads(text or "{}")
     except json.JSONDecodeError as error:
@@ -76,11 +76,11 @@ def generation_options(text: Optional[str], longest: int) -> Any:
     """Parse fairseq's generation options from a JSON object.
 
     Args:
-        text: the JSON object as text.
-        longest: the default value of ``max_len_b``.
+        text: the JSON object as a string, or None.
+        longest: default value of the generation option ``max_len_b``.
 
     Raises:
-        ValueError: the text is not a JSON object, an option does not exist, or a value has the wrong type.
+        ValueError: ``text`` is not a JSON object, an option does not exist, or a value has the wrong type.
     """
     option = "--eval-rouge-args"
     values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
@@ -98,19 +98,19 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
 
 class ValidationSummaries:
-    """A class that summarises the first documents of a validation set to compute ROUGE scores and log samples.
+    """Summarise the first documents of a validation set to compute ROUGE scores and log samples.
 
     Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected
     from the dictionary (see :func:`detect_words`), and ROUGE is computed on the words in the data.
 
-    Each worker logs sums over its documents, and the number of documents. The mean scores therefore do not depend on
-    the batches or on the number of workers. The generator is created for the first batch of a validation, and deleted
-    before the next training step. Otherwise, its copies of the model would become outdated, and would use memory during
-    training.
+    Each worker logs sums over its documents, together with the number of documents. The mean scores therefore do not
+    depend on the batches or the number of workers. The generator is created for the first batch of a validation and
+    deleted before the next training step. Otherwise, its copies of the model would become outdated and would use memory
+    during training.
 
     Args:
         task: the summarisation task, which provides the generator and the dictionary.
-        cfg: the task options.
+        cfg: the options of the task.
 
     Raises:
         ValueError: an option has an invalid value.
@@ -158,7 +158,7 @@ class ValidationSummaries:
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def forget(self) -> None:
-        """Delete the generator with its copies of the model. The task calls this method before each training step.
+        """Delete the generator and its copies of the model. The task calls this method before each training step.
 
         The generator cannot reliably detect that the model has changed. fairseq's own optimisers update parameters
         through ``.data``, which does not increase the parameters' version counters.
@@ -169,9 +169,9 @@ class ValidationSummaries:
         """Join the subwords of a text into words, and replace Penn Treebank tokens for brackets with brackets.
 
         Args:
-            tokens: the dictionary ids of the text (T,).
-            dictionary: the dictionary to which the ids belong.
-            unknown: the text that replaces the unknown word.
+            tokens: dictionary ids of the text, shape (T,).
+            dictionary: the dictionary that defines the ids.
+            unknown: the string that replaces the unknown word.
         """
         symbol = None if self.post_process == "none" else self.post_process
         words = utils.strip_pad(tokens.int().cpu(), dictionary.pad())
@@ -182,14 +182,14 @@ class ValidationSummaries:
         return _BRACKET.sub(lambda name: _BRACKETS[name.group().lower()], text)
 
     def decode(self, tokens: Tensor, role: str) -> str:
-        """Convert a summary to the text that ROUGE scores.
+        """Convert the tokens of a summary to the text that is passed to ROUGE.
 
         The unknown word is replaced with different words in hypotheses and references, so that it never matches. Tokens
         such as ``-lrb-`` are replaced with brackets, because ROUGE would treat them as words.
 
         Args:
-            tokens: the dictionary ids of the summary (T,).
-            role: "hypothesis" or "reference".
+            tokens: dictionary ids of the summary, shape (T,).
+            role: role of the summary, "hypothesis" or "reference".
         """
         text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)
@@ -198,13 +198,13 @@ class ValidationSummaries:
         """Generate summaries for a batch, score them with ROUGE, and log samples.
 
         Args:
-            sample: the batch. "references" contains one element per document: the dictionary ids of the whole reference
-                summary (T,), or None if the document is not to be summarised.
-            model: the model.
+            sample: the batch. Its entry "references" contains, for each document, the dictionary ids of the untruncated
+                reference summary, shape (T,), or None if the document is not to be summarised.
+            model: the model that generates the summaries.
 
         Returns:
-            The number of scored documents ("_rouge_documents"), and the sums of their F1 scores in [0, 100] ("_rouge1",
-            "_rouge2" and "_rougeL"). The dictionary is empty without ``--eval-rouge``.
+            A dictionary with the number of scored documents ("_rouge_documents") and the sums of their F1 scores in [0,
+            100] ("_rouge1", "_rouge2" and "_rougeL"). The dictionary is empty without ``--eval-rouge``.
         """
         rows = [row for row, reference in enumerate(sample.get("references", [])) if reference is not None]
         sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}
@@ -227,8 +227,8 @@ class ValidationSummaries:
         """Log the texts of a document, its summary and its reference.
 
         Args:
-            number: the index of the document in the validation set.
-            document, summary, reference: dictionary ids (S,), (T,) and (T',).
+            number: index of the document in the validation set.
+            document, summary, reference: dictionary ids of the three texts, shapes (S,), (T,) and (T',).
         """
         source, target = self.task.source_dictionary, self.task.target_dictionary
         for what, tokens, dictionary in (
@@ -240,7 +240,7 @@ class ValidationSummaries:
             sample_logger.info(f"validation sample {number} {what} {text}")
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
-        """Generate the best summary for the documents in the given rows of a batch. Returns dictionary ids (T,)."""
+        """Generate the best summaries for the documents in ``rows`` of a batch. Returns their dictionary ids (T,)."""
         model = unwrapped(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
@@ -252,14 +252,15 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # Sampling (--eval-rouge-args) uses random numbers. Validation must not change the random numbers in training.
+        # Sampling (--eval-rouge-args) uses random numbers, but validation must not affect the random numbers in
+        # training.
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]
 
     @staticmethod
     def reduce_metrics(logging_outputs: Sequence[Dict[str, Any]]) -> None:
-        """Log the sums over all workers. fairseq computes the means from these sums at the end of a validation."""
+        """Log the sums over all workers. At the end of a validation, fairseq computes the means from these sums."""
         if not any("_rouge_documents" in output for output in logging_outputs):
             return
         for name in ("_rouge_documents", *(f"_{name}" for name in METRICS)):

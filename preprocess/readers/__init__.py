@@ -1,4 +1,4 @@
-"""Readers for the corpus formats that :mod:`etads_preprocess.corpus` supports."""
+"""Readers for all corpus formats that :mod:`etads_preprocess.corpus` supports."""
 
 from .base import Reader
 from .cnndm import CnnDailyMail

@@ -1,4 +1,4 @@
-"""Define the base class of all readers.
+"""The base class of all corpus readers.
 
 A reader defines options, finds splits and items, and converts items to documents.
 """
@@ -17,19 +17,19 @@ from .shares import Shares
 
 
 class Reader:
-    """Reader for one corpus format.
+    """Base class of readers for a corpus format.
 
     The main process finds the items of a split in order. Any worker process can then convert an item to a document.
-    Because a reader is copied to all worker processes, it stores file names and settings but no open files.
+    Because a reader is copied to all worker processes, it stores file names and settings, but no open files.
 
     Attributes:
-        name: value of KIND on the command line of etads-corpus.
-        summary, description: short and long help text for this KIND.
-        defaults: default values of shared options, if they differ for this corpus.
-        splits_text: whether the documents may need to be split into sentences.
+        name: value of the argument KIND of etads-corpus that selects this reader.
+        summary, description: short and long help texts for this KIND.
+        defaults: default values of shared options that are different for this corpus.
+        splits_text: whether the documents may have to be split into sentences.
         counts: counter of the changes of each kind, for report.json.
-        notes: messages for the user.
-        shares: shares of train, valid and test, for a corpus without predefined splits. In this case, the items are the
+        notes: messages for the user about the corpus.
+        shares: shares of train, valid and test, if the corpus has no predefined splits. In this case, the items are the
             same for all splits, and the split of a document is determined by its hash.
     """
 
@@ -47,44 +47,44 @@ class Reader:
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        """Add the options that are specific to this corpus."""
+        """Add the options that are specific to this corpus to a parser."""
 
     def splits(self) -> List[str]:
         """Return the splits that the input contains, in the order ``train``, ``valid``, ``test``.
 
         Raises:
-            InputError: the input is missing or has another format.
+            InputError: the input is missing or has an unexpected format.
         """
         raise NotImplementedError
 
     def inputs(self) -> Dict[str, List[Path]]:
-        """Return a dictionary from each split to its input files.
+        """Return a dictionary that maps each split to its input files.
 
-        The files are read to detect changes to the input; see also :meth:`folders`.
+        These files are read to detect changes to the input. See also :meth:`folders`.
         """
         raise NotImplementedError
 
     def folders(self) -> List[Path]:
         """Return the folders that contain too many files to be read twice.
 
-        Changes to files in these folders are detected only from their names and sizes.
+        Changes to the files in these folders are only detected from the names and sizes of the files.
         """
         return []
 
     def total(self, split: str) -> Optional[int]:
-        """Return the number of items in a split for the progress bar, or None if they would have to be read."""
+        """Return the number of items in a split for the progress bar, or None if they would have to be read first."""
         return None
 
     def items(self, split: str) -> Iterator[Any]:
         """Yield the items of a split in order. Items are file names, lines or rows, and are passed to :meth:`parse`.
 
         Raises:
-            InputError: a file cannot be read. The message contains the file and the line.
+            InputError: a file cannot be read. The message names the file and the line.
         """
         raise NotImplementedError
 
     def where(self, item: Any) -> str:
-        """Return a description of the item's location (file and line) for messages."""
+        """Return a description of an item's location (file and line) for messages."""
         raise NotImplementedError
 
     def parse(self, item: Any) -> Document:
@@ -99,28 +99,28 @@ class Reader:
         """Raise InputError if the number of documents in a split differs from the published size of the corpus.
 
         Args:
-            kept: dictionary from each split to the number of documents that were written.
+            kept: dictionary that maps each split to the number of documents that were written.
         """
 
     def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
-        """Yield the lines of a file. Lines that are not valid UTF-8 are decoded with --fallback-encoding and counted.
+        """Yield the lines of a file. Lines with invalid UTF-8 are decoded with --fallback-encoding and counted.
 
-        If --skip-bad is set and --fallback-encoding is not, invalid bytes are escaped, and :meth:`check_utf8` rejects
+        If --skip-bad is set but --fallback-encoding is not, invalid bytes are escaped, and :meth:`check_utf8` rejects
         these lines.
         """
         return read_lines(path, self.fallback, self.counts, ends)
 
     def check_utf8(self, *texts: str) -> None:
-        """Raise BadDocument if any of the texts, as returned by :meth:`lines`, was not valid UTF-8."""
+        """Raise BadDocument if one of the texts, which :meth:`lines` has returned, was not valid UTF-8."""
         if self.fallback == ESCAPE_INVALID and not all(map(is_utf8, texts)):
             raise BadDocument("not UTF-8")
 
     def text(self, path: Path) -> str:
-        """Return the content of a small file. Lines are separated by line feeds.
+        """Return the content of a small file as text in which line feeds separate the lines.
 
         Raises:
-            BadDocument: the file is not UTF-8, and --skip-bad is set.
-            InputError: the file cannot be read, or it is not UTF-8 and --skip-bad is not set.
+            BadDocument: the file is not valid UTF-8, and --skip-bad is set.
+            InputError: the file cannot be read, or it is not valid UTF-8 and --skip-bad is not set.
         """
         text = "\n".join(self.lines(path))
         self.check_utf8(text)
@@ -128,10 +128,10 @@ class Reader:
 
 
 def existing(option: str, path: Path, directory: bool = False) -> Path:
-    """Check that a path is an existing file, or an existing folder if ``directory`` is set, and return the path.
+    """Check that a path is an existing file (or folder if ``directory`` is True), and return the path.
 
     Raises:
-        InputError: the file or folder does not exist. The message contains ``option``.
+        InputError: the file or folder does not exist. The message names ``option``.
     """
     if not (path.is_dir() if directory else path.is_file()):
         raise InputError(f"{option} {path}: no such {'folder' if directory else 'file'}")
@@ -139,9 +139,9 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
 
 
 def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
-    """Return the first file in the folders that has one of the names, plain or compressed.
+    """Return the first file in the folders that has one of the names, with or without a compression suffix.
 
-    Return None if there is none.
+    The result is None if there is no such file.
     """
     for name in names:
         for folder in folders:
@@ -153,7 +153,7 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
 
 
 def add_keep_original(parser: argparse.ArgumentParser) -> None:
-    """Add the option --keep-original, which is for corpora with lower-cased text and masked digits."""
+    """Add the option --keep-original, for corpora with lower-cased text and masked digits."""
     parser.add_argument(
         "--keep-original",
         action="store_true",

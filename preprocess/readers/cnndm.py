@@ -17,10 +17,10 @@ LISTS = {
     "test": ["all_test.txt", "wayback_test_urls.txt", "cnn_wayback_test_urls.txt"],
 }
 PUBLISHED = {"train": (287_113, 287_226), "valid": (13_368,), "test": (11_490,)}
-"""Accepted numbers of documents for each split.
+"""Accepted numbers of documents in each split.
 
 The URL lists contain 287,227 training stories, but papers since See et al. report 287,226. Without the 114 stories that
-have no article, 287,113 remain, as in the data that See et al. released.
+contain no article, 287,113 stories remain, as in the data released by See et al.
 """
 
 _ENTITY = re.compile(r"(@entity\d+):(.*)")
@@ -98,8 +98,8 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
         path = self._url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
-                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. The original bytes are restored
-                # here.
+                # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. Here, the original bytes are
+                # restored.
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 
@@ -138,7 +138,7 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
 
 
 def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
-    """Parse --expect and return a dictionary from each split to the accepted numbers of documents."""
+    """Parse the value of --expect, and return a dictionary from splits to accepted numbers of documents."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
@@ -150,11 +150,11 @@ def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
 def parse_story(text: str, names: bool = False) -> Document:
     """Parse a story into its paragraphs and highlights.
 
-    As in the code of See et al., everything after the first "@highlight" belongs to the summary.
+    As in the code of See et al., the summary consists of everything after the first "@highlight".
 
     Args:
-        text: content of the .story file.
-        names: whether to restore the names of the entities in an anonymised story.
+        text: content of a .story file.
+        names: whether to restore the names of entities in an anonymised story.
     """
     paragraphs: List[str] = []
     highlights: List[str] = []
@@ -176,7 +176,7 @@ def parse_story(text: str, names: bool = False) -> Document:
 
 
 def _origin(url: str, folder: Path) -> str:
-    """Return the newspaper of a story, determined from its URL or, failing that, from its folder.
+    """Return the newspaper of a story, which is determined from its URL or, if this is not possible, from its folder.
 
     Raises:
         InputError: neither the URL nor the folder contains the name of a newspaper.

@@ -84,7 +84,7 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
     def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
-        """Return a dictionary from each article, identified by its document set and name, to its reference files.
+        """Return a dictionary that maps articles to their reference files. A key consists of a document set and a name.
 
         The reference files of an article are sorted by the letter that identifies the assessor.
         """
@@ -127,8 +127,8 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
     def parse(self, item: Any) -> Document:
         if self.docs is None:
             return super().parse(item)
-        # The name of a folder consists of the name of the document set and the letter of the assessor who selected the
-        # set.
+        # The name of a folder consists of the name of the document set and a letter that identifies the assessor who
+        # selected the set.
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:
@@ -152,7 +152,7 @@ def _treebank() -> TreebankWords:
 
 
 def _treebank_sentences(paragraph: str) -> List[str]:
-    """Split a paragraph into sentences, with Treebank tokens separated by spaces."""
+    """Split a paragraph into sentences. A sentence consists of Treebank tokens separated by spaces."""
     return [" ".join(_treebank().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)]
 
 
@@ -162,7 +162,7 @@ def parse_article(text: str) -> List[str]:
     Tags and the special entities of wire services (&LR; &UR; &QL;) are removed.
 
     Raises:
-        BadDocument: the article has no TEXT element.
+        BadDocument: the article does not contain a TEXT element.
     """
     bodies = _TEXT.findall(text)
     if not bodies:

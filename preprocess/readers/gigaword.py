@@ -1,7 +1,7 @@
-"""Read Gigaword headlines as in NAMAS (Rush et al. 2015).
+"""Read Gigaword headlines in the same way as NAMAS (Rush et al. 2015).
 
-The document is the first sentence of an article, and the summary is the headline. Digits are replaced with ``#``, and
-rare words with <unk>.
+The document is the first sentence of an article, and the summary is its headline. Digits are replaced with ``#``, and
+rare words are replaced with <unk>.
 """
 
 import argparse
@@ -32,7 +32,7 @@ UNKNOWN = "<unk>"
 _MOST_REFERENCES = 20
 _DIGIT = re.compile(r"[0-9]")
 # A title that contains one of these strings is not considered a headline. The list is from NAMAS, which also searches
-# for these strings anywhere in the lower-cased title.
+# the whole lower-cased title for these strings.
 _NOT_TITLES = re.compile(
     r"update|recasts|undated|grafs|corrects|retransmitting|dateline|writethru|recaps|inserts|incorporates|adv##|djlfx|"
     r"edits|byline|repetition|background|thruout|quotes|attention|ny###|overline|embargoed|ap|gmt|adds|embargo|urgent|"
@@ -92,7 +92,7 @@ The text is already tokenised. Digits become #. Words that occur less often than
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
                 return None
             common.append(frozenset(word for word, count in words.items() if count >= rare))
-        self.counts.clear()  # the lines are read and counted again later
+        self.counts.clear()  # the lines will be read and counted again later
         return common
 
     def parse(self, item: Item) -> Document:
@@ -111,7 +111,9 @@ The text is already tokenised. Digits become #. Words that occur less often than
 
 
 def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
-    """Return a dictionary from each split to its files. The file with articles is followed by the file with titles.
+    """Return a dictionary that maps each split to its files, starting with the article file and the title file.
+
+    In the test split, the article file may be followed by several files with references.
 
     In the test split, the file with articles may be followed by several files with references.
 
@@ -141,10 +143,10 @@ def _check_halves(folders: List[Path], split: str) -> None:
 
 
 def further_references(folders: List[Path]) -> List[Path]:
-    """Return the existing files task1_ref1.txt, task1_ref2.txt and so on.
+    """Return the paths of the existing files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
-        InputError: the numbers of the files are not consecutive.
+        InputError: the numbers in the file names are not consecutive.
     """
     numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]
@@ -164,7 +166,7 @@ def filter_reason(article: List[str], title: List[str]) -> str:
     """Return the reason why the NAMAS filter drops a pair, or an empty string if it keeps the pair.
 
     Args:
-        article, title: lower-cased words of the article and the title.
+        article, title: lower-cased words of the article and of the title.
     """
     if "." not in article:
         return "filter: article without a full stop"

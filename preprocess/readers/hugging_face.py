@@ -1,4 +1,4 @@
-"""Read Hugging Face data sets from folders written by ``save_to_disk`` or from the local cache, without a network."""
+"""Read Hugging Face datasets without a network, from folders written by ``save_to_disk`` or from the local cache."""
 
 import argparse
 import contextlib
@@ -21,7 +21,7 @@ SPLIT_NAMES = {
     "dev": "valid",
     "test": "test",
 }
-"""Mapping from split names in Hugging Face data sets to split names in this project."""
+"""Mapping from split names in Hugging Face datasets to split names in this project."""
 ROWS_AT_A_TIME = 256
 
 
@@ -52,14 +52,14 @@ set without splits is divided by --split."""
         self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
 
     def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
-        """Return a dictionary from each split to its name in the data set.
+        """Return a dictionary that maps each split to its name in the dataset.
 
-        If the data set still has to be divided into splits, the only key is "input". The value is "" if the data set
-        has no named splits.
+        If the dataset must still be divided into splits, the only key is "input". Its value is an empty string if the
+        dataset has no named splits.
 
         Raises:
-            InputError: the data set has no train, validation or test split, or --split is given although the data set
-                is already divided into splits.
+            InputError: the dataset does not contain a train, validation or test split, or --split is used although the
+                dataset is already divided into splits.
         """
         names = list(found) if isinstance(found, dict) else []
         known = {SPLIT_NAMES[name]: name for name in reversed(names) if name in SPLIT_NAMES}
@@ -118,7 +118,7 @@ set without splits is divided by --split."""
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
-        # Load the data set again: the reader is copied to other processes, so it must not hold open files.
+        # Load the dataset again, because the reader is copied to other processes and must not contain open files.
         found = _load(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
@@ -136,7 +136,7 @@ def _load(data: str, config: Optional[str]) -> Any:
     """Load a datasets.Dataset or DatasetDict without downloading anything.
 
     Raises:
-        InputError: the data set is missing or damaged, or the package datasets is not installed.
+        InputError: the dataset is missing or damaged, or the package datasets is not installed.
     """
     os.environ.update(HF_DATASETS_OFFLINE="1", HF_HUB_OFFLINE="1", HF_DATASETS_DISABLE_PROGRESS_BARS="1")
     try:
@@ -169,7 +169,7 @@ def _load(data: str, config: Optional[str]) -> Any:
 
 @contextlib.contextmanager
 def _offline(datasets: Any) -> Iterator[None]:
-    """Prevent network access even if the module was imported before the environment variables were set."""
+    """Prevent network access, even if the module was imported before the environment variables were set."""
     before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
     try:
         yield

@@ -1,4 +1,4 @@
-"""Read parallel text: a file with one document per line, and one or more files with one reference summary per line."""
+"""Read parallel text: a file of documents and one or more files of reference summaries, with one text per line."""
 
 import argparse
 import itertools
@@ -15,13 +15,13 @@ from .base import Reader, existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 Item = Tuple[str, int, str, List[str]]
-"""Path of the file with documents, line number, document, and references."""
+"""Path of the document file, line number, document, and reference summaries."""
 
 
 class LineReader(Reader):
     """Base class of readers for line-aligned files.
 
-    Each split has one file with documents and one or more files with references.
+    Each split consists of one file with documents and one or more files with reference summaries.
     """
 
     files: Dict[str, List[Path]]

@@ -1,4 +1,4 @@
-"""Assign the documents of a corpus without predefined splits to splits by their hash (--input and --split)."""
+"""Assign documents to splits by their hash if a corpus has no predefined splits (--input and --split)."""
 
 import argparse
 import hashlib
@@ -15,10 +15,10 @@ DEFAULT_SHARES = "90/5/5"
 
 
 def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, several: bool) -> None:
-    """Add --input, --split and --split-seed.
+    """Add the options --input, --split and --split-seed to a parser.
 
     Args:
-        metavar: metavar of --input.
+        metavar: placeholder for the value of --input in the help text.
         what: description of the value of --input for the help text.
         several: whether --input accepts several files.
     """
@@ -41,9 +41,9 @@ class Shares:
     """Shares of the documents that are assigned to train, valid and test.
 
     Attributes:
-        text: shares as specified by the user, for messages.
-        fractions: shares of the splits as fractions that sum to 1.
-        seed: seed of the hash.
+        text: shares in the form in which the user has specified them, for messages.
+        fractions: shares of the splits as fractions, which sum to 1.
+        seed: seed of the hash that assigns documents to splits.
     """
 
     text: str
@@ -56,9 +56,9 @@ class Shares:
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
     def split_of(self, document: Document) -> str:
-        """Return the split of a document.
+        """Return the split to which a document is assigned.
 
-        The split depends only on the words of the document, not on its white space.
+        The split depends only on the words of the document, not on white space.
         """
         words = " ".join(" ".join(document.source).split())
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
@@ -75,7 +75,7 @@ class Shares:
 
 
 def parse_shares(text: str, seed: int) -> Shares:
-    """Parse the value of --split. Raise InputError unless it consists of three valid numbers."""
+    """Parse the value of --split. Raises InputError unless it consists of three valid numbers."""
     try:
         numbers = [float(part) for part in text.split("/")]
     except ValueError:
@@ -87,11 +87,11 @@ def parse_shares(text: str, seed: int) -> Shares:
 
 
 def check_input_options(args: argparse.Namespace) -> bool:
-    """Check the options that specify the input, and return whether --input is given.
+    """Check the options that specify the input, and return whether --input is used.
 
     Raises:
-        InputError: --input is combined with --train, --valid or --test; none of these options is given; or --split or
-            --split-seed is given without --input.
+        InputError: --input is combined with --train, --valid or --test, none of these options is used, or --split or
+            --split-seed is used without --input.
     """
     given = [split for split in SPLITS if getattr(args, split)]
     if args.input and given:

@@ -1,8 +1,8 @@
-"""Read SQuAD (Rajpurkar et al. 2016, 2018): sentences from Wikipedia and the answers that they contain.
+"""Read SQuAD (Rajpurkar et al. 2016, 2018), i.e. sentences from Wikipedia and the answers that they contain.
 
-The data is used to train a tagger for salient words, not a summarisation model (Pasunuru and Bansal 2018).
-``etads-labels --kind words`` labels the words that belong to answers. The reward ``rougesal`` uses the probabilities of
-the tagger as the saliency of words.
+The data is used to train a tagger for salient words rather than a summarisation model (Pasunuru and Bansal 2018).
+``etads-labels --kind words`` labels the words that belong to answers. The reward ``rougesal`` uses the tagger's
+probabilities as the saliency of words.
 """
 
 import argparse
@@ -19,17 +19,17 @@ from .base import Reader, existing, first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
-"""Mapping from each split to the prefix of its file name."""
+"""Mapping from splits to the prefixes of their file names."""
 
 
 class Sentence(NamedTuple):
-    """Sentence with the answers that it contains.
+    """A sentence with the answers that it contains.
 
     Attributes:
         text: text of the sentence.
-        answers: answers in the sentence, sorted from the shortest to the longest.
+        answers: answers in the sentence, sorted by increasing length.
         where: location of the sentence in the input, for messages.
-        reason: reason why the paragraph cannot be used; empty for a valid sentence.
+        reason: reason why the paragraph cannot be used, or an empty string for a valid sentence.
     """
 
     text: str
@@ -96,9 +96,9 @@ with etads-labels --kind words, train --arch word_tagger, and pass its checkpoin
 
 
 def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
-    """Return the sentences of a paragraph that contain an answer or a part of an answer.
+    """Return all sentences of a paragraph that contain an answer or part of an answer.
 
-    For a damaged paragraph, the result is a single item that contains the reason and no text.
+    If the paragraph is damaged, the result is a single item that contains the reason but no text.
     """
     try:
         context, spans = paragraph["context"], _spans(paragraph)
@@ -122,7 +122,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
 
 
 def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
-    """Return the start position and the text of each answer. Unanswerable questions in SQuAD 2.0 have no answers."""
+    """Return the start position and text of each answer. Unanswerable questions in SQuAD 2.0 have no answers."""
     answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]
     for start, text in spans:

@@ -1,6 +1,6 @@
 """Read SumPubMed (Gupta et al. 2021).
 
-The document is the beginning of a biomedical article, and the summary is the background section of the abstract.
+The document is the beginning of a biomedical article, and the summary is the background section of its abstract.
 """
 
 import argparse
@@ -39,7 +39,7 @@ unchanged."""
         data = existing("--data", args.data, directory=True)
         self.data = data
         self.table: Optional[Table] = None
-        # Mapping from article numbers to the digits in the file name, which may start with zeros.
+        # This maps article numbers to the digits in their file names, which may start with zeros.
         self.digits: Dict[int, str] = {}
         files = find_jsonl(data)
         if files:
@@ -49,7 +49,7 @@ unchanged."""
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
             self.table = Table(jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
-            # Most texts are already lists of sentences. The few other texts are still split.
+            # Most texts are already lists of sentences. The few remaining texts are still split.
             self.splits_text = False
             return
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
@@ -100,7 +100,7 @@ unchanged."""
         if self.table:
             return self.table.inputs()
         paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
-        # parse() handles missing abstracts.
+        # parse() handles articles without an abstract.
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
     def _path(self, kind: str, number: int) -> Path:
@@ -126,10 +126,10 @@ unchanged."""
 
 
 def beginning(text: str) -> List[str]:
-    """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are left out.
+    """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
 
     Raises:
-        Unfit: the sentences have fewer than MIN_SOURCE_WORDS words in total.
+        Unfit: the sentences contain fewer than MIN_SOURCE_WORDS words in total.
     """
     out: List[str] = []
     words = 0
@@ -148,7 +148,7 @@ def background(text: str) -> List[str]:
     """Return the paragraphs of the BACKGROUND section in an abstract.
 
     Raises:
-        BadDocument: the abstract has no such section.
+        BadDocument: the abstract has no BACKGROUND section.
         Unfit: the section is too short or too long.
     """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)

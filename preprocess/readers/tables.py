@@ -16,14 +16,14 @@ from .shares import DEFAULT_SHARES, add_input_options, check_input_options, pars
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"
-"""Byte order mark, which appears at the beginning of some files."""
+"""Byte order mark, which some files contain at the beginning."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
-"""Mapping from file name suffixes, without the dot, to file formats."""
+"""Mapping from file name suffixes (without the dot) to file formats."""
 
 Item = Tuple[str, int, Any]
 """Key of the file in Table.files, number of the line or record, and content.
 
-The content is a JSON line, a pair of cells, or a BadDocument.
+The content is a line of JSON, a pair of cells, or a BadDocument exception.
 """
 
 
@@ -41,9 +41,9 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
 
 
 def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Return the options that let :class:`Table` read JSON lines with the keys "source" and "target".
+    """Return options with which :class:`Table` reads JSON lines with the keys "source" and "target".
 
-    The shared options are taken from ``args``.
+    The values of shared options are copied from ``args``.
     """
     columns = {"source_column": "source", "target_column": "target", "target_list": target_list, "no_quotes": False}
     not_given = dict.fromkeys((*SPLITS, "input", "shares", "split_seed", "format", "delimiter"))
@@ -51,13 +51,13 @@ def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list:
 
 
 def format_of(path: Path) -> str:
-    """Determine the format of a file.
+    """Determine the file format of a table.
 
     The format of a file is determined from its name, ignoring a suffix .gz, .xz, .bz2 or .zst. The format of standard
     input is determined from its first bytes.
 
     Raises:
-        InputError: the format is unknown.
+        InputError: the file format is unknown.
     """
     if path.name == STANDARD_INPUT:
         with open_binary(path) as file:
@@ -101,7 +101,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._columns(key) for key in self.files}
-        self.counts.clear()  # the lines read so far are read and counted again later
+        self.counts.clear()  # the lines that have been read will be read and counted again later
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +127,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
-        """Return the names of the document and summary columns, using the header or the first record of a file."""
+        """Return the names of the document and summary columns, based on the header or first record of a file."""
         path = self.files[key]
         if self.formats[key] == "parquet":
             return self._choose(path, list(_parquet(path).schema_arrow.names))
@@ -152,11 +152,11 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
     def _columns_of_header(self, key: str) -> Tuple[str, str]:
         """Return the names of the document and summary columns in a CSV or TSV file.
 
-        The delimiters are tried in turn until the header contains both columns.
+        The delimiters are tried one after another until the header contains both columns.
 
         Raises:
-            InputError: no delimiter results in a header with both columns. The message refers to the delimiter that
-                results in the most columns.
+            InputError: no delimiter produces a header that contains both columns. The message refers to the delimiter
+                that produces the most columns.
         """
         path, usual = self.files[key], "\t" if self.formats[key] == "tsv" else ","
         failures: List[Tuple[int, InputError]] = []
@@ -177,8 +177,8 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
     def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
         """Choose the document column and the summary column.
 
-        If the user has requested columns, these are chosen. Otherwise, the first known pair that occurs in ``names`` is
-        chosen. Exact matches are preferred to matches that ignore case.
+        If the user has specified columns, these are chosen. Otherwise, the first known pair of columns in ``names`` is
+        chosen. Exact matches take precedence over matches that ignore case.
         """
         known = next((pair for pair in COLUMNS if all(_matching_names(name, names) for name in pair)), ("", ""))
         chosen = []
@@ -221,12 +221,12 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
                     self.counts["blank lines between records"] += 1
 
     def _rows(self, key: str) -> Iterator[List[str]]:
-        """Yield all rows of a CSV or TSV file, including the header. A blank line is returned as an empty row."""
+        """Yield all rows of a CSV or TSV file, including the header. A blank line yields an empty row."""
         path = self.files[key]
         return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
     def _cells(self, key: str) -> Iterator[Item]:
-        """Yield an item for each record of a CSV or TSV file."""
+        """Yield an item for each record in a CSV or TSV file."""
         rows = enumerate(self._rows(key), 1)
         header, names = next((number, row) for number, row in rows if row)
         self.counts["blank lines between records"] += header - 1
@@ -234,7 +234,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         for number, row in rows:
             if not row:
                 self.counts["blank lines between records"] += 1
-            # If several tables were concatenated, the header occurs more than once.
+            # If several tables were concatenated, the header occurs several times.
             elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
                 yield key, number, Unfit("the header again")
             elif len(row) == len(names):
@@ -266,23 +266,26 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
             references = [_pieces(reference, "summary") for reference in target]
         else:
             references = [_pieces(target, "summary")]
-        # A summary with several lines is treated like a list, which is already split into sentences.
+        # A summary with several lines is treated as a list that has already been split into sentences.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
         return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
 def _matching_names(wanted: str, names: Sequence[str]) -> List[str]:
-    """Return the names that equal ``wanted`` or, if there are none, that differ only in case and surrounding space."""
+    """Return all names that are equal to ``wanted``.
+
+    If there are none, return the names that differ only in case or in surrounding white space.
+    """
     exact = [name for name in names if name == wanted]
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
 def _pieces(value: Any, what: str) -> List[str]:
-    """Return the non-blank sentences in a list, or the non-blank lines of a text.
+    """Return the non-blank sentences in a list, or the non-blank lines of a string.
 
     Args:
-        what: name of the value for messages.
+        what: name of the value, for error messages.
 
     Raises:
         BadDocument: the value is neither a string nor a list of strings.
@@ -298,13 +301,13 @@ def _pieces(value: Any, what: str) -> List[str]:
 
 
 def _array_hint(line: str) -> str:
-    """Return advice for a file that contains one JSON array instead of JSON lines."""
+    """Return advice to the user if a file contains a single JSON array instead of JSON lines."""
     begins_json = line.lstrip()[:1] in ("[", "{")
     return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if begins_json else ""
 
 
 def _parquet(path: Path) -> Any:
-    """Open a Parquet file with pyarrow. Raise InputError if the file is invalid or pyarrow is not installed."""
+    """Open a Parquet file with pyarrow. Raises InputError if the file is invalid or pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
@@ -318,7 +321,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
-    """Yield the values of the given columns for each row, or an exception for a row that cannot be decoded."""
+    """Yield the values in the given columns for each row, or an exception for rows that cannot be decoded."""
     from pyarrow import ArrowException
 
     file = _parquet(path)
@@ -336,7 +339,7 @@ def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, .
 
 
 def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
-    """Return the only row in a batch, or an exception if it cannot be decoded."""
+    """Return the only row in a batch, or an exception if the row cannot be decoded."""
     try:
         row: Dict[str, Any] = batch.to_pylist()[0]
         return row

@@ -1,1 +1,1 @@
-"""Label the words or sentences of a document that match the reference summary, and read and write these labels."""
+"""Create labels for the words or sentences of a document that match the reference summary, and store them in files."""

@@ -1,12 +1,12 @@
-"""Read and write files with labels or probabilities. Each file can only be used with the data for which it was created.
+"""Read and write label and probability files, which can only be used with the data for which they were created.
 
     labels.words.SPLIT             written by etads-labels --kind words
     labels.sentences.SPLIT         written by etads-labels --kind match, extract or distribution
     probabilities.words.SPLIT, probabilities.sentences.SPLIT        written by etads-select
 
-The first line is a comment that contains a JSON object. The object describes how the file was created. The entry
-"documents" is the number of documents, and "truncate_source" is the number of tokens read per document. Each of the
-other lines belongs to one document and contains the first 16 hexadecimal digits of the document's hash, a tab, and
+The first line is a comment with a JSON object that describes how the file was created. Its entry "documents" is the
+number of documents, and its entry "truncate_source" is the number of tokens that were read from each document. Each of
+the other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
 fields that are separated by spaces:
 
     words           a number for each token, or "-" for a sentence mark
@@ -32,27 +32,27 @@ NOTHING = "-"
 
 
 def source_hash(tokens: Sequence[str]) -> str:
-    """Join the tokens of a document with spaces, and return the first 16 hexadecimal digits of its SHA-256 hash."""
+    """Return the first 16 hexadecimal digits of the SHA-256 hash of a document's tokens, joined with spaces."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def file_name(what: str, unit: str, split: str) -> str:
-    """Return the name of a file.
+    """Return the name of a file with labels or probabilities.
 
     Args:
-        what: "labels" or "probabilities".
-        unit: unit to which the values belong, one of UNITS.
-        split: name of the split.
+        what: kind of values, "labels" or "probabilities".
+        unit: unit to which the values belong, one of the strings in UNITS.
+        split: name of the split, such as "train".
     """
     return f"{what}.{unit}.{split}"
 
 
 def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Sequence[str]]]) -> None:
-    """Write a file of labels or probabilities.
+    """Write a file with labels or probabilities.
 
     Args:
-        header: JSON object for the first line.
-        rows: hash and fields for each document.
+        header: dictionary to write as a JSON object in the first line.
+        rows: pairs of a document's hash and its fields, one pair per document.
     """
     with writing(path) as file:
         file.write(f"# {json.dumps(header)}\n")
@@ -61,13 +61,13 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
 
 
 class SelectionFile:
-    """File with labels or probabilities. The lines are read on demand.
+    """File with labels or probabilities. Its lines are read on demand.
 
     Attributes:
-        header: JSON object in the first line.
+        header: dictionary from the JSON object in the first line.
 
     Raises:
-        InputError: the file is missing or incomplete.
+        InputError: the label or probability file is missing or incomplete.
     """
 
     def __init__(self, path: Path, option: str):
@@ -98,14 +98,14 @@ class SelectionFile:
         return len(self._starts) - 1
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Return the state without the memory map, which cannot be pickled."""
+        """Return the state for pickling, without the memory map, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
     def row(self, number: int) -> Tuple[str, List[str]]:
-        """Return the hash and the fields of a document.
+        """Return the hash and the fields of the document with index ``number``.
 
         Raises:
-            InputError: the line is damaged.
+            InputError: the line of this document is damaged.
         """
         if self._map is None:
             with open(self.path, "rb") as file:
@@ -117,10 +117,10 @@ class SelectionFile:
         return digest, rest.split()
 
     def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """Return the fields of a document, and check that its hash matches the given tokens.
+        """Return the fields of a document. Before that, check that the hash of the document matches the given tokens.
 
         Raises:
-            InputError: the file was created from other documents.
+            InputError: the file was created for other documents.
         """
         digest, fields = self.row(number)
         if digest != source_hash(tokens):

@@ -1,7 +1,7 @@
 """Create labels for content selection from a document and its reference summary.
 
-Sentences are identified by their index, starting at 0. If several sentences are equally good, the first one is
-selected. Empty sentences between adjacent sentence marks also have an index, but they are never selected.
+Sentences are identified by their index, which starts at 0. If several sentences are equally good, the first of them is
+selected. Empty sentences between adjacent sentence marks also have an index but are never selected.
 """
 
 import math
@@ -17,16 +17,16 @@ me more most my no nor not now of off on once one only or other our ours out ove
 some such than that the their theirs them then there these they this those through to too under until up very
 was we were what when where which while who whom why will with would you your yours n't 's 'm 're 've 'd 'll"""
 STOP_WORDS = frozenset(_STOP_WORDS.split())
-"""English function words. They carry no information about the topic of a sentence."""
+"""English function words, which carry no information about the topic of a sentence."""
 
 
 def copy_labels(document: Words, summary: Words) -> List[int]:
     """Label each word of a document with 1 if the summary copies it and 0 otherwise (Gehrmann et al. 2018, section 3).
 
-    The document is read from left to right. At each position, the longest sequence of words that also occurs in the
-    summary is found, and its words are labelled 1 unless the same sequence has occurred before. The authors' code
-    differs in two details: it searches for strings, so that it finds "he" inside "the", and it never labels the last
-    word of a document.
+    The document is read from left to right. At each position, the function finds the longest sequence of words that
+    also occurs in the summary. It labels the words of this sequence with 1 unless the same sequence has occurred
+    before. The authors' code differs in two details: it searches for substrings, so that it finds "he" inside "the",
+    and it never labels the last word of a document.
     """
     places: Dict[str, List[int]] = {}
     for place, word in enumerate(summary):
@@ -45,7 +45,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
 
 
 def _run(document: Words, start: int, summary: Words, place: int) -> int:
-    """Count the consecutive matching words, starting at ``start`` in the document and at ``place`` in the summary."""
+    """Count consecutive matching words, starting at ``start`` in the document and at ``place`` in the summary."""
     length, most = 0, min(len(document) - start, len(summary) - place)
     while length < most and document[start + length] == summary[place + length]:
         length += 1
@@ -53,10 +53,10 @@ def _run(document: Words, start: int, summary: Words, place: int) -> int:
 
 
 def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """Match each summary sentence with the most similar document sentence (Chen and Bansal 2018, eq. 1).
+    """Match each summary sentence with its most similar document sentence (Chen and Bansal 2018, eq. 1).
 
-    Similarity is measured by ROUGE-L recall. Each document sentence is matched at most once. If the document has fewer
-    sentences than the summary, the last summary sentences have no match.
+    The similarity measure is ROUGE-L recall. Each document sentence is matched at most once. If the document has fewer
+    sentences than the summary, the last sentences of the summary remain unmatched.
 
     Returns:
         Indices of the matched document sentences, in the order of the summary.
@@ -76,8 +76,8 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
     """Select document sentences that together have a high ROUGE-L recall of the summary (Hsu et al. 2018).
 
     Sentences are considered in descending order of their individual summary-level ROUGE-L recall. A sentence is
-    selected if it increases the recall of the sentences selected so far. If no sentence contains a word that occurs in
-    the summary, the first sentence is selected.
+    selected if it increases the recall of the sentences that have been selected so far. If no sentence has a word in
+    common with the summary, the first sentence is selected.
 
     Returns:
         Indices of the selected sentences, in the order of the document.
@@ -97,13 +97,13 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
 
 
 def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
-    """Select document sentences that together are most similar to the summary, with a greedy algorithm.
+    """Select document sentences that together are most similar to the summary, using a greedy algorithm.
 
-    The similarity is the sum of the unigram F1 score and the bigram F1 score. Each step adds the sentence that
-    increases the similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section
-    3.3), who use ROUGE-1 instead of this sum. Each distinct word or bigram in the summary is counted once. The length
-    of the extract is the sum of the number of distinct words in each selected sentence. If no sentence contains a word
-    that occurs in the summary, the first sentence is selected.
+    Similarity is the sum of the unigram F1 score and the bigram F1 score. Each step adds the sentence that increases
+    the similarity most, until no sentence increases it. The algorithm is from Nallapati et al. (2017, section 3.3), who
+    use ROUGE-1 instead of this sum. Each distinct word or bigram of the summary is counted once. The length of the
+    extract is defined as the sum, over the selected sentences, of the number of distinct words in the sentence. If no
+    sentence has a word in common with the summary, the first sentence is selected.
 
     Returns:
         Indices of the selected sentences, in the order of the document.
@@ -115,9 +115,9 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
             words.setdefault(word, 1 << len(words))
         for pair in zip(sentence, sentence[1:]):
             bigrams.setdefault(pair, 1 << len(bigrams))
-    # ``free`` maps the indices of the sentences that have not been selected yet to three values: a bit set of the
-    # summary words in the sentence, a bit set of the summary bigrams in the sentence, and the number of distinct words
-    # in the sentence.
+    # ``free`` maps the index of each sentence that has not been selected to three values: a bit set of the summary
+    # words in the sentence, a bit set of the summary bigrams in the sentence, and the number of distinct words in the
+    # sentence.
     free = {}
     for number, sentence in enumerate(document):
         if sentence:
@@ -151,17 +151,17 @@ def selection_targets(
 ) -> List[List[float]]:
     """Compute a distribution over the document sentences for each summary sentence (Li et al. 2018).
 
-    The probability of a document sentence is the cosine similarity between its TF-IDF vector and the TF-IDF vector of
-    the summary sentence, divided by the sum of these similarities over all document sentences.
+    The probability of a document sentence is proportional to the cosine similarity between its TF-IDF vector and the
+    TF-IDF vector of the summary sentence.
 
     Args:
-        idf: dictionary from words to inverse document frequencies, see :func:`inverse_frequencies`. Stop words and
+        idf: mapping from words to inverse document frequencies, see :func:`inverse_frequencies`. Stop words and
             punctuation are ignored.
-        unseen: inverse document frequency of all other words.
+        unseen: inverse document frequency of words that are not in ``idf``.
 
     Returns:
-        One row for each summary sentence, with a probability for each document sentence. Each row sums to 1, unless the
-        summary sentence shares no words with the document. In this case, all values in the row are 0.
+        One list per summary sentence, with one probability per document sentence. Each list sums to 1 unless the
+        summary sentence has no words in common with the document. In this case, all values are 0.
     """
     vectors = [_weights(sentence, idf, unseen) for sentence in document]
     rows = []
@@ -176,7 +176,7 @@ def selection_targets(
 def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
     """Compute the TF-IDF vector of a sentence, normalised to length 1.
 
-    The vector is empty if there are no content words.
+    The vector is empty if the sentence contains no content words.
     """
     counts = Counter(word for word in sentence if is_content(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
@@ -185,7 +185,7 @@ def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[s
 
 
 def is_content(word: str) -> bool:
-    """Return whether a word contains a letter or a digit and is not a stop word."""
+    """Return whether a word contains a letter or digit and is not a stop word."""
     return word.lower() not in STOP_WORDS and any(character.isalnum() for character in word)
 
 
@@ -193,10 +193,10 @@ def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], f
     """Compute the inverse document frequencies (idf) of words.
 
     The idf of a word is ln((1 + D) / (1 + df)) + 1, where df is the number of documents that contain the word and D is
-    the number of all documents.
+    the total number of documents.
 
     Returns:
-        A dictionary from each word to its idf, and the idf of words that occur in no document.
+        A dictionary that maps each word to its idf, and the idf of words that do not occur in any document.
     """
     count, frequencies = 0, Counter()  # type: int, Counter[str]
     for words in documents:

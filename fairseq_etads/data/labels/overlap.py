@@ -1,6 +1,6 @@
 """Compute the ROUGE-L recall of document sentences against a summary.
 
-Recall is defined as in the package rouge-score, but words are not stemmed.
+Recall is defined as in the package rouge-score, except that words are not stemmed.
 """
 
 from collections import Counter
@@ -12,8 +12,8 @@ from ...text.subsequences import Words, lcs_length, lcs_positions
 def sentence_recall(words: Words, reference: Words) -> float:
     """Compute the ROUGE-L recall of one sentence.
 
-    The recall is the length of the longest common subsequence, divided by the length of the reference. If the reference
-    is empty, the recall is 0.
+    The recall is the length of the longest common subsequence, divided by the length of the reference. It is 0 if the
+    reference is empty.
     """
     return lcs_length(reference, words) / len(reference) if reference else 0.0
 
@@ -22,8 +22,8 @@ class SummaryRecall:
     """Compute the summary-level ROUGE-L recall of selected document sentences (Lin 2004, section 3.2).
 
     Args:
-        document: sentences of the document.
-        summary: sentences of the reference summary.
+        document: sentences of the document, each a list of words.
+        summary: sentences of the reference summary, each a list of words.
     """
 
     def __init__(self, document: Sequence[Words], summary: Sequence[Words]):
@@ -36,10 +36,10 @@ class SummaryRecall:
         ]
 
     def __call__(self, chosen: Iterable[int]) -> float:
-        """Compute the recall of a selection of sentences. The recall is 0 if the summary is empty.
+        """Compute the recall of the selected sentences. The recall is 0 if the summary is empty.
 
         Args:
-            chosen: indices of the selected sentences, in any order.
+            chosen: indices of the selected document sentences, in any order.
         """
         chosen = list(chosen)
         available: Counter = Counter()

@@ -1,19 +1,19 @@
-"""Compute quality scores of a content selector from a histogram of its logits."""
+"""Compute evaluation scores of a content selector from a histogram of its logits."""
 
 import math
 from typing import Any, List, Tuple
 
 EDGES: List[float] = [number / 20 for number in range(-240, 241)]
-"""Logits at the edges of the bins.
+"""Logits at the edges of the histogram bins.
 
 The corresponding probabilities range from 0.000006 to 0.999994 in steps of at most 0.0125.
 """
 
 
 def bin_of(probability: float) -> int:
-    """Return the index of the bin that contains a probability.
+    """Return the index of the histogram bin that contains a probability.
 
-    Bin b contains the logits greater than EDGES[b - 1] and at most EDGES[b].
+    Bin b contains the logits that are greater than EDGES[b - 1] and at most EDGES[b].
     """
     if not 0 < probability < 1:
         return 0 if probability <= 0 else len(EDGES)
@@ -24,14 +24,14 @@ def bin_of(probability: float) -> int:
 def roc_area(counts: Any) -> float:
     """Compute the area under the ROC curve.
 
-    The area is the probability that a random positive unit has a larger logit than a random negative unit.
+    The area is the probability that a random positive example has a larger logit than a random negative example.
 
     Args:
-        counts: number of negative and positive units in each bin, shape (2, bins). Pairs of units in the same bin are
-            counted as one half.
+        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins). Each pair of a
+            positive and a negative example in the same bin contributes one half.
 
     Returns:
-        The area, or 0.5 if there are no positive or no negative units.
+        The area under the curve, or 0.5 if there are no positive or no negative examples.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     below = area = 0.0
@@ -43,26 +43,26 @@ def roc_area(counts: Any) -> float:
 
 
 def f1_at(true: float, chosen: float, positive: float) -> float:
-    """Compute the F1 score.
+    """Compute the F1 score of a selection of words or sentences.
 
     Args:
-        true: number of chosen units that are positive.
-        chosen: number of chosen units.
-        positive: number of positive units.
+        true: number of selected words or sentences that are positive.
+        chosen: number of selected words or sentences.
+        positive: number of positive words or sentences.
     """
     return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 
 def best_f1(counts: Any) -> Tuple[float, float]:
-    """Find the bin edge that yields the largest F1 score when it is used as the threshold.
+    """Find the bin edge that yields the highest F1 score when it is used as the threshold.
 
-    A unit is selected if its probability is above the threshold.
+    A word or sentence is selected if its probability exceeds the threshold.
 
     Args:
-        counts: number of negative and positive units in each bin, see :func:`roc_area`.
+        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins), see :func:`roc_area`.
 
     Returns:
-        The F1 score, and the threshold as a probability.
+        The highest F1 score, and the corresponding threshold as a probability.
     """
     negative, positive = (list(map(float, row)) for row in counts)
     total, best = sum(positive), (0.0, 0.5)
@@ -77,5 +77,5 @@ def best_f1(counts: Any) -> Tuple[float, float]:
 
 
 def no_counts() -> List[List[float]]:
-    """Return an empty histogram: counts of 0 with shape (2, bins)."""
+    """Return an empty histogram, i.e. counts of 0 with shape (2, bins)."""
     return [[0.0] * (len(EDGES) + 1) for _ in range(2)]

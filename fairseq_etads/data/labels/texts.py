@@ -1,7 +1,7 @@
-"""Split a tokenised text into words and sentences, and map word values to tokens.
+"""Split a tokenised text into words and sentences, and assign the values of words to their tokens.
 
 Labels belong to words. If the text consists of subwords, each subword receives the value of its word. Sentences are
-separated by sentence marks, which do not belong to any sentence.
+separated by sentence marks, which are not part of any sentence.
 """
 
 from typing import Any, List, NamedTuple, Optional, Sequence
@@ -11,11 +11,11 @@ from ...text.words import SENTENCE_MARK
 
 
 class Text(NamedTuple):
-    """Tokenised text, split into words.
+    """Tokenised text that has been split into words.
 
     Attributes:
         words: words of the text, including sentence marks.
-        word_numbers: for each token, the index of the word that contains it.
+        word_numbers: index of the word that contains each token.
     """
 
     words: List[str]
@@ -25,10 +25,10 @@ class Text(NamedTuple):
     def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
         """Join the first ``limit`` tokens into words.
 
-        The last word is completed with tokens beyond the limit if necessary.
+        If the limit is inside a word, the word is completed with the tokens beyond the limit.
 
         Args:
-            subwords: type of subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+            subwords: type of the subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
@@ -37,7 +37,7 @@ class Text(NamedTuple):
     def sentences(self) -> List[List[str]]:
         """Return the words of each sentence.
 
-        Sentence i is preceded by i sentence marks. All sentences except the last may therefore be empty.
+        Sentence i is preceded by i sentence marks. Therefore, any sentence except the last may be empty.
         """
         found: List[List[str]] = [[]]
         for word in self.words:
@@ -50,7 +50,7 @@ class Text(NamedTuple):
         return found
 
     def sentence_numbers(self) -> List[Optional[int]]:
-        """Return the index of the sentence that contains each word, or None for sentence marks."""
+        """Return the index of the sentence that contains each word, with None for sentence marks."""
         found: List[Optional[int]] = []
         marks = 0
         for word in self.words:
@@ -59,7 +59,7 @@ class Text(NamedTuple):
         return found
 
     def spread(self, values: Sequence[Any]) -> List[Any]:
-        """Return a value for each token, given a value for each word. Sentence marks have the value None."""
+        """Return a value for each token, given a value for each word. The value of sentence marks is None."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
 

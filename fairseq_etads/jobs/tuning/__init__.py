@@ -1,4 +1,4 @@
 """Choose decoding options on a validation set with :func:`.tune.tune`. :class:`.store.TrialStore` stores the trials.
 
-The ``__init__`` module of this package imports nothing, so that ``etads-tune --help`` does not have to wait for torch.
+This ``__init__`` module does not import anything, so that ``etads-tune --help`` does not have to import torch.
 """

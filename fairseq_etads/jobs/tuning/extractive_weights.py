@@ -1,7 +1,7 @@
-"""Choose the weights of extractive features on the n-best lists of a model folder (``etads-tune --mert``).
+"""Choose the weights of extractive features on n-best lists of a model folder (``etads-tune --mert``).
 
-Each round decodes with the current weights and adds the hypotheses to the n-best lists. Minimum-error-rate training on
-these lists then chooses the weights for the next round.
+Each round generates summaries with the current weights and adds the hypotheses to the n-best lists. Minimum-error-rate
+training on these lists then determines the weights for the next round.
 """
 
 import datetime
@@ -32,7 +32,7 @@ from .store import VERSION, TrialStore
 from .tune import Listener, chosen_pairs, fingerprint_of_model
 
 OPTION = "extractive_weights"
-"""Name of the option that is tuned."""
+"""Name of the decoding option that is tuned."""
 NBEST = 100
 BYTES = 75
 _RECALL = "-recall75"
@@ -41,15 +41,15 @@ _FIRST = "set of first weights"
 
 
 class Round(NamedTuple):
-    """The results of decoding with given weights.
+    """Results of decoding with given weights.
 
     Attributes:
-        number: number of the round; round 0 uses the folder's weights.
-        weights: weights of all features. The first weight is 1.
-        lists: hypotheses of each document, best first. Each hypothesis consists of its text, its features (see
-            :func:`features_of`) and its metric score.
-        mean: mean metric score of the best hypotheses.
-        seconds: duration in seconds.
+        number: index of the round. Round 0 uses the weights in the model folder.
+        weights: weights of all features. The first weight is always 1.
+        lists: hypotheses of each document in descending order of score. Each hypothesis consists of its text, its
+            features (see :func:`features_of`) and its metric score.
+        mean: mean metric score of the best hypotheses of all documents.
+        seconds: duration of the round in seconds.
     """
 
     number: int
@@ -65,14 +65,14 @@ class Round(NamedTuple):
 
 @dataclass(frozen=True)
 class WeightTuning:
-    """The results of all rounds.
+    """Results of all rounds of weight tuning.
 
     Attributes:
-        rounds: all rounds in order.
-        metric: one of :data:`MERT_METRICS`.
-        documents: number of decoded documents.
+        rounds: results of all rounds in order.
+        metric: metric that is maximised, one of :data:`MERT_METRICS`.
+        documents: number of documents that are summarised in each round.
         nbest: number of hypotheses per document.
-        signature: settings of ROUGE, as text.
+        signature: line of text that describes the settings of ROUGE.
     """
 
     rounds: List[Round]
@@ -83,11 +83,11 @@ class WeightTuning:
 
     @property
     def best(self) -> Round:
-        """Return the first round with the highest score."""
+        """Return the first of the rounds with the highest score."""
         return _best_of(self.rounds)
 
     def markdown(self) -> str:
-        """Format the table for a terminal, with the number of the best round in bold."""
+        """Format the results as a table for a terminal, with the index of the best round in bold."""
         rows = [
             [f"**{r.number}**" if r is self.best else str(r.number), *(f"{w:g}" for w in r.weights), f"{r.mean:.2f}"]
             for r in self.rounds
@@ -96,7 +96,7 @@ class WeightTuning:
         return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=["right"] * len(heads))
 
     def card_note(self, source: str) -> str:
-        """Return the note on the best weights for the model card. ``source`` names the documents."""
+        """Return a note about the best weights for the model card. ``source`` describes the documents."""
         return (
             f"Extractive weights chosen by etads-tune --mert on {datetime.date.today().isoformat()}: round "
             f"{self.best.number} of {len(self.rounds)}, the best by {self.metric} on {self.documents:,} documents of "
@@ -120,17 +120,18 @@ class WeightTuning:
 
 
 def as_option(weights: Sequence[float]) -> str:
-    """Format weights for ``--extractive-weights``."""
+    """Format weights as the value of ``--extractive-weights``."""
     return ",".join(f"{weight:.10g}" for weight in weights)
 
 
 def features_of(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
-    """Return the features of a hypothesis.
+    """Return the feature values of a hypothesis.
 
-    The sum of the features, weighted with 1 and ``weights``, is the score of the hypothesis.
+    The score of the hypothesis is the weighted sum of the features. The weight of the first feature is 1, and
+    ``weights`` contains the weights of the other features.
 
-    The last four features are the counts of words, bigrams, trigrams and reorderings, divided by the length penalty.
-    The first feature is the rest of the score.
+    The last four features are the numbers of words, bigrams, trigrams and reorderings, divided by the length penalty.
+    The first feature is the remainder of the score.
     """
     rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
     return [rest, *hypothesis.features]
@@ -156,24 +157,26 @@ def tune_weights(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> WeightTuning:
-    """Choose weights, or continue an interrupted call that had the same arguments.
+    """Choose the weights of the features, or continue an interrupted call with the same arguments.
 
-    Round 0 uses the weights in the folder or, if there are none, only log p with a weight of 1. For all other decoding
-    options, the defaults of the folder are used.
+    Round 0 uses the weights in the model folder. If there are none, the weight of log p is 1 and all other weights are
+    0. All other decoding options have the default values in the folder.
 
     Args:
-        documents, references: raw texts. A pair is skipped if one of its texts contains no words.
-        out: folder for the rounds, which is created if it does not exist.
+        documents, references: raw texts of the documents and of their reference summaries. A pair is skipped if one of
+            its texts contains no words.
+        out: path of the folder for the rounds, which is created if it does not exist.
         rounds: maximum number of rounds. Tuning ends earlier if a round would repeat earlier weights.
-        metric: one of :data:`MERT_METRICS`.
+        metric: metric to maximise, one of :data:`MERT_METRICS`.
         nbest: number of hypotheses per document, which is also the beam size.
-        points: number of starting points of the weight search.
-        most_documents: maximum number of documents. If there are more documents, a random selection, determined by
-            ``seed``, is used.
-        max_tokens, state_bytes: limits for a batch and for the cache; see :class:`EncodedDocuments`.
+        points: number of starting points for the search for weights.
+        most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
+            on ``seed``.
+        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache, see
+            :class:`EncodedDocuments`.
 
     Raises:
-        InputError: texts or options are invalid, or the rounds in ``out`` are damaged or were run with other settings.
+        InputError: a text or an option is invalid, or the rounds in ``out`` are damaged or used other settings.
     """
     listener = listener or Listener()
     check_options(
@@ -214,9 +217,9 @@ def _go_on(
     make: Callable[[int, List[float]], Dict[str, Any]],
     listener: Listener,
 ) -> List[Round]:
-    """Run up to ``rounds`` rounds in total, and return all rounds.
+    """Run rounds until there are ``rounds`` rounds in total, and return all rounds.
 
-    No further rounds are run if the next weights have already been tried.
+    The function stops earlier if the next weights have already been tried.
     """
     found = [Round(**record) for record in store.trials]
     if found:
@@ -235,7 +238,7 @@ def _go_on(
 def _first_weights(present: str, path: Path) -> List[float]:
     """Return the weights for round 0.
 
-    Round 0 uses the weights in the folder or, if --write has overwritten them, the original weights.
+    These are the weights in the model folder or, if --write has overwritten them, the original weights.
     """
     try:
         first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
@@ -247,15 +250,15 @@ def _first_weights(present: str, path: Path) -> List[float]:
 
 
 def _rounded(weights: Sequence[float]) -> List[float]:
-    """Scale the weights so that the first is 1, and round them.
+    """Scale the weights so that the first one is 1, and round them.
 
-    The printed weights are then exactly the weights that were tried.
+    As a result, the printed weights are exactly the weights that were tried.
     """
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 
 def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
-    """Return the best weights for the combined n-best lists of all rounds."""
+    """Return the weights that are best for the combined n-best lists of all rounds."""
     lists = []
     for of_document in zip(*(found.lists for found in rounds)):
         united = {text: (features, score) for nbest in of_document for text, features, score in nbest}
@@ -267,7 +270,7 @@ def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float
 
 
 class _Scorer:
-    """Scores texts with one of :data:`MERT_METRICS`. Each distinct text of a document is scored only once."""
+    """Score texts with one of :data:`MERT_METRICS`. Each distinct text is scored only once per document."""
 
     def __init__(self, metric: str):
         name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric

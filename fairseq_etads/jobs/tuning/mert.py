@@ -1,8 +1,8 @@
-"""Minimum-error-rate training (Och 2003): find the weights with which the top hypotheses of n-best lists score highest.
+"""Minimum-error-rate training (Och 2003): find weights for which the top hypotheses in n-best lists score highest.
 
-The score of a hypothesis is linear in each weight. Therefore, as a function of one weight, the scores of a document's
-hypotheses have an upper envelope that consists of lines, and the mean of a metric is a step function. The search finds
-the best step of this function exactly. This module imports neither torch nor fairseq.
+The score of a hypothesis is a linear function of each weight. If only one weight varies, the maximum score over the
+hypotheses of a document is therefore an upper envelope of lines, and the mean of a metric is a step function. The
+search finds the best step of this function exactly. This module does not import torch or fairseq.
 """
 
 import math
@@ -14,20 +14,19 @@ import numpy as np
 _RANGE = 3.0
 """Bound for the starting points, which are drawn uniformly between minus and plus this value.
 
-The weight of log p is 1.
-
-Searches that start from larger values more often end at weights for which the n-best lists contain good hypotheses by
-chance, but decoding with these weights finds other hypotheses.
+The weight of log p is 1. With larger starting values, the search more often ends at weights for which the n-best lists
+contain good hypotheses only by chance, because decoding with these weights finds other hypotheses.
 """
 _LEAST_GAIN = 1e-9
 
 
 class NBest(NamedTuple):
-    """The hypotheses of a document.
+    """Hypotheses of a document.
 
     Attributes:
-        features: feature values (n, K). The hypotheses are ranked by the weighted sum of their features.
-        scores: metric scores (n,), where higher is better.
+        features: feature values of the hypotheses, shape (n, K). Hypotheses are ranked by the weighted sum of their
+            features.
+        scores: metric scores of the hypotheses, shape (n,). Higher scores are better.
     """
 
     features: np.ndarray
@@ -35,19 +34,19 @@ class NBest(NamedTuple):
 
 
 def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
-    """Return the mean metric of the top hypotheses with these weights.
+    """Return the mean metric score of the top hypotheses with the given weights.
 
-    Among hypotheses with equal scores, the first one in a list is the top hypothesis.
+    If several hypotheses in a list have the same weighted sum, the first of them is the top hypothesis.
     """
     return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
 
 
 def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
-    """Find the lines of the upper envelope, from left to right.
+    """Find the lines that form the upper envelope, from left to right.
 
     Returns:
-        The start of each line's interval (minus infinity for the first line), and the indices of the lines. Of equal
-        lines, only the first is included.
+        The start of each line's interval (minus infinity for the first line), and the indices of the lines. Among
+        identical lines, only the first one is included.
     """
     starts: List[float] = []
     lines: List[int] = []
@@ -55,7 +54,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
         start = -math.inf
         while lines:
             last = lines[-1]
-            if slopes[line] != slopes[last]:  # otherwise, the last line is never the highest
+            if slopes[line] != slopes[last]:  # if the slopes are equal, the last line is never the highest
                 start = (intercepts[last] - intercepts[line]) / (slopes[line] - slopes[last])
                 if start > starts[-1]:
                     break
@@ -68,13 +67,15 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
 
 
 def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
-    """Find the best value of one weight: the middle of the best step, or the current value if no step is better.
+    """Find the best value of one weight.
+
+    This is the middle of the best step, or the current value if no step is better.
 
     Args:
-        feature: index of the weight.
+        feature: index of the feature with this weight.
 
     Returns:
-        The best value and the mean score with this value.
+        The best value of the weight, and the mean score with this value.
     """
     present = float(weights[feature])
     others = np.array(weights, dtype=float)
@@ -102,9 +103,9 @@ def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) 
 
 
 def _middle(left: float, right: float, present: float) -> float:
-    """Return the middle of a step.
+    """Return the middle of a step of the step function.
 
-    If the step has only one edge, return the value at a distance of 1 from this edge.
+    If the step has only one edge, the result is the value at a distance of 1 from this edge.
     """
     if math.isinf(left):
         return present if math.isinf(right) else right - 1.0
@@ -112,10 +113,10 @@ def _middle(left: float, right: float, present: float) -> float:
 
 
 def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float], float]:
-    """Repeatedly change the weight with the largest gain until there is no gain. The first weight is fixed.
+    """Repeatedly change the weight with the largest gain until there is no gain. The first weight is not changed.
 
     Returns:
-        the weights and their mean score.
+        The final weights and their mean score.
     """
     found, score = list(weights), mean_score(lists, weights)
     while True:
@@ -132,12 +133,13 @@ def best_weights(
     """Run :func:`climb` from several starting points, and return the best result.
 
     Args:
-        first: first starting point. All points have the same first weight.
-        points: number of starting points.
-        seed: random seed for the other points.
+        first: weights of the first starting point. All starting points have the same first weight.
+        points: number of starting points, including the first one.
+        seed: seed for drawing the other starting points.
 
     Returns:
-        The weights and their mean score. If scores are equal, the result of the earlier point is returned.
+        The best weights and their mean score. If scores are equal, the result from the earlier starting point is
+        returned.
     """
     numbers = random.Random(seed)
     starts = [list(first)]

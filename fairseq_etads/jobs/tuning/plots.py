@@ -1,4 +1,4 @@
-"""Plot the results of tuning: the metric by trial, and the metric by the value of each parameter."""
+"""Plot the results of tuning: the metric in each trial, and the metric as a function of each parameter."""
 
 import math
 from typing import Any, List
@@ -13,7 +13,7 @@ _ALL, _DEFAULTS, _BEST = "#56b4e9", "#000000", "#d55e00"  # Okabe and Ito (2008)
 
 
 def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> None:
-    """Draw a point for each trial, with distinct marks for the folder's defaults and the best trial."""
+    """Draw a point for each trial. The trial with the folder's defaults and the best trial are marked."""
     axes.plot(places, scores, "o", color=_ALL, markersize=4, label="trials")
     axes.plot(places[0], scores[0], "D", color=_DEFAULTS, markersize=6, label="folder's defaults (trial 0)")
     if best:
@@ -24,7 +24,7 @@ def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> Non
 
 def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
     found = [trial.settings[parameter.name] for trial in tuning.trials]
-    # Draw the values in order and at equal distances, because some lists of values have no common scale.
+    # Draw the values in order at equal distances, because the values of some parameters do not have a common scale.
     values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
     values = sorted(values) if parameter.is_ordered else values
     _draw(axes, [values.index(value) for value in found], scores, tuning.best.number)
@@ -35,17 +35,17 @@ def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: Lis
 
 
 def draw_tuning(tuning: Tuning, path: str) -> None:
-    """Plot the metric of all trials. Equal trials result in identical files.
+    """Plot the metric of all trials. Identical trials produce identical files.
 
     Args:
-        path: path of the file to write, with a suffix that determines the format.
+        path: path of the output file. Its suffix determines the file format.
     """
     scores = [trial.score(tuning.metric) for trial in tuning.trials]
     panels = len(tuning.space) + 1
     columns = min(_COLUMNS, panels)
     rows = math.ceil(panels / columns)
     with repeatable():
-        # Do not use pyplot, because it opens windows and has global state.
+        # pyplot is not used, because it has global state and may open windows.
         from matplotlib.figure import Figure
 
         figure = Figure(figsize=(4.2 * columns, 2.9 * rows + 0.5), layout="constrained")

@@ -1,8 +1,9 @@
-"""Propose the next settings with Optuna's sampler, based on the previous trials, the seed and the number of the trial.
+"""Propose the settings of the next trial with Optuna's sampler, based on the previous trials, a seed and the trial
+index.
 
-Optuna keeps no state between proposals. Each proposal creates a new study in memory from the trials, and its random
-numbers depend on the number of the trial. Therefore, an interrupted search continues exactly like an uninterrupted
-search.
+Optuna stores no state between proposals. For each proposal, a new study is created in memory from the previous trials,
+and the random numbers depend on the index of the trial. Therefore, an interrupted search continues exactly like an
+uninterrupted search.
 """
 
 import itertools
@@ -13,14 +14,14 @@ from ...platform.errors import InputError
 from .space import Parameter, allowed_values, decoding_of
 
 _ATTEMPTS = 10
-"""Maximum number of proposals that are requested from the sampler for a trial before random settings are tried."""
+"""Maximum number of proposals to request from the sampler for a trial before random settings are tried."""
 _RANDOM_ATTEMPTS = 200
 
 Key = Tuple[Tuple[str, Any], ...]
 
 
 def check_optuna() -> None:
-    """Raise InputError if Optuna is not installed, before any work is done."""
+    """Raise InputError if Optuna is not installed. Call this function before starting the search."""
     try:
         import optuna  # noqa: F401
     except ImportError:
@@ -28,7 +29,7 @@ def check_optuna() -> None:
 
 
 def key_of(decoding: Dict[str, Any]) -> Key:
-    """Return a key that is equal for decoding options with the same result."""
+    """Return a key that is equal for decoding options that produce the same result."""
     return tuple(sorted(decoding.items()))
 
 
@@ -38,16 +39,16 @@ def propose(
     tried: Sequence[Tuple[Dict[str, Any], float]],
     seed: int,
 ) -> Optional[Dict[str, Any]]:
-    """Propose parameter values for the next trial that differ from the values in all previous trials.
+    """Propose parameter values for the next trial that differ from those in all previous trials.
 
     Args:
-        space: parameters of the search.
-        defaults: decoding options that the parameters change.
-        tried: parameter values and score (higher is better) of each previous trial.
-        seed: seed of the search.
+        space: parameters to search, with their possible values.
+        defaults: default decoding options, which the parameters override.
+        tried: parameter values and score of each previous trial. Higher scores are better.
+        seed: random seed of the search.
 
     Returns:
-        A mapping from the name of each parameter to its value, or None if all settings have been tried.
+        A dictionary from parameter names to values, or None if all settings have been tried.
     """
     known = {key_of(decoding_of(chosen, defaults)) for chosen, _ in tried}
     for attempt in range(_ATTEMPTS):
@@ -71,7 +72,7 @@ def _ask(
     seed: int,
     attempt: int,
 ) -> Dict[str, Any]:
-    """Return a proposal of the tree-structured Parzen estimator (Bergstra et al. 2011)."""
+    """Return a proposal from the tree-structured Parzen estimator (Bergstra et al. 2011)."""
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -81,7 +82,7 @@ def _ask(
     for chosen, score in tried:
         distributions = _distributions(optuna, space, chosen, defaults)
         if distributions is not None:
-            # In Optuna, a number is represented by its index among the values.
+            # Optuna represents a number by its index in the list of values.
             params = {p.name: p.values.index(chosen[p.name]) if p.is_ordered else chosen[p.name] for p in space}
             study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=score))
     trial = study.ask()
@@ -100,7 +101,7 @@ def _distributions(
 ) -> Optional[Dict[str, Any]]:
     """Return Optuna's distributions for a trial.
 
-    Returns None if the values of the trial, which are the defaults, are not in the search space.
+    Returns None if the trial uses the defaults and their values are not in the search space.
     """
     found: Dict[str, Any] = {}
     for parameter in space:
@@ -117,7 +118,7 @@ def _distributions(
 
 
 def _settings(space: Sequence[Parameter], defaults: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
-    """Iterate over all settings in the search space."""
+    """Iterate over all combinations of values in the search space."""
     for values in itertools.product(*(parameter.values for parameter in space)):
         chosen = dict(zip((parameter.name for parameter in space), values))
         if all(chosen[p.name] in allowed_values(p, chosen, defaults) for p in space):

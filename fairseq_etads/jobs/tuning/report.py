@@ -1,4 +1,4 @@
-"""Report the trials of tuning as a table, with conclusions."""
+"""Report the trials of tuning as a table, and state conclusions."""
 
 import csv
 import datetime
@@ -23,9 +23,9 @@ FIGURES = {
     "repeated 3-grams": "rep. 3",
     "copy rate": "copied",
 }
-"""Mapping from the figures in the table for a terminal to the headings of their columns.
+"""Mapping from the statistics in the terminal table to their column headings.
 
-The files contain all figures.
+The files contain all statistics.
 """
 
 
@@ -35,12 +35,12 @@ def _rouge(trial: Trial) -> Dict[str, float]:
 
 
 def rows(tuning: Tuning) -> List[Dict[str, Any]]:
-    """Return a row for each trial, with its number, settings, ROUGE F1 scores and all figures of its summaries."""
+    """Return a row for each trial. It contains its index, settings, ROUGE F1 scores and summary statistics."""
     return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
 
 
 def markdown(tuning: Tuning) -> str:
-    """Format the table for a terminal, with the number of the best trial in bold."""
+    """Format the table for a terminal, with the index of the best trial in bold."""
     best, names = tuning.best.number, [parameter.name for parameter in tuning.space]
     shown: List[List[Any]] = []
     for trial in tuning.trials:
@@ -75,7 +75,7 @@ def _comparison(tuning: Tuning) -> Dict[str, Any]:
 
 
 def conclusion(tuning: Tuning) -> str:
-    """Return sentences that describe whether the best trial is better than the defaults."""
+    """Return sentences that state whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
     low, high = tuning.interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
@@ -104,7 +104,7 @@ def conclusion(tuning: Tuning) -> str:
 
 
 def card_note(tuning: Tuning, source: str) -> str:
-    """Return the note on the best trial for the model card. ``source`` names the documents."""
+    """Return a note about the best trial for the model card. ``source`` describes the documents."""
     best, first = tuning.best, tuning.trials[0]
     scores = [trial.score(tuning.metric) for trial in (best, first)]
     return (
@@ -118,12 +118,12 @@ def card_note(tuning: Tuning, source: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Remove Markdown characters from a text, and shorten it."""
+    """Remove Markdown characters from a text, and shorten the text."""
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 
 def as_dict(tuning: Tuning) -> Dict[str, Any]:
-    """Return all results except the summaries as JSON values."""
+    """Return all results except the summaries as JSON types."""
     best = tuning.best
     return {
         "metric": tuning.metric,

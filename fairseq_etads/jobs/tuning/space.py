@@ -1,4 +1,4 @@
-"""Create the search space: the decoding options to tune, each with a short, ordered list of values."""
+"""Create the search space, which consists of the decoding options to tune and a short list of values for each."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
@@ -11,7 +11,7 @@ from ...search.call_options import OPTIONS, present_value
 from ...search.options import DECLARED, LARGEST, flag
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
-"""Options that are searched by default."""
+"""Decoding options that are searched by default."""
 _MOST_VALUES = 1000
 _STEPS = 20
 
@@ -20,8 +20,8 @@ class Parameter(NamedTuple):
     """A decoding option to tune.
 
     Attributes:
-        name: name of one of :data:`call_options.OPTIONS`.
-        values: values to try. Numbers are in ascending order, other values in any order.
+        name: name of the decoding option, one of :data:`call_options.OPTIONS`.
+        values: values to try. Numbers are in ascending order, and other values are in any order.
     """
 
     name: str
@@ -29,25 +29,25 @@ class Parameter(NamedTuple):
 
     @property
     def is_ordered(self) -> bool:
-        """Return whether the values are numbers."""
+        """Return whether the values of the parameter are numbers."""
         return OPTIONS[self.name].kind in (int, float)
 
 
 def make_space(
     names: Sequence[str], ranges: Dict[str, str], decoding: Dict[str, Any], lengths: Sequence[int]
 ) -> List[Parameter]:
-    """Return the parameters of a search in the order in which their values are chosen.
+    """Return the parameters of a search, in the order in which their values are chosen.
 
     Args:
-        names: options to search, with hyphens or underscores in their names. If there are none, :data:`SEARCHED` is
+        names: names of the options to search, with hyphens or underscores. If the list is empty, :data:`SEARCHED` is
             used.
-        ranges: mapping from options, which are also searched, to their values; see :func:`parse_values`.
-        decoding: default decoding options.
-        lengths: number of tokens in each reference.
+        ranges: mapping from further options to search to their values, see :func:`parse_values`.
+        decoding: default values of the decoding options.
+        lengths: number of tokens in each reference summary.
 
     Raises:
         InputError: an option does not exist, cannot be searched, has impossible values, or has no effect because of
-            another option. The message names the option and the choices.
+            another option. The message names the option and the valid choices.
     """
     asked = [_known(name, "--search") for name in (names or SEARCHED)]
     given = {_known(name, "--range"): text for name, text in ranges.items()}
@@ -58,7 +58,7 @@ def make_space(
         else:
             space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
     space = _with_possible_lengths(space, decoding)
-    # The values of min_len depend on the other options, so min_len comes last.
+    # The possible values of min_len depend on the other options, so min_len comes last.
     return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
 
@@ -74,7 +74,7 @@ def _known(name: str, option: str) -> str:
 
 
 def parse_values(name: str, text: str) -> Tuple[Any, ...]:
-    """Parse ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C`` into values.
+    """Parse values of the form ``LOW:HIGH``, ``LOW:HIGH:STEP`` or ``A,B,C``.
 
     Raises:
         InputError: the text has none of these forms, or a value is invalid for the option.
@@ -113,7 +113,7 @@ def _value(text: str, name: str, where: str) -> Any:
 def _number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
-        if not abs(number) <= LARGEST:  # the condition is also true for NaN
+        if not abs(number) <= LARGEST:  # this is also true for NaN
             raise ValueError
         return number
     except ValueError:
@@ -122,7 +122,7 @@ def _number(text: str, kind: type, where: str) -> Any:
 
 
 def _nice_step(width: float, kind: type) -> Any:
-    """Return the smallest step that is 1, 2 or 5 times a power of ten and results in at most 21 values."""
+    """Return the smallest step of the form 1, 2 or 5 times a power of ten that produces at most 21 values."""
     least = width / _STEPS
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
     step = next(factor * power for factor in (1, 2, 5, 10) if factor * power >= least * (1 - 1e-9))
@@ -130,7 +130,7 @@ def _nice_step(width: float, kind: type) -> Any:
 
 
 def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
-    """Return the values from ``low`` to ``high``. ``high`` is always included, so the last step may be shorter."""
+    """Return values from ``low`` to ``high``. ``high`` is always included, so the last step may be shorter."""
     count = (high - low) / step + 1e-9
     if count >= _MOST_VALUES:
         raise InputError(f"{where}: has more than {_MOST_VALUES:,} values; choose a larger step")
@@ -140,7 +140,7 @@ def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
 
 
 def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
-    """Return the values to try, including the current value, for an option if the user has given no values."""
+    """Return the values to try for an option if the user has not specified any. They include the current value."""
     option = OPTIONS[name]
     if option.kind is bool:
         return (False, True)
@@ -161,15 +161,15 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
 
 
 def _few(low: int, high: int) -> List[int]:
-    """Return about ten integers from ``low`` to ``high``."""
+    """Return about ten integers between ``low`` and ``high``."""
     return [*range(low, high, max(1, round((high - low) / 10))), high]
 
 
 def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
-    """Return the search space without lengths that are incompatible with all values of the other lengths.
+    """Remove lengths from the search space that are incompatible with all values of the other lengths.
 
     Raises:
-        InputError: no values are left, or the lengths have no effect.
+        InputError: no values remain, or the lengths have no effect.
     """
     values = {parameter.name: parameter.values for parameter in space}
     lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
@@ -194,13 +194,13 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
 
 
 def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
-    """Return the values of a parameter that are compatible with the earlier parameters.
+    """Return the values of a parameter that are compatible with the parameters chosen before it.
 
-    The only restriction is that min_len is at most max_len.
+    The only restriction is that min_len must not exceed max_len.
 
     Args:
-        chosen: values of the parameters before this one.
-        decoding: default decoding options.
+        chosen: values of the parameters that precede this one.
+        decoding: default values of the decoding options.
     """
     together = {**decoding, **chosen}
     if parameter.name != "min_len" or present_value("max_len_a", together):
@@ -211,7 +211,7 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
 def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
     """Return all decoding options for the given parameter values.
 
-    Options without an effect have their plain defaults.
+    Options that have no effect are set to their general defaults.
     """
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []

@@ -1,4 +1,4 @@
-"""Store trials as JSON lines, without importing torch and fairseq. Each trial is on disk before the next one starts."""
+"""Store trials as JSON lines, without importing torch or fairseq. Each trial is on disk before the next one starts."""
 
 import contextlib
 import json
@@ -11,29 +11,28 @@ from ...platform.processes import lock
 from ...text.resumable import differing, json_line, json_lines
 
 VERSION = "version of fairseq-etads"
-"""Name of a setting that is recorded but may change between calls."""
+"""Name of a setting that is recorded, but may change between calls."""
 FORMAT = "fairseq-etads trials"
 
 
 class TrialStore:
-    """A file with the trials of a study.
+    """File that contains the trials of a study.
 
-    If a process is interrupted at any moment, a later process can continue the study.
-
-    The first line of the file contains the settings that all trials share, and every other line contains a trial. If a
-    process was killed while writing a line, the next process removes this line. While the store is open, no other
-    process can open it.
+    If a process is interrupted at any time, a later process can continue the study. The first line of the file contains
+    the settings of the study, and every other line contains a trial. If a process was killed while writing a line, the
+    next process removes this line. While the store is open, no other process can open it.
 
     Args:
         path: path of the file, which is created if it does not exist.
-        settings: all settings that determine the figures of a trial, as JSON values. The names are used in messages.
-            :data:`VERSION` is only recorded, and a study can be continued even if it changes.
+        settings: all settings that affect the results of a trial, as JSON types. Messages refer to them by name.
+            :data:`VERSION` is only recorded, and a study can be continued even if its value changes.
 
     Attributes:
-        trials: all trials in order.
+        trials: all trials in the order in which they were run.
 
     Raises:
-        InputError: the file contains other settings, is damaged or cannot be written, or another process is writing it.
+        InputError: the file contains other settings, is damaged or cannot be written, or another process is writing to
+            it.
     """
 
     def __init__(self, path: Path, settings: Dict[str, Any]):
@@ -56,7 +55,7 @@ class TrialStore:
             raise
 
     def _read(self, head: Dict[str, Any]) -> int:
-        """Read the trials, and return the total number of bytes in complete lines."""
+        """Read the trials from the file. Returns the number of bytes in complete lines."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
@@ -79,9 +78,9 @@ class TrialStore:
 
     @staticmethod
     def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-        """Read the settings and trials of a file without opening it for writing.
+        """Read the settings and the trials from a file without opening it for writing.
 
-        If there is no such file, both results are empty.
+        If the file does not exist, both results are empty.
         """
         records: List[Any] = []
         with contextlib.suppress(OSError):
@@ -92,7 +91,7 @@ class TrialStore:
         return settings if isinstance(settings, dict) else {}, records[1:]
 
     def append(self, trial: Dict[str, Any]) -> None:
-        """Add a trial, given as JSON values, and write it to disk before returning."""
+        """Add a trial, which is a dictionary of JSON types, and write it to disk."""
         self._write(trial)
         self.trials.append(json.loads(json.dumps(trial)))
 
@@ -102,7 +101,7 @@ class TrialStore:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Release the file for other processes."""
+        """Close the file, so that other processes can open it."""
         self._file.close()
 
     def __enter__(self) -> "TrialStore":
@@ -113,7 +112,7 @@ class TrialStore:
 
 
 def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the first record of a file without the project version that wrote the file."""
+    """Return the first record of a file without the version of this project."""
     settings = head.get("settings")
     if not isinstance(settings, dict):
         return head

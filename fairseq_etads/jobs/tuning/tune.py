@@ -1,4 +1,4 @@
-"""Tune decoding options in trials on documents with references. The first trial uses the folder's defaults."""
+"""Tune decoding options in trials on documents with references. Trial 0 uses the defaults of the model folder."""
 
 import hashlib
 import json
@@ -35,16 +35,16 @@ _DEFAULTS = "set of default options"
 
 
 class Trial(NamedTuple):
-    """One choice of settings, and its results.
+    """Settings and results of a trial.
 
     Attributes:
-        number: number of the trial. Trial 0 uses the folder's defaults.
-        settings: values of the parameters.
-        decoding: all decoding options.
-        scores: F1 scores (n, 3) of ROUGE-1, 2 and L for each document, from 0 to 100.
-        figures: figures of :class:`~fairseq_etads.evaluation.analysis.Analysis`.
-        summaries: texts of the n summaries.
-        seconds: duration in seconds.
+        number: index of the trial. Trial 0 uses the defaults of the model folder.
+        settings: dictionary that maps parameter names to values.
+        decoding: values of all decoding options.
+        scores: F1 scores of ROUGE-1, ROUGE-2 and ROUGE-L for each document, shape (n, 3), from 0 to 100.
+        figures: summary statistics, see :class:`~fairseq_etads.evaluation.analysis.Analysis`.
+        summaries: texts of the n generated summaries.
+        seconds: duration of the trial in seconds.
     """
 
     number: int
@@ -61,29 +61,29 @@ class Trial(NamedTuple):
         return cls(**{**record, "scores": np.array(record["scores"])})
 
     def document_scores(self, metric: str) -> np.ndarray:
-        """Return the scores (n,) for one of :data:`METRICS`."""
+        """Return the scores of all documents (n,) for one of :data:`METRICS`."""
         if metric == "mean":
             return np.asarray(self.scores.mean(axis=1))
         return np.asarray(self.scores[:, ROUGE_METRICS.index(metric)])
 
     def score(self, metric: str) -> float:
-        """Return the mean score over the documents."""
+        """Return the mean score over all documents."""
         return float(self.document_scores(metric).mean())
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """The results of all trials.
+    """Results of all trials of a search.
 
     Attributes:
-        trials: all trials in order.
-        space: parameters of the search.
-        metric: one of :data:`METRICS`.
-        seed: seed of the search.
+        trials: results of all trials in order.
+        space: parameters of the search with their values.
+        metric: metric that is maximised, one of :data:`METRICS`.
+        seed: random seed of the search.
         documents, given: number of documents that are summarised in each trial, and number of documents that were
-            given.
-        signature: settings of ROUGE, as text.
-        fingerprint: SHA-256 hash of the documents and references that the trials use.
+            provided.
+        signature: line of text that describes the settings of ROUGE.
+        fingerprint: SHA-256 hash of the documents and references that are used in all trials.
     """
 
     trials: List[Trial]
@@ -97,40 +97,40 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """Return the first trial with the highest score."""
+        """Return the first of the trials with the highest score."""
         return best_of(self.trials, self.metric)
 
     def interval(self, trial: Trial) -> Tuple[float, float]:
-        """Return the 95 % confidence interval of a trial's score."""
+        """Return the 95 % confidence interval of a trial's mean score."""
         low, high = bootstrap_intervals(trial.document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
         return low, high
 
     def comparison(self) -> Dict[str, Any]:
-        """Compare the best trial with the folder's defaults. Returns the result of :func:`compare_pairs`."""
+        """Compare the best trial with the defaults of the folder. Returns the result of :func:`compare_pairs`."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
-        # Use enough resamples for the smallest possible p-value to be below a twentieth divided by the number of
+        # There must be enough resamples for the smallest possible p-value to be below 0.05 divided by the number of
         # trials.
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
 class Listener:
-    """A listener that is informed about the progress of a search. This base class does nothing."""
+    """Listener that is notified of the progress of a search. The methods of this base class do nothing."""
 
     def say(self, text: str) -> None:
         """Show a message to the user."""
 
     def begin(self, number: int, trials: int, documents: int) -> None:
-        """Handle the start of a trial."""
+        """Called when a trial starts."""
 
     def advance(self, documents: int) -> None:
-        """Handle the completion of ``documents`` more summaries."""
+        """Called when ``documents`` more documents have been summarised."""
 
     def end(self, trial: Any, best: Any) -> None:
-        """Handle the end of a trial, or of a round in weight tuning. ``best`` is the best one so far."""
+        """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best one so far."""
 
 
 def best_of(trials: Sequence[Trial], metric: str) -> Trial:
-    """Return the first trial with the highest score."""
+    """Return the first of the trials with the highest score."""
     return max(trials, key=lambda trial: (trial.score(metric), -trial.number))
 
 
@@ -150,23 +150,25 @@ def tune(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> Tuning:
-    """Try decoding options, or continue an interrupted call that had the same arguments.
+    """Try decoding options, or continue an interrupted call with the same arguments.
 
-    Trial 0 uses the folder's current defaults. Settings with the same result are tried only once.
+    Trial 0 uses the current defaults of the model folder. Settings that produce the same result are tried only once.
 
     Args:
-        documents, references: raw texts. A pair is skipped if one of its texts contains no words.
-        out: folder for the trials, which is created if it does not exist.
-        trials: total number of trials, including the trials of earlier calls.
-        metric: one of :data:`METRICS`.
-        search, ranges: options to search, and their values; see :func:`make_space`.
-        most_documents: maximum number of documents. If there are more documents, a random selection, determined by
-            ``seed``, is used.
-        max_tokens, state_bytes: limits for a batch and for the cache; see :class:`EncodedDocuments`.
+        documents, references: raw texts of the documents and of their reference summaries. A pair is skipped if one of
+            its texts contains no words.
+        out: path of the folder for the trials, which is created if it does not exist.
+        trials: total number of trials, including trials from earlier calls.
+        metric: metric to maximise, one of :data:`METRICS`.
+        search, ranges: names of the options to search, and their values, see :func:`make_space`.
+        most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
+            on ``seed``.
+        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache, see
+            :class:`EncodedDocuments`.
 
     Raises:
-        InputError: Optuna is missing, texts or options are invalid, or the trials in ``out`` are damaged or were run
-            with other settings.
+        InputError: Optuna is not installed, a text or an option is invalid, or the trials in ``out`` are damaged or
+            used other settings.
     """
     check_optuna()
     listener = listener or Listener()
@@ -200,7 +202,7 @@ def tune(
 def chosen_pairs(
     documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
 ) -> List[Tuple[str, str]]:
-    """Return the pairs that every trial uses, in the given order."""
+    """Return the document-reference pairs that all trials use, in the given order."""
     if len(documents) != len(references):
         raise InputError(
             f"{len(documents):,} documents and {len(references):,} references: every document needs one reference"
@@ -224,7 +226,7 @@ def chosen_pairs(
 def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
     """Return the decoding options for trial 0.
 
-    Trial 0 uses the folder's defaults, or its previous defaults if --write has replaced the defaults.
+    These are the defaults of the model folder or, if --write has replaced them, the previous defaults.
     """
     head, trials = TrialStore.peek(path)
     before = head.get(_DEFAULTS)
@@ -234,7 +236,7 @@ def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded: EncodedDocuments) -> None:
-    """Raise InputError before the search starts if the model does not support one of the values."""
+    """Before the search starts, raise InputError if the model does not support one of the values."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         for value in parameter.values:
@@ -242,14 +244,14 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 
 
 def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
-    """Compute a SHA-256 hash of a model folder that does not depend on its decoding defaults."""
+    """Compute a SHA-256 hash of a model folder that does not depend on the decoding defaults."""
     listed = Checksums(folder).listed
     sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
 
 
 class _Study:
-    """The trials that a call of :func:`tune` runs."""
+    """Trials that are run by a call of :func:`tune`."""
 
     def __init__(
         self,
@@ -290,7 +292,7 @@ class _Study:
         return propose(self.space, self.defaults, tried, self.seed)
 
     def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
-        """Decode with the given settings, evaluate the summaries, and return a record for the store."""
+        """Generate summaries with the given settings, evaluate them, and return a record for the store."""
         decoding = decoding_of(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:

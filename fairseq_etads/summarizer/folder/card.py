@@ -1,4 +1,4 @@
-"""Create the model card of a model folder in the format of the Hugging Face Hub.
+"""Create the model card of a model folder, in the format of the Hugging Face Hub.
 
 This module does not import torch or fairseq.
 """
@@ -39,17 +39,17 @@ A summary can be wrong: words and numbers may be left out, mixed up or made up. 
 
 
 class CardInfo(NamedTuple):
-    """Information for the model card that config.json does not contain.
+    """Information in the model card that is not stored in config.json.
 
     Attributes:
-        title: the title of the model card.
+        title: title of the model card.
         license: SPDX identifier of the licence, or an empty string.
-        language: the language code, or an empty string.
-        command: the training command, or an empty string.
-        scores: the contents of rouge.json, or None.
-        text_report, prepared_report: the contents of report.json for the text and for the prepared data, or an empty
-            dictionary if the file does not exist.
-        picked_words: the maximum number of words that the extractor selects, or 0 without an extractor.
+        language: code of the language, or an empty string.
+        command: command with which the model was trained, or an empty string.
+        scores: parsed contents of rouge.json, or None.
+        text_report, prepared_report: parsed contents of report.json for the text and for the prepared data. Empty if
+            the file does not exist.
+        picked_words: maximum number of words that the extractor selects, or 0 without an extractor.
         has_content: whether the folder contains a content model that can choose the sentences of summaries.
     """
 
@@ -65,17 +65,17 @@ class CardInfo(NamedTuple):
 
 
 def check_code(option: str, value: str) -> str:
-    """Check that the name of a licence or language is valid in the YAML header. Raises InputError if it is not."""
+    """Raise InputError if the code of a licence or language is not valid in the YAML header."""
     if value and not _CODE.fullmatch(value):
         raise InputError(f"{option} {value!r}: choose a short name, such as mit, cc-by-4.0 or en")
     return value
 
 
 def read_scores(path: Path) -> Any:
-    """Read a report that ``etads-rouge --json`` wrote.
+    """Read a report that was written by ``etads-rouge --json``.
 
     Raises:
-        InputError: the file cannot be read or is not such a report.
+        InputError: the file cannot be read or is not a report of ``etads-rouge --json``.
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
@@ -88,13 +88,13 @@ def read_scores(path: Path) -> Any:
 
 
 def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
-    """Create the text of README.md.
+    """Create the text of the model card, README.md.
 
     Args:
-        config: the folder's configuration.
-        parameters: the number of parameters in the model.
-        words: the vocabulary sizes of the encoder ("source") and the decoder ("target").
-        info: further information for the model card.
+        config: configuration of the model folder.
+        parameters: number of parameters in the model.
+        words: dictionary with the vocabulary sizes of the encoder ("source") and the decoder ("target").
+        info: information that is not stored in the configuration.
     """
     parts = [
         _front_matter(info),
@@ -192,7 +192,7 @@ def _scores(info: CardInfo) -> str:
 
 
 def defaults_section(config: FolderConfig, note: str = "") -> str:
-    """Create the section about decoding defaults. ``note`` explains how the defaults were chosen."""
+    """Create the section about the decoding defaults. ``note`` explains how they were chosen."""
     return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can override them.\n" + (
         f"\n{note}\n" if note else ""
     )
@@ -208,6 +208,6 @@ def as_options(decoding: Dict[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Format any value as the text of a table cell."""
+    """Format a value as the text of a table cell."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return re.sub(r"[|`<>\r\n]", " ", shown)[:200]

@@ -1,4 +1,4 @@
-"""Read and check config.json of a model folder. This module does not import torch or fairseq."""
+"""Read and check the file config.json of a model folder. This module does not import torch or fairseq."""
 
 import json
 import os
@@ -16,11 +16,11 @@ from .. import surprisal
 
 CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
-"""Optional file with a shortlist that etads-shortlist created."""
+"""Name of the optional shortlist file, which is created with etads-shortlist."""
 EXTRACTOR = "extractor"
-"""Subfolder with the extractor in the model folder of a model for long documents."""
+"""Name of the subfolder with the extractor in the folder of a model for long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""A mapping from the name of each entry to a function that checks its value and a description of valid values."""
+"""Type of a mapping from entry names to a function that checks the value and a description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
@@ -32,9 +32,9 @@ MARKS = ("drop", "keep", "insert")
 DTYPES = ("fp32", "fp16")
 
 _LARGEST_FILE = 1 << 22
-"""Maximum size of config.json in bytes. Typical files contain a few thousand bytes."""
+"""Maximum size of config.json in bytes. A typical file contains a few thousand bytes."""
 _LONGEST_TEXT = 1_000_000
-"""Maximum number of tokens in a document or summary. No model reads or generates more."""
+"""Maximum number of tokens in a document or summary, which no model exceeds."""
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,17 @@ class FolderConfig:
     """Contents of config.json.
 
     Attributes:
-        architecture: the name of a preset (``--arch``).
-        model: the options of the architecture.
+        architecture: name of the model preset (``--arch``).
+        model: options of the architecture.
         task: truncation lengths, padding side and dictionary fingerprints. It can also contain the length percentiles
             of the training summaries ("summary_lengths") and the surprisal percentiles of the training documents
             ("document_surprisal").
-        text: the settings for text processing. These are the options of ``--tokenizer etads`` without the prefix
+        text: settings for text processing. They consist of the options of ``--tokenizer etads`` without the prefix
             "text\\_", and "subwords", which is a key of :data:`SUBWORDS` or None.
-        decoding: the decoding defaults. The keys are the names in :data:`call_options.OPTIONS`.
-        weights: a dictionary in which "dtype" is one of :data:`DTYPES`, and "shared" maps the name of each tied weight
-            to the name under which it is stored.
-        made_by: the versions of the packages that were used to create the folder.
+        decoding: default values of decoding options. The keys are option names in :data:`call_options.OPTIONS`.
+        weights: dictionary with two entries. "dtype" is one of :data:`DTYPES`. "shared" maps the name of each tied
+            weight to the name under which the weight is stored.
+        made_by: versions of the packages that were used to create the folder.
     """
 
     architecture: str
@@ -64,29 +64,29 @@ class FolderConfig:
     made_by: Dict[str, Any]
 
     def to_json(self) -> str:
-        """Format the contents of config.json."""
+        """Convert the configuration to the text of config.json."""
         content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **asdict(self)}
         return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
     @property
     def subword_files(self) -> Dict[str, str]:
-        """Return a dictionary from fairseq's options to the subword model's file names.
+        """Return a dictionary that maps fairseq's options to the file names of the subword model.
 
-        It is empty without subwords.
+        The dictionary is empty if the model does not use subwords.
         """
         return SUBWORDS.get(self.text["subwords"], {})
 
 
 def bundled_models() -> List[str]:
-    """Return the names of the models that come with the package, in alphabetical order."""
+    """Return the names of the models that are included in the package, in alphabetical order."""
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
 def add_folder(add: Callable[..., Any]) -> None:
-    """Add the argument FOLDER to a parser. Its value is converted by :func:`find_folder`.
+    """Add the argument FOLDER to an argument parser. The value is converted with :func:`find_folder`.
 
     Args:
-        add: the method ``add_argument`` of the parser.
+        add: ``add_argument`` method of the parser.
     """
     add(
         "folder",
@@ -97,10 +97,10 @@ def add_folder(add: Callable[..., Any]) -> None:
 
 
 def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
-    """Return the folder with the given path, or the folder of the bundled model with the given name.
+    """Return the path of a model folder, given its path or the name of a bundled model.
 
-    A model folder in the current directory takes precedence over a bundled model. Other folders in the current
-    directory do not, because Debian source packages contain a folder "debian".
+    A model folder in the current directory takes precedence over a bundled model of the same name. Other folders do not
+    take precedence, because Debian source packages contain a folder "debian".
     """
     path = Path(name)
     is_name = path.name == os.fspath(name) and path.name in bundled_models()
@@ -108,11 +108,11 @@ def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
 
 
 def read_config(folder: Path) -> FolderConfig:
-    """Read and check config.json.
+    """Read config.json from a model folder, and check its contents.
 
     Raises:
         InputError: the folder is not a model folder, is damaged, or was created by a later version. The message
-            explains what to do.
+            suggests a remedy.
     """
     path = folder / CONFIG
     if not folder.is_dir():
@@ -140,7 +140,7 @@ def _no_number(text: str) -> NoReturn:
 
 
 class _Problem(Exception):  # noqa: N818  # converted to an InputError that names the file
-    """An error in config.json. The message includes advice on how to correct it."""
+    """An error in config.json. The message suggests how to correct it."""
 
 
 def _checked(content: Any) -> FolderConfig:
@@ -219,7 +219,7 @@ _PERHAPS_OF_TASK: _Entries = {
 _TEXT = {
     "words": _one_of(*WORD_KINDS),
     "keep_case": _FLAG,
-    # sacremoses uses the language as part of a file name, so allow only letters.
+    # sacremoses uses the language code as part of a file name, so only letters are allowed.
     "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
     "sentence_marks": _one_of(*MARKS),
     "subwords": _one_of(None, *SUBWORDS),
@@ -231,6 +231,6 @@ _WEIGHTS = {
 
 
 def _short(value: Any) -> str:
-    """Shorten a value for a message."""
+    """Shorten the representation of a value for an error message."""
     shown = json.dumps(value, ensure_ascii=True) if not isinstance(value, (dict, list)) else type(value).__name__
     return shown if len(shown) <= 60 else shown[:57] + "..."

@@ -1,4 +1,4 @@
-"""Change the decoding defaults of a model folder: update config.json, the checksums and the model card."""
+"""Change the decoding defaults of a model folder by updating config.json, the checksums and the model card."""
 
 import os
 import re
@@ -30,17 +30,17 @@ def check_writable(folder: Path) -> None:
 def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     """Replace the decoding defaults of a model folder.
 
-    If this function is interrupted, the folder can still be loaded, with either the old or the new defaults. To achieve
-    this, SHA256SUMS is removed before config.json is replaced, and is written again afterwards. If a folder has no
-    SHA256SUMS, it is loaded without comparing checksums. After an interruption, call this function again.
+    If the function is interrupted, the folder can still be loaded with either the old or the new defaults. For this
+    purpose, SHA256SUMS is removed before config.json is replaced, and is written again afterwards. A folder without
+    SHA256SUMS is loaded without comparing checksums. After an interruption, call the function again.
 
     Args:
-        folder: the model folder.
-        decoding: all decoding defaults.
+        folder: path of the model folder.
+        decoding: all decoding defaults, which replace the previous ones.
         note: Markdown text for the model card that explains how the defaults were chosen.
 
     Raises:
-        InputError: the folder is not a model folder or is not writable, or an option is invalid.
+        InputError: the folder is not a model folder, the folder is not writable, or a decoding option is invalid.
     """
     call_options.search_settings(decoding)
     check_writable(folder)
@@ -61,14 +61,14 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
 
 
 def _checksums(folder: Path) -> Dict[str, str]:
-    """Read the checksums in SHA256SUMS. If the file is missing after an interruption, compute all checksums."""
+    """Read the checksums in SHA256SUMS. If an interruption has left no such file, compute all checksums."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
     return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
 
 
 def _prepare(path: Path, text: str) -> None:
-    """Write a temporary file next to ``path``, and flush it to disk."""
+    """Write a temporary file in the folder of ``path``, and flush it to disk."""
     with open(f"{path}{_PARTIAL}", "wb") as file:
         file.write(text.encode("utf-8", "replace"))
         file.flush()

@@ -1,4 +1,4 @@
-"""Create a model folder from a checkpoint and its training data, for the command ``etads-export``."""
+"""Create a model folder from a checkpoint and its training data. The command ``etads-export`` uses this module."""
 
 import contextlib
 import platform
@@ -42,17 +42,17 @@ PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
 class Source(NamedTuple):
-    """The files from which a model folder is created.
+    """Files from which a model folder is created.
 
     Attributes:
-        checkpoint: the path of a checkpoint that fairseq-train wrote.
-        data: the data folder that was used for training.
-        text_options: a dictionary of fairseq's options for processing raw text: ``tokenizer``, ``bpe`` and their own
-            options. The keys have no leading dashes.
-        extra_files: a dictionary from file names in the folder to additional files to copy.
-        extractor: the files for the folder of the extractor that selects sentences for the model, or None without an
+        checkpoint: path of a checkpoint that was written by fairseq-train.
+        data: path of the data folder that was used for training.
+        text_options: dictionary of fairseq's options for processing raw text, i.e. ``tokenizer``, ``bpe`` and the
+            options of these components. The keys do not start with dashes.
+        extra_files: dictionary that maps file names in the model folder to additional files to copy.
+        extractor: files for the folder of the extractor that selects sentences for the model, or None without an
             extractor.
-        documents: a file that contains the tokens of one training document per line, or None.
+        documents: path of a file with the tokens of one training document per line, or None.
     """
 
     checkpoint: Path
@@ -71,26 +71,26 @@ def export(
     write_card: Callable[["Exported"], str],
     longest_target: Optional[int] = None,
 ) -> "Exported":
-    """Create a model folder.
+    """Create a model folder from a checkpoint and its training data.
 
-    The folder receives its final name only after it is complete and has been test-loaded.
+    The folder receives its final name only after it is complete and has been loaded for a test.
 
     Args:
-        source: the files from which the folder is created.
-        folder: the path of the new folder. It must not exist, or must be empty.
-        decoding: the decoding defaults that differ from the usual defaults. The usual ``min_len`` and ``max_len``
+        source: files from which the model folder is created.
+        folder: path of the new model folder. The folder must not exist, or must be empty.
+        decoding: decoding defaults that differ from the usual defaults. The usual values of ``min_len`` and ``max_len``
             depend on the lengths of the training summaries.
-        dtype: the data type of the stored weights, "fp32" or "fp16".
-        write_card: a function that returns the text of README.md.
-        longest_target: the number of tokens in the longest training summary, or None if it is unknown. It is used for
+        dtype: data type of the stored weights, "fp32" or "fp16".
+        write_card: function that returns the text of README.md.
+        longest_target: number of tokens in the longest training summary, or None if it is unknown. It is used for
             checkpoints that do not contain the lengths of the training summaries.
 
     Returns:
-        A description of the exported model.
+        A description of the exported model, which the model card uses.
 
     Raises:
-        InputError: the folder exists, a decoding option has no effect, or the checkpoint is damaged, does not belong to
-            the data or cannot be exported.
+        InputError: the folder exists, a decoding option has no effect, or the checkpoint cannot be used. The checkpoint
+            may be damaged, belong to other data, or contain a model that cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
@@ -126,7 +126,7 @@ def export(
 def _write_files(
     folder: Path, source: Source, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
 ) -> None:
-    """Write all files of a folder except the model card and the checksums."""
+    """Write all files of a model folder except the model card and the checksums."""
     (folder / CONFIG).write_bytes(config.to_json().encode())
     write_weights(folder / WEIGHTS, tensors)
     _write_dictionaries(folder, task)
@@ -134,7 +134,7 @@ def _write_files(
 
 
 def _check_extractor(source: Source, model: Any) -> None:
-    """Raise InputError if the model needs an extractor but there is none."""
+    """Raise InputError if the model requires an extractor but none is given."""
     if source.extractor is None and FACTOR in getattr(model, "factors", ()):
         raise InputError(
             f"--checkpoint {source.checkpoint}: the model reads the source factor {FACTOR}, which an "
@@ -144,12 +144,12 @@ def _check_extractor(source: Source, model: Any) -> None:
 
 
 def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Add the option ``choose`` to the decoding options if there is a content model and the option is not set.
+    """Add the option ``choose`` to the decoding options if it is not set and there is a content model.
 
-    The content model of an extractor chooses sentences. The content model of a summariser chooses a hypothesis.
+    The content model of an extractor chooses sentences, and the content model of a summariser chooses a hypothesis.
 
     Raises:
-        InputError: the content model is damaged, or ``choose`` is set but there is no content model.
+        InputError: the content model is damaged, or ``choose`` is set without a content model.
     """
     of_extractor = None if source.extractor is None else source.extractor.extra_files.get(CONTENT)
     paths = {"content": of_extractor, "hypothesis": source.extra_files.get(CONTENT)}
@@ -165,7 +165,7 @@ def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
-    """Write the extractor to a subfolder of ``folder``. Returns the relative path of its SHA256SUMS.
+    """Write the extractor to a subfolder of ``folder``. Returns the relative path of the extractor's SHA256SUMS.
 
     Raises:
         InputError: the checkpoint is not a sentence extractor, is damaged, or does not belong to the data.
@@ -196,9 +196,9 @@ class Exported(NamedTuple):
     """Information about an exported model, for the model card.
 
     Attributes:
-        config: the folder's configuration.
-        parameters: the number of parameters in the model.
-        task: the task, which contains the dictionaries.
+        config: configuration of the model folder.
+        parameters: number of parameters in the model.
+        task: the summarisation task, which contains the dictionaries.
     """
 
     config: FolderConfig
@@ -207,10 +207,10 @@ class Exported(NamedTuple):
 
 
 def _load(source: Source, option: str = "--checkpoint") -> Any:
-    """Load the model, fairseq's training configuration and the task.
+    """Load the model, its training configuration and the summarisation task.
 
     Raises:
-        InputError: the checkpoint cannot be loaded. The message starts with ``option``.
+        InputError: the checkpoint cannot be loaded. The message begins with ``option``.
     """
     overrides = {"data": str(source.data), "init_from": None}
     try:
@@ -226,7 +226,7 @@ def _load(source: Source, option: str = "--checkpoint") -> Any:
 
 
 def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
-    """Complete the decoding defaults. The default lengths of summaries are based on the training summaries."""
+    """Add the missing decoding defaults. The default lengths are based on the lengths of the training summaries."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
     defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
@@ -256,7 +256,7 @@ def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
-    """Return the config.json entry for the surprisals of training documents. Empty if there are no documents."""
+    """Return the entry for the surprisals of training documents in config.json. Empty if there are no documents."""
     if source.documents is None:
         return {}
     found = percentiles_of(
@@ -266,7 +266,7 @@ def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the section "text" of config.json."""
+    """Return the contents of the section "text" in config.json."""
     given = {name.replace("-", "_"): value for name, value in options.items()}
     settings = {
         name[len("text_") :]: given.get(name, default)
@@ -281,9 +281,9 @@ def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
-    """Write the dictionaries with the words that the model knows.
+    """Write the source and target dictionaries to a model folder.
 
-    The copy tail is omitted, because it contains only words from the training documents.
+    The copy tail is omitted, because it only contains words from the training documents.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
@@ -295,7 +295,7 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
     """Write the first ``words`` entries of a dictionary.
 
-    Entries from index ``known`` onwards are written with a count of 0, because these words can only be copied.
+    The entries from index ``known`` onwards are written with a count of 0, because these words can only be copied.
     """
     entries = list(zip(dictionary.symbols, dictionary.count))[dictionary.nspecial : words]
     lines = [
@@ -306,7 +306,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
 
 
 def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
-    """Copy the subword model, the dictionaries of source factors, and all extra files."""
+    """Copy the subword model, the dictionaries of source factors and all extra files to a model folder."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
         files[name] = Path(source.text_options[option.replace("_", "-")])
@@ -318,10 +318,10 @@ def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
 
 
 def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
-    """Test-load the new folder, and compare its weights with the original weights.
+    """Load the new folder for a test, and compare its weights with the original weights.
 
     Raises:
-        InputError: the folder cannot be loaded, or its weights are different.
+        InputError: the folder cannot be loaded, or its weights differ from the original weights.
     """
     loaded = load_folder(folder).model.state_dict()
     for name, tensor in tensors.items():
@@ -330,7 +330,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 
 def versions() -> Dict[str, Any]:
-    """Return the versions of this package, Python and other relevant packages."""
+    """Return the versions of this package, of Python and of other relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
@@ -339,18 +339,18 @@ def versions() -> Dict[str, Any]:
 
 
 def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
-    """Convert the weights of a model for storage.
+    """Convert the weights of a model to the form in which they are stored.
 
     Args:
-        state: the state dictionary of the model.
-        dtype: the data type for floating-point numbers, "fp32" or "fp16".
+        state: state dictionary of the model.
+        dtype: data type of floating-point numbers, "fp32" or "fp16".
 
     Returns:
-        Two dictionaries. The first maps names to tensors on the CPU, and contains tied tensors only once. The second
+        Two dictionaries. The first maps names to tensors on the CPU and contains tied tensors only once. The second
         maps the other names of tied tensors to the names under which they are stored.
 
     Raises:
-        InputError: a value is not finite, or would not be finite in this data type.
+        InputError: a value is not finite, or would not be finite in the data type ``dtype``.
     """
     tensors: Dict[str, Tensor] = {}
     shared: Dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Load a model folder: dictionaries, tokeniser, subword model and weights. All files are checked before use."""
+"""Load the dictionaries, tokeniser, subword model and weights of a model folder. All files are checked before use."""
 
 import contextlib
 import io
@@ -30,17 +30,19 @@ from .config import ADVICE, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS,
 
 
 class LoadedFolder(NamedTuple):
-    """The loaded contents of a model folder.
+    """Loaded contents of a model folder.
 
     Attributes:
-        config: the folder's configuration.
-        model: the model in evaluation mode, on the CPU, in float32.
-        task: the task, which contains the dictionaries and the truncation lengths.
-        tokenizer: the tokeniser, which converts raw text to words and back.
-        subwords: fairseq's --bpe object, which converts words to subwords and back, or None without subwords.
+        config: configuration of the model folder.
+        model: model in evaluation mode, on the CPU, in float32.
+        task: the summarisation task, which contains the dictionaries and the truncation lengths.
+        tokenizer: tokeniser that converts raw text to words and back.
+        subwords: fairseq's --bpe object, which converts words to subwords and back, or None if the model does not use
+            subwords.
         shortlist: the shortlist in the folder, or None.
         extractor: the extractor in the folder, or None.
-        content: the content model that re-ranks hypotheses, or None. An extractor has its own content model.
+        content: content model that re-ranks hypotheses, or None. The content model of an extractor is part of the
+            extractor.
     """
 
     config: FolderConfig
@@ -54,12 +56,12 @@ class LoadedFolder(NamedTuple):
 
 
 class LoadedExtractor(NamedTuple):
-    """The extractor of a model folder.
+    """Loaded extractor of a model folder.
 
     Attributes:
-        loaded: the loaded folder of the extractor.
-        picking: the settings for selecting sentences.
-        content: the content model that chooses the sentences of summaries, or None.
+        loaded: loaded contents of the extractor's folder.
+        picking: settings for the selection of sentences.
+        content: content model that chooses the sentences of summaries, or None.
     """
 
     loaded: LoadedFolder
@@ -68,11 +70,11 @@ class LoadedExtractor(NamedTuple):
 
 
 def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
-    """Load a folder that etads-export created. No code from the folder is run.
+    """Load a model folder that was created with etads-export. No code from the folder is run.
 
     Args:
-        folder: the model folder.
-        is_extractor: whether this is the folder of an extractor inside the folder of a summariser.
+        folder: path of the model folder.
+        is_extractor: whether the folder belongs to an extractor inside the folder of a summariser.
 
     Raises:
         InputError: the folder is not a model folder, is damaged or incomplete, or was created by a later version.
@@ -83,7 +85,8 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
     with torch.random.fork_rng(devices=[]):  # building a model draws random numbers for its initial weights
-        # On the meta device, no memory is allocated. config.json may specify any number of layers.
+        # No memory is allocated on the meta device. This is important because config.json may specify any number of
+        # layers.
         with torch.device("meta"):
             weights.check(_build(folder, config, task).state_dict())
         model = _build(folder, config, task)
@@ -109,7 +112,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
 
 
 def needed_files(config: FolderConfig) -> List[str]:
-    """Return the files that a folder must contain, except README.md and SHA256SUMS."""
+    """Return the names of the files that a model folder must contain, except README.md and SHA256SUMS."""
     factors = [f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"]]
     return [
         CONFIG,
@@ -125,11 +128,11 @@ def _verify(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = needed_files(config)
-    # These files are optional, because decoding options determine whether they are used.
+    # These files are optional, because they are used only with some decoding options.
     for name in (SHORTLIST, CONTENT):
         if name not in needed and (name in checksums.listed or (folder / name).is_file()):
             needed.append(name)
-    # If there is an extractor, SHA256SUMS must list it, so that the model is never used without its extractor.
+    # If the model has an extractor, SHA256SUMS must list it, so that the model is never used without its extractor.
     of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
     if of_extractor in checksums.listed or (checksums.listed and (folder / EXTRACTOR).is_dir()):
         needed.append(of_extractor)
@@ -151,7 +154,7 @@ def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
-    """Create the task ``summarization`` with the dictionaries in a folder, as for a checkpoint.
+    """Create the task ``summarization`` with the dictionaries in a model folder, as for a checkpoint.
 
     Raises:
         InputError: a dictionary is damaged or does not belong to the model.
@@ -160,7 +163,7 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
         raise InputError(f"{folder}: fairseq would read this as two paths, because it contains {os.pathsep}; rename it")
     options = {name: config.task[name] for name in ("truncate_source", "truncate_target", "left_pad_source")}
     cfg = SummarizationConfig(data=str(folder), source_lang="source", target_lang="target", **options)
-    # In fairseq, these values come from other sections of the configuration.
+    # fairseq reads these values from other sections of the configuration.
     cfg.train_subset, cfg.best_checkpoint_metric, cfg.required_seq_len_multiple = "train", "loss", 1
     cfg.batch_size = cfg.dataset_impl = cfg.finetune_from_model = None
     try:
@@ -177,7 +180,7 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
     """Build the model with random initial weights. Raises InputError if the options are invalid."""
     try:
         model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
-    # The error type depends on the library that reads the invalid option first: fairseq, torch or OmegaConf.
+    # The type of the error depends on which library first reads the invalid option: fairseq, torch or OmegaConf.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         raise InputError(f"{folder / CONFIG}: no model can be built from its options ({reason}). {ADVICE}") from None
@@ -185,10 +188,10 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
 
 
 def _build_subwords(folder: Path, config: FolderConfig) -> Any:
-    """Build fairseq's subword encoder, or return None if there is none.
+    """Build fairseq's subword encoder, or return None if the model does not use subwords.
 
     Raises:
-        InputError: the subword model is damaged.
+        InputError: the subword model in the folder is damaged.
     """
     kind, files = config.text["subwords"], config.subword_files
     if kind is None:
@@ -198,7 +201,7 @@ def _build_subwords(folder: Path, config: FolderConfig) -> Any:
     try:
         with contextlib.redirect_stderr(said):
             return encoders.build_bpe(Namespace(bpe=kind, **options))
-    except InputError:  # a library is missing
+    except InputError:  # a required library is not installed
         raise
     except (OSError, RuntimeError, ValueError, LookupError, TypeError, SystemExit) as error:
         reason = " ".join(said.getvalue().split()) or error  # subword-nmt prints the reason to stderr and exits

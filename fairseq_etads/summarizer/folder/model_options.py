@@ -14,24 +14,24 @@ from ...platform.errors import InputError
 from ...platform.systems import belongs_to, is_there, system_of
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
-"""Pattern that string values of options must match.
+"""Pattern that all string values of options must match.
 
-fairseq evaluates some options as Python code. A string that matches this pattern cannot call a function. The pattern
-also excludes ``${…}``, which OmegaConf would interpolate.
+fairseq evaluates some options as Python code, but a string that matches this pattern cannot call a function. The
+pattern also excludes ``${…}``, which OmegaConf would interpolate.
 """
 _WIDTH = re.compile(r"(?<!block)_(dim|size)$")
 _COUNT = re.compile(r"(layers|heads|neighbours)$")
 _FLAGS = re.compile(r"True|\[(True|False)(, ?(True|False)){0,999}\]")
 _MOST_LAYERS, _MOST = 1_000, 1_000_000_000
 _OUTSIDE = re.compile(r"_path$")
-"""Names of options that refer to files outside the folder. These files are needed only for training."""
+"""Pattern for names of options that refer to files outside the folder. These files are needed only for training."""
 
 
 def architectures(extract: bool = False) -> List[str]:
     """Return the names of this project's architectures that can be saved in a model folder.
 
     Args:
-        extract: whether to return the architectures of sentence extractors instead of summarisers.
+        extract: whether to return the architectures of sentence extractors instead of the architectures of summarisers.
     """
     ours = {name: model for name, model in ARCH_MODEL_REGISTRY.items() if issubclass(model, SummarizationModel)}
     if extract:
@@ -40,7 +40,7 @@ def architectures(extract: bool = False) -> List[str]:
 
 
 def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
-    """Return the default values of an architecture's options.
+    """Return the names and default values of an architecture's options.
 
     Raises:
         InputError: the architecture is not part of this project.
@@ -58,15 +58,15 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """Convert the model options in a checkpoint to plain values. Files that are only read in training are omitted.
+    """Convert the model options in a checkpoint to plain values, without files that are only read during training.
 
     Args:
-        architecture: the name of the architecture.
-        cfg: the options in the checkpoint.
-        extracts: whether the model is an extractor.
+        architecture: name of the model's architecture.
+        cfg: model options in the checkpoint.
+        extracts: whether the model is a sentence extractor.
 
     Raises:
-        InputError: the architecture is not part of this project, or the value of an option is not a plain value.
+        InputError: the architecture is not part of this project, or an option does not have a plain value.
     """
     given = vars(plain_options(cfg))
     declared = _declared(architecture, extracts)
@@ -76,13 +76,13 @@ def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, A
 
 
 def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
-    """Check options from an untrusted source.
+    """Check model options that come from an untrusted source.
 
     Args:
-        architecture: the name of the architecture.
-        options: the options to check.
-        largest: the largest dimension of any weight in the model. No width can be larger.
-        extracts: whether the model is an extractor.
+        architecture: name of the model's architecture.
+        options: model options to check.
+        largest: largest dimension of any weight in the model, which no layer size can exceed.
+        extracts: whether the model is a sentence extractor.
 
     Raises:
         InputError: an option does not exist or has an invalid value.
@@ -99,7 +99,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
     if _OUTSIDE.search(name) or value is None:
         return value is None
     if name.startswith("extractor_") and value == default:
-        return True  # the weights have these widths only if the model has an extractor
+        return True  # the weights have these sizes only if the model has an extractor
     if isinstance(default, str) and name in ("encoder_layers", "decoder_layers"):
         return isinstance(value, str) and _are_convolutions(value, largest)
     if name == "decoder_attention":
@@ -116,7 +116,7 @@ def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
 
 
 def _are_convolutions(text: str, largest: int) -> bool:
-    """Return whether a text, such as "[(512, 3)] * 20", describes convolutions with valid widths."""
+    """Return whether a string, such as "[(512, 3)] * 20", describes convolutions with valid sizes."""
     try:
         return all(max(layer) <= largest for layer in parse_convolutions(text, ""))
     except ValueError:
