@@ -11,7 +11,7 @@ from ...platform.option_checks import PROBABILITY, SIZE, check_needs, check_valu
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
-    """Options of the convolutional family: fairseq's ``fconv`` options with their defaults, and pointer options."""
+    """Options of the convolutional family: fairseq's ``fconv`` options with the same defaults, and pointer options."""
 
     dropout: float = field(
         default=0.1, metadata={"bounds": PROBABILITY, "help": "dropout of word vectors, layer inputs and the output"}
@@ -112,7 +112,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
         layers: the number of decoder layers.
 
     Raises:
-        ValueError: the text is neither of these, or no layer attends to the document.
+        ValueError: the text has a different format, or no layer attends to the document.
     """
     try:
         value = ast.literal_eval(str(text).strip())

@@ -39,8 +39,8 @@ class DecomposableAttention(nn.Module):
         """Compute the logits (N, classes) of pairs.
 
         Args:
-            premises, hypotheses: ids (N, P) and (N, Q), padded on either side. Each text must contain at least one
-                word.
+            premises, hypotheses: the ids of the premises (N, P) and hypotheses (N, Q), padded on either side. Each text
+                must contain at least one word.
         """
         a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
         no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))
