@@ -26,7 +26,7 @@ LEAST_WIDTH = 16
 """Minimum head width that the compiled kernel supports."""
 
 _failures: Dict[str, str] = {}
-"""A dictionary from the device types on which compilation has failed to the reasons."""
+"""A dictionary that maps device types to the reasons why compilation has failed on them."""
 
 
 def version_problem() -> Optional[str]:

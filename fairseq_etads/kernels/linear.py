@@ -5,7 +5,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
-from typing_extensions import TypeGuard  # torch depends on it, too
+from typing_extensions import TypeGuard  # PyTorch also depends on this package
 
 from .cpu import has_faster_linear, plain_linear
 
@@ -92,7 +92,7 @@ def renew_weight(layer: nn.Module) -> None:
 def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
     """Iterate over the normalised weights of a model.
 
-    Normalised weights are computed from other parameters. They are not parameters and cannot be deep-copied.
+    Normalised weights are computed from parameters. They are not parameters themselves and cannot be deep-copied.
     """
     for module in model.modules():
         yield from (getattr(module, hook.name) for hook in _weight_norms(module))

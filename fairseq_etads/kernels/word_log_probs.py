@@ -42,7 +42,7 @@ def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Return the positions in a chunk of the columns that are excluded from the sum.
+    """Return the indices, relative to a chunk, of the columns that are excluded from the sum.
 
     These few columns are processed one by one, because a list of indices would have to be copied to the GPU.
     """

@@ -84,7 +84,7 @@ class SharedKeys:
 
         Args:
             query: the decoder's queries q (B, T, A), to which the bias has already been added.
-            weight: the vector v (A,).
+            weight: the vector v (A,), which converts each hidden vector to a score.
             coverage: the coverage c (B, T, S), which is the sum of the attention weights over all earlier steps, or
                 None.
             coverage_weight: the vector w_c (A,), by which the coverage is multiplied, or None.

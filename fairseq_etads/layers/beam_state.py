@@ -115,8 +115,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # The number of visible columns differs between documents. Documents with fewer visible columns keep some
-        # invisible ones.
+        # The number of visible columns differs between documents. Documents with fewer visible columns also keep some
+        # invisible columns.
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():

@@ -78,10 +78,11 @@ class FocalNetwork(nn.Module):
     Args:
         embed_dim: d_m, the width of the encoder states.
         num_heads: H, the number of heads. Each head has a separate slice of u and separate vectors U_c and U_d.
-        center: how centres are predicted, one of ``CENTERS``.
+        center: the method for predicting the centres, one of ``CENTERS``.
         initial_scope: the initial scopes of the heads, in the format that ``SCOPES_HELP`` describes.
-        strength: one of ``STRENGTHS``. With "learned", the focal bias of each head is multiplied by a learned factor,
-            ``strength`` (H,). It is initialised to 0, which corresponds to plain attention.
+        strength: the type of the bias's factor, one of ``STRENGTHS``. With "learned", the focal bias of each head is
+            multiplied by a learned factor, ``strength`` (H,). It is initialised to 0, which corresponds to plain
+            attention.
     """
 
     initial_scopes: Tensor

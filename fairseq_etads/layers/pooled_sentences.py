@@ -25,7 +25,7 @@ FREQUENT = 4
 PLACES = 40
 """Number of sentence positions, counted from each end of a document, that have separate embeddings.
 
-Sentences at larger distances from that end share the last embedding.
+Sentences further away from that end share the last embedding.
 """
 FEATURES = 10
 _NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
@@ -34,10 +34,10 @@ _NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
 class SentenceFeatures(nn.Module):
     """Computes simple features of each sentence in a document. Most values are between 0 and 1.
 
-    0. cosine similarity between the sentence and the whole document, represented as weighted word counts 1. ln(1 +
-    number of words) / 4 2. share of the document's sentences before this sentence, 3. after this sentence; 4. whether
-    it is the last sentence 5. share of content words that also occur in other sentences, 6. in no earlier sentence, 7.
-    frequently in the
+    0. cosine similarity between the sentence and the whole document, represented as weighted word counts
+    1. ln(1 + number of words) / 4
+    2. share of the document's sentences before this sentence, 3. after this sentence; 4. whether it is the last one
+    5. share of content words that also occur in other sentences, 6. in no earlier sentence, 7. frequently in the
        document
     8. share of content words among all words
     9. number of words with a digit or placeholders such as ``<dig>``, at most five, divided by five
@@ -68,7 +68,7 @@ class SentenceFeatures(nn.Module):
         """Compute the features (B, N, 10) of all sentences. The features of sentences without words are 0.
 
         Args:
-            tokens: the word ids (B, N, W), sorted by sentence.
+            tokens: the word ids (B, N, W), grouped by sentence.
             there: the boolean mask (B, N, W), True at words and False at padding.
         """
         batch, count, _ = tokens.shape
@@ -165,7 +165,7 @@ class PooledSentences(nn.Module):
 
         Args:
             vectors: the word embeddings (M, W, E) of the M sentences that contain words, in the order of ``there``.
-            tokens: the word ids (B, N, W), sorted by sentence.
+            tokens: the word ids (B, N, W), grouped by sentence.
             there: the boolean mask (B, N, W), True at words and False at padding.
 
         Returns:

@@ -147,11 +147,11 @@ class BidirectionalGRU(Bidirectional):
     """A bidirectional GRU; see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs.
-        hidden: width of each direction.
-        layers: number of layers.
-        dropout: dropout probability between layers.
-        learnt_start: whether to learn the initial states.
+        input_dim: the width of the inputs.
+        hidden: the width of the states in each direction.
+        layers: the number of layers.
+        dropout: the dropout probability between layers.
+        learnt_start: whether to learn the initial states instead of setting them to 0.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
@@ -171,11 +171,11 @@ class BidirectionalLSTM(Bidirectional):
     """A bidirectional LSTM with only one bias per gate, unlike PyTorch's LSTM; see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs.
-        hidden: width of each direction.
-        layers: number of layers.
-        dropout: dropout probability between layers.
-        learnt_start: whether to learn the initial states.
+        input_dim: the width of the inputs.
+        hidden: the width of the states in each direction.
+        layers: the number of layers.
+        dropout: the dropout probability between layers.
+        learnt_start: whether to learn the initial states instead of setting them to 0.
     """
 
     states = 2

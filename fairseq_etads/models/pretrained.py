@@ -23,7 +23,7 @@ class CheckpointWords:
 
     Attributes:
         files: a dictionary from "source" and "target" to the paths of the dictionary files. If the checkpoint's folder
-            contains only one file, both have the same path. If the folder contains none, the mapping is empty.
+            contains only one file, both have the same path. If the folder contains none, the dictionary is empty.
     """
 
     def __init__(self, checkpoint: str, task: Any):

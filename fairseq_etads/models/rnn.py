@@ -241,7 +241,7 @@ def _begin_network(module: nn.Module, name: str, parameter: Tensor) -> None:
     if isinstance(module, (nn.LSTM, nn.LSTMCell)):
         nn.init.ones_(
             parameter[module.hidden_size : 2 * module.hidden_size]
-        )  # torch's order: input, forget, new, output
+        )  # PyTorch's order: input, forget, new, output
 
 
 def _glorot(parameter: Tensor, fan_in: int, fan_out: int) -> None:

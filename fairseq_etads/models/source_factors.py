@@ -94,7 +94,7 @@ def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -
 
     Args:
         widths: a dictionary from factor names to embedding widths.
-        dictionaries: a mapping from factor names to the dictionaries of their values.
+        dictionaries: a dictionary that maps factor names to the dictionaries of their values.
     """
     tables = nn.ModuleDict()
     for name in sorted(widths):

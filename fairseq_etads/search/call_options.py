@@ -170,8 +170,8 @@ def call_settings(
     Args:
         folder: the default options of the model folder, which may include options that have no effect.
         given: the options that the call sets.
-        has_pointer: whether the model can copy words. If this is not known yet, None, and options that depend on it are
-            not checked.
+        has_pointer: whether the model can copy words, or None if this is not known yet. With None, options that depend
+            on it are not checked.
 
     Raises:
         InputError: an option is invalid (see :func:`search_settings`), or an option that the call sets has no effect.

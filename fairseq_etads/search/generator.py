@@ -59,7 +59,7 @@ class SummaryGenerator:
         settings: the values of all options, including default values that depend on the models.
 
     Raises:
-        TypeError: there is no option with the name of a keyword argument.
+        TypeError: a keyword argument is not the name of an option.
         ValueError: an option has an invalid value or is incompatible with another option.
     """
 

@@ -121,7 +121,8 @@ class Int8Linear(nn.Module):
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         """Divide each row of ``x`` (n, in) by its largest absolute value.
 
-        Returns the scaled rows (n, in) and the largest absolute values (n, 1). All layers of this class can use them.
+        Returns the scaled rows (n, in) and the largest absolute values (n, 1). They can be passed to all layers of this
+        class.
         """
         x = x.float()
         # use the minimum and maximum, because PyTorch's norms are several times slower
@@ -186,7 +187,9 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Create a layer that computes logits (…, C) only for the given word ids (C,). Its weights are packed again."""
+        """Create a layer that computes logits (…, C) only for the given word ids (C,). The weights of this layer are
+        packed again.
+        """
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
@@ -440,7 +443,7 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
 
 @torch.no_grad()
 def _join_projections(attention: Any) -> None:
-    """Add a joint projection to queries, keys and values to a self-attention module; see ``self_attention_inputs``.
+    """Add a joint layer for queries, keys and values to a self-attention module; see ``self_attention_inputs``.
 
     In a search, the three separate products are small, so a single joint product is faster. In addition, the inputs of
     8-bit products are then rounded only once.
@@ -540,8 +543,7 @@ class InferenceModel:
             of these, or None for the model's own dtype.
 
     Raises:
-        ValueError: the dtype is unknown. When the copy is created, also if the model's device does not support the
-            dtype.
+        ValueError: the dtype is unknown or, when the copy is created, is not supported by the model's device.
     """
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):

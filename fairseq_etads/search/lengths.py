@@ -15,7 +15,7 @@ class Lengths:
     """The lengths of a collection of texts in tokens, without end symbols.
 
     Args:
-        counts: the length of each text, for one text or more.
+        counts: the length of each text. At least one length is required.
 
     Raises:
         ValueError: there are no texts.

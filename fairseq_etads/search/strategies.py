@@ -154,7 +154,7 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
 
 
 class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
-    """A version of fairseq's class for ``--constraints`` that runs on the CPU. It reads individual numbers."""
+    """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual numbers."""
 
     def init_constraints(self, batch_constraints: Tensor, beam_size: int) -> None:
         super().init_constraints(batch_constraints.cpu(), beam_size)

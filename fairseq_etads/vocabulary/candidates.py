@@ -47,12 +47,12 @@ class Candidates:
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            # A word can be a frequent word on one list and a word of the text on another list. self.words includes it.
+            # self.words also contains words that are frequent words on one list and words of the text on another list.
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
     def _frequent_words(ids: Tensor, limit: int, specials: int) -> Tensor:
-        """Compute the smallest K (B,) such that the ids below K and the words of the text are at least ``limit`` words.
+        """Compute the smallest K (B,) for which the ids below K and the text contain at least ``limit`` distinct words.
 
         Args:
             ids: the word ids of the texts (B, L), sorted in each row.

@@ -223,7 +223,7 @@ class OutputVocabulary(NamedTuple):
         Args:
             src_tokens: the dictionary ids of the source documents (B, S).
             dictionary: the target dictionary.
-            pointer: whether the model has a pointer, which needs slots.
+            pointer: whether the model has a pointer. If so, the vocabulary includes slots.
             candidates: the words over which the softmax is computed, or None for all known words.
             bounded: whether to avoid waiting for a GPU, at the cost of more columns; see :class:`BatchVocab`.
         """

@@ -52,7 +52,7 @@ class Expectation(NamedTuple):
 
 
 def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_words: float) -> List[int]:
-    """Choose the set of sentences with the highest expected ROUGE. The beam search extends sets by one sentence.
+    """Choose the set of sentences with the highest expected ROUGE, using beam search over sets of increasing size.
 
     Args:
         sentences: the stems of each candidate sentence, in the order in which candidates appear in a summary.

@@ -11,7 +11,7 @@ def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> Li
 
     Args:
         hypotheses: the stems of each hypothesis.
-        counts: for each hypothesis, whether the other hypotheses are compared with it.
+        counts: a boolean for each hypothesis, True if the other hypotheses are compared with it.
 
     Returns:
         The consensus of each hypothesis, from 0 to 1. It is 0 for a hypothesis that is not compared with any other.

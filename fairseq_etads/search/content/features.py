@@ -40,8 +40,8 @@ def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
 class Priors:
     """The prior probabilities of items.
 
-    The prior of an item is a proportion of the training documents that contain it: the proportion in which the summary
-    also contains the item.
+    Consider the training documents that contain an item. The prior of the item is the proportion of these documents
+    with a summary that also contains it.
 
     Attributes:
         counts: a dictionary from items to two numbers: the number of training documents that contain the item, and the
@@ -100,7 +100,8 @@ class Table(NamedTuple):
     Attributes:
         items: a list of the N items of this order.
         features: the feature vectors of the items, an array (N, WIDTHS[order]).
-        labels: for each item, whether the reference summary contains it. The list is empty without a reference summary.
+        labels: a boolean for each item, True if the reference summary contains the item. The list is empty without a
+            reference summary.
     """
 
     items: List[Item]

@@ -211,7 +211,7 @@ class SummarizationRAML(SummarizationNLL):
         """Compute the rewards (n,), float32, of n edited references.
 
         Args:
-            sample: the batch.
+            sample: the batch of documents and reference summaries.
             pairs: the index in the batch of the pair to which each edited reference belongs.
             edited: the words of each edited reference.
         """
