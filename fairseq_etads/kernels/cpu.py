@@ -14,8 +14,8 @@ _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 def _probe(function: _Probe) -> _Probe:
     """Cache the results of a function that tests operators, and run the function on the CPU without autocast.
 
-    Otherwise, the first call could cache a result that is wrong for the rest of the process. This would happen if a
-    model is built inside ``with torch.device("meta")``, where tensors have no values, or inside an autocast region.
+    If the first call happened inside ``with torch.device("meta")``, where tensors have no values, or inside an autocast
+    region, it would otherwise cache a result that is wrong for the rest of the process.
     """
 
     @functools.wraps(function)
@@ -30,8 +30,8 @@ def _probe(function: _Probe) -> _Probe:
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Return whether products with packed weights work in ``dtype`` on this processor and have correct results.
 
-    torch.compile uses these operators on CPUs. They are private, so they are tested before they are used. If they do
-    not work, generation uses PyTorch's ordinary products.
+    torch.compile uses the operators for packed weights on CPUs. The operators are private, so they are tested before
+    they are used. If they do not work, generation uses PyTorch's ordinary products.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False

@@ -51,7 +51,7 @@ LONGEST_BIAS = 512
 This form computes the whole focal bias at once and stores it for the backward pass.
 """
 BIAS_ELEMENTS = 2**24
-"""Maximum number of elements in the focal bias of a block in the form "blocks". They need 64 MiB in float32."""
+"""Maximum number of elements in the focal bias of a block in the form "blocks", which needs 64 MiB in float32."""
 
 
 def document_positions(
@@ -80,7 +80,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
         strength: the factors (B, H, T) by which the bias is multiplied, or None for 1, as in the paper.
 
     Returns:
-        The focal bias (B, H, T, S), in the dtype of ``center``. It is never above 0 if the strength is positive.
+        The focal bias (B, H, T, S), in the dtype of ``center``, which is never above 0 if the strength is positive.
 
     This function defines the bias. :func:`focus_attention` can compute the attention without storing the bias.
     """
@@ -286,13 +286,13 @@ def focus_attention(
         q, k, v: the queries, keys and values (B, H, S, D), in any floating-point dtype.
         center, scope: the centres mu and the scopes sigma (B, H, S) in tokens, in float32 or higher precision.
         key_padding_mask: the padding mask (B, S), True at padding, or None.
-        dropout_p: the dropout probability of the attention weights. It should be 0 in evaluation.
+        dropout_p: the dropout probability of the attention weights, which should be 0 in evaluation.
         form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None, :func:`chosen_form` selects the
             form.
         strength: the factor (H,) by which each head multiplies f, in float32 or higher precision, or None for 1, as in
             the paper. If the strength is 0, the result is plain attention, and f passes a gradient only to the
             strength.
-        kernel: one of ``KERNELS``. It determines the form if ``form`` is None.
+        kernel: the kernel that determines the form if ``form`` is None, one of ``KERNELS``.
 
     Returns:
         The attention output (B, H, S, D) in the dtype of ``q``. At padded queries, it is finite but meaningless.

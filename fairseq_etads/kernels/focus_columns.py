@@ -1,6 +1,6 @@
 """Focus-attention with fused kernels, which add the focal bias by means of additional columns.
 
-The columns are concatenated to queries and keys. They add the focal bias to the dot products, so that no T x S tensor
+The columns are concatenated to queries and keys, and add the focal bias to the dot products. Therefore, no T x S tensor
 is needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D the head
 width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of columns
 for its gradient. docs/experiments.md reports how exact the results are.

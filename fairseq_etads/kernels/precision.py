@@ -25,7 +25,7 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
     The layer and the input may have any floating-point dtypes.
 
     Args:
-        layer: the linear layer. Its hooks, such as fairseq's quantisation noise, are also run.
+        layer: the linear layer. The hooks of the layer, such as fairseq's quantisation noise, are also run.
         x: the inputs (…, in).
 
     Returns:

@@ -17,18 +17,19 @@ from .cpu import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
-"""Maximum number of logits in a chunk on a CPU. They need 16 MiB in float32 and fit in the CPU's caches."""
+"""Maximum number of logits in a chunk on a CPU. Such a chunk needs 16 MiB in float32 and fits in the CPU's caches."""
 GPU_CHUNK_ELEMENTS = 2**26
 """Maximum number of logits in a chunk on a GPU.
 
-They need 256 MiB in float32. Smaller chunks would be slower, because each operation on a chunk launches a kernel.
+Such a chunk needs 256 MiB in float32. Smaller chunks would be slower, because each operation on a chunk launches a
+kernel.
 """
 NARROWEST_CHUNK = 1024
 """Minimum number of columns in a chunk. Products with fewer columns are slower."""
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Yield slices that divide the columns into chunks. This limits the number of logits for states (M, d)."""
+    """Yield slices that divide the columns into chunks, which limit the number of logits for states (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):

@@ -124,7 +124,7 @@ NetOutput = Tuple[Tensor, Dict[str, Any]]
 
 @dataclass
 class WordRequest:
-    """A loss function's request for the log-probabilities of certain words. It is passed to a model's ``forward``.
+    """A loss function's request for the log-probabilities of certain words, passed to a model's ``forward``.
 
     A decoder may then return the :class:`WordLogProbs` of only these words instead of a distribution over all words.
     The request also indicates that the loss depends on the whole output layer. The request is an argument of
@@ -132,8 +132,8 @@ class WordRequest:
 
     Attributes:
         target: the dictionary ids of the target words (N, T), int64.
-        without: the columns to exclude from the sum of log-probabilities over all words, which label smoothing needs.
-            None if this sum is not needed.
+        without: the columns to exclude from the sum of log-probabilities over all words, or None if this sum is not
+            needed. Label smoothing needs the sum.
         whole: whether the loss needs the logits of all words rather than only the target words.
     """
 
@@ -146,14 +146,14 @@ class WordRequest:
 class DecoderOutput:
     """The output of a decoder for N hypotheses of T words each.
 
-    fairseq expects a pair of a tensor and a dictionary. It reads "attn" and "inner_states" from the dictionary, and
-    replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` converts it back.
+    fairseq expects a pair of a tensor and a dictionary. fairseq reads "attn" and "inner_states" from the dictionary,
+    and replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` converts it back.
 
     Attributes:
         logits: the logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
         attention: the attention weights over the source tokens (N, T, S), or None.
-        vocabulary: the words to which the columns of the logits belong. None if the columns are dictionary ids, as in
-            fairseq's own models.
+        vocabulary: the words to which the columns of the logits belong, or None if the columns are dictionary ids, as
+            in fairseq's own models.
         pointer: the output of the pointer head, or None for a model without a pointer.
         words: the log-probabilities that a :class:`WordRequest` requested, or None if the logits must be used.
         selection: the selection probabilities of the sentences, or None for a model without a sentence selector.
@@ -245,7 +245,7 @@ class PointingDecoder:
         """Replace the decoder states in ``output`` with logits, and set its vocabulary and pointer output.
 
         Args:
-            output: the decoder output. Its ``logits`` contain the input (N, T, d) of the output layer.
+            output: the decoder output, in which ``logits`` contains the input (N, T, d) of the output layer.
             memory: the encoder states (S, B, E), to which the pointer attends.
             tokens: the dictionary ids of the previous words (N, T') with T' ≥ T.
             encoder_out: the encoder output.

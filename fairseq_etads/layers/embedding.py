@@ -76,7 +76,7 @@ class SharedTableOutput(nn.Module):
         known_words: V, the number of known words.
 
     Attributes:
-        bias: the bias (V,), or None for no bias. It is initially None.
+        bias: the bias (V,), or None for no bias. The initial value is None.
     """
 
     bias: Optional[nn.Parameter]

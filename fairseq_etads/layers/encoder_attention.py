@@ -81,7 +81,7 @@ class FocalNetwork(nn.Module):
         center: the method for predicting the centres, one of ``CENTERS``.
         initial_scope: the initial scopes of the heads, in the format that ``SCOPES_HELP`` describes.
         strength: the type of the bias's factor, one of ``STRENGTHS``. With "learned", the focal bias of each head is
-            multiplied by a learned factor, ``strength`` (H,). It is initialised to 0, which corresponds to plain
+            multiplied by a learned factor, ``strength`` (H,). Initially, the factor is 0, which corresponds to plain
             attention.
     """
 
@@ -201,7 +201,7 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
 
 
 def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
-    """Merge the heads of x (B, H, beam * T, D) into (T, B * beam, H * D). This is the inverse of :func:`split_heads`.
+    """Merge the heads of x (B, H, beam * T, D) into (T, B * beam, H * D), the inverse of :func:`split_heads`.
 
     Args:
         x: the states (B, H, beam * T, D).

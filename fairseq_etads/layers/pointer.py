@@ -73,7 +73,7 @@ class PointerOutput:
     columns for slots.
 
     Attributes:
-        log_copy: the logarithms of the copy attention (N, T, S), float32. They are minus infinity at positions without
+        log_copy: the logarithms of the copy attention (N, T, S), float32, which are minus infinity at positions without
             a word.
         gate: the logits (N, T), float32, of p_gen, the probability of generating a word instead of copying one.
         vocab: the vocabulary of the batch. N is a multiple of the number of documents in the batch.
@@ -166,8 +166,8 @@ class PointerOutput:
             logits: the logits (N, T', C) of the softmax for the last T' of the T words. During generation, T' is 1.
 
         Returns:
-            The log-probabilities (N, T', C + K), float32. They are minus infinity for slots that the document does not
-            use and for words that a hard switch excludes.
+            The log-probabilities (N, T', C + K), float32. Slots that the document does not use and words that a hard
+            switch excludes have a log-probability of minus infinity.
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
@@ -321,7 +321,7 @@ class PointerHead(nn.Module):
     def begin_generating(self, probability: float) -> None:
         """Initialise p_gen to the same probability for all states.
 
-        This sets w to 0 and b to the logit of the probability.
+        For this purpose, w is set to 0, and b is set to the logit of the probability.
 
         A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability would depend on the
         untrained copy attention.
@@ -338,8 +338,7 @@ class PointerHead(nn.Module):
             states: the vectors h (N, T, features), from which p_gen is computed.
             scores: the logits of the copy attention (N, T, S), float32. Positions without a word are ignored.
             vocab: the vocabulary of the batch.
-            history: the copy history of the summaries so far. It is required if ``continues`` is set, and otherwise
-                None.
+            history: the copy history of the summaries so far, or None. The history is required if ``continues`` is set.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)

@@ -77,7 +77,8 @@ class Bidirectional(nn.Module):
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Run the network on packed sequences, and return the states, final states and memory cells.
 
-        The inputs (B, S, input_dim) must not be padded on the left. Their lengths (B,) are given.
+        The inputs (B, S, input_dim) must not be padded on the left. ``lengths`` (B,) contains the number of real
+        tokens.
         """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
@@ -227,7 +228,7 @@ Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
 def with_one_bias(network: Network) -> Network:
-    """Replace the second bias of each gate with the constant 0. It is redundant, because PyTorch adds both biases."""
+    """Replace the second bias of each gate with 0. One bias is sufficient, because PyTorch adds both biases."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
             delattr(network, name)
@@ -309,7 +310,7 @@ class Sentences(NamedTuple):
     """The sentences of B documents.
 
     Attributes:
-        states: the sentence states h (B, N, 2H), or g * h with a gate. They are 0 where a document has fewer than N
+        states: the sentence states h (B, N, 2H), or g * h with a gate, which are 0 where a document has fewer than N
             sentences.
         keys: the keys (B, N, A) of the sentence-level attention.
         missing: the boolean mask (B, N), True where a document has fewer than N sentences.
@@ -392,7 +393,7 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
 
 class OutputLayer(nn.Module):
-    """The output layer of a recurrent decoder. It computes the logits of all words or only of some words.
+    """The output layer of a recurrent decoder, which computes the logits of all words or only of some words.
 
     Args:
         weight: the weight (V, E), or a shared embedding table with this weight in its first V rows.

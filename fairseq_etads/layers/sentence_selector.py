@@ -118,7 +118,7 @@ class SentenceSelection(NamedTuple):
                 or padding.
 
         Returns:
-            The mean divergence (N,) in float32 or higher precision. It is 0 for summaries without targets.
+            The mean divergence (N,) in float32 or higher precision, which is 0 for summaries without targets.
         """
         log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
         targets = at_least_float32(targets)[:, :, :sentences]

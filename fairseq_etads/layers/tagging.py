@@ -19,7 +19,7 @@ class SelectorOutput(NamedTuple):
     """The output of a content selector for B documents. The selected units are words or sentences.
 
     Attributes:
-        logits: the logits (B, U) of the selection probabilities of U units. They are minus infinity for sentences that
+        logits: the logits (B, U) of the selection probabilities of U units, which are minus infinity for sentences that
             the selector does not read.
         real: the boolean mask (B, U), False where a document has fewer than U units or the selector does not read a
             unit.

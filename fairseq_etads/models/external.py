@@ -1,7 +1,7 @@
 """Use external models, mainly fairseq's own, with ``--task summarization``.
 
-External models do not support the copy tail of the dictionary. They can read and generate only known words. In their
-input, every other word is replaced with the unknown word.
+External models do not support the copy tail of the dictionary. External models can read and generate only known words.
+In their input, every other word is replaced with the unknown word.
 """
 
 import copy
@@ -166,7 +166,7 @@ def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
 
 
 class _HideUnknownWords:
-    """A hook on a word embedding table. It replaces copy-tail words in the input with the unknown word."""
+    """A hook for a word embedding table that replaces copy-tail words in the input with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()

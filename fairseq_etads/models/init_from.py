@@ -73,7 +73,7 @@ def load_initial_weights(
         FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
         ValueError: the file is not a checkpoint, was trained with another dictionary, or contains no weight of this
-            model. This error is also raised if the model shares a weight that has two different values in the
+            model. ValueError is also raised if the model shares a weight that has two different values in the
             checkpoint, or if ``whole`` is True and the weights do not correspond.
     """
     weights, remembers_words = _read(path, task, option)

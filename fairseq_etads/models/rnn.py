@@ -180,7 +180,7 @@ def _tiny(weight: Tensor) -> None:
 
 
 OUTPUT_LAYER = "decoder.output_projection"
-"""Name of the output layer. Its weight is initialised by :func:`new_table`."""
+"""Name of the output layer, which receives its initial weight from :func:`new_table`."""
 
 
 def initialise(model: nn.Module, config: Any) -> None:

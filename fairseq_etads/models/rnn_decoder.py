@@ -22,7 +22,7 @@ from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
-"""Prefix of the closed-book decoder's weight names. These weights exist only during training."""
+"""Prefix of the names of the closed-book decoder's weights, which exist only during training."""
 
 
 class DecoderState(NamedTuple):
@@ -31,10 +31,10 @@ class DecoderState(NamedTuple):
     Attributes:
         hidden: the state h (N, H).
         cell: the memory cell c (N, H) of an LSTM, or None for other cells.
-        fed: the input that the cell reads in addition to the word embedding, which is the context (N, M) or, with
-            --input-feed readout, the readout (N, R) of the previous step. None if attention precedes the cell.
-        spent: the logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the
-            first step. None without temporal attention.
+        fed: the input that the cell reads in addition to the word embedding, or None if attention precedes the cell. It
+            is the context (N, M) or, with --input-feed readout, the readout (N, R) of the previous step.
+        spent: the logarithm of the sum of exp(scores) over the previous steps (N, S), or None without temporal
+            attention. Before the first step, the value is minus infinity.
         covered: the sum of the attention weights over the previous steps (N, S), or None without coverage.
         plan, log_selection, selected: the plan q (N, H), the log-probabilities log p (N, L) and the selection vector r
             (N, M) for the current summary sentence, or None without a sentence selector. For the equations, see
@@ -170,7 +170,7 @@ def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> O
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder that has neither attention nor a pointer. It is used only in training.
+    """A decoder that has neither attention nor a pointer and is used only in training.
 
     The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
     Bansal 2018, section 3). It shares the initial state s_0 (the output of the bridge) and the word embedding table E
@@ -251,8 +251,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         dictionary: the dictionary of known words.
         embed_tokens: the embeddings of the known words.
         output: the weight of the output layer (V, R), or a shared embedding table with this weight in its first V rows.
-        source_words: the id in ``dictionary`` of each known source word, or 0 if the word is missing there. None if
-            documents and summaries share a dictionary.
+        source_words: the id in ``dictionary`` of each known source word, with 0 for missing words, or None if documents
+            and summaries share a dictionary.
         context: M, the width of the context vectors.
     """
 

@@ -50,7 +50,7 @@ def memory_width(cfg: Any) -> int:
 
 
 class WordEncoder(FairseqEncoder):
-    """Base class of the recurrent family's encoders. It embeds words and their source factors.
+    """Base class of the recurrent family's encoders, which embeds words and their source factors.
 
     Args:
         cfg: the model options.

@@ -315,8 +315,8 @@ class SentenceExtractor(Selector):
     def folds(self, src_tokens: Tensor) -> Tensor:
         """Assign each document (B, S) to one of two folds, and return its fold index (B,), 0 or 1.
 
-        The fold index is the sum of the ids of the document's first words, modulo 2. It is therefore the same in
-        training and inference, and does not depend on the document's position in the data.
+        The fold index is the sum of the ids of the document's first words, modulo 2. Therefore, the fold index is the
+        same in training and inference, and does not depend on the document's position in the data.
         """
         real = self.real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)

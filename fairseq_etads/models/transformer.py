@@ -117,8 +117,8 @@ class BridgeAttention(Observed, MultiheadAttention):
                 the first step.
             key_padding_mask: the padding mask (B, S), True at padding.
             incremental_state: a cache of the document's projected keys, values and gate keys.
-            need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). They sum to 1
-                over the document; see :func:`saliency_attention`.
+            need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). The weights sum
+                to 1 over the document; see :func:`saliency_attention`.
             need_head_weights: whether to return the weights of each head instead, (H, B * beam, T, S).
         """
         refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
@@ -266,7 +266,7 @@ class BridgeAttention(Observed, MultiheadAttention):
 
 
 class SummaryAttention(MultiheadAttention):
-    """fairseq's decoder self-attention. It can also read the earlier steps in a :class:`BeamState` without a copy."""
+    """fairseq's decoder self-attention, which can also read a :class:`BeamState` without copying it."""
 
     takes_joint_projection = True
     """Whether the projections can be merged in an inference copy, which requires ``self_attention_inputs``."""

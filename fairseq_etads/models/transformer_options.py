@@ -28,7 +28,7 @@ LAYERS_HELP = 'layers, counted from 1: "all", "none", or a list such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Encoder options. fairseq stores them in a nested config. Their flat names start with ``encoder_``."""
+    """Encoder options, which fairseq stores in a nested config. Flat option names start with ``encoder_``."""
 
     gate: bool = field(
         default=False, metadata={"help": "gate each encoder state, based on this state and the document's last state"}
@@ -46,7 +46,7 @@ class EncoderConfig(EncDecBaseConfig):
 
 @dataclass
 class DecoderConfig(FairseqDecoderConfig):
-    """Decoder options. fairseq stores them in a nested config. Their flat names start with ``decoder_``."""
+    """Decoder options, which fairseq stores in a nested config. Flat option names start with ``decoder_``."""
 
     neighbours: int = field(
         default=0,

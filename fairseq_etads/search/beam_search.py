@@ -38,10 +38,10 @@ class SearchRequest:
     Attributes:
         settings: the search settings, which must be resolved for these models (:meth:`SearchSettings.resolved`).
         special: the ids of the special tokens.
-        strategy: fairseq's search object, which selects the extensions of hypotheses. It is not modified.
+        strategy: fairseq's search object, which selects the extensions of hypotheses and is not modified.
         models: the models of the ensemble, in evaluation mode.
-        terms: the terms that change the scores of words, in the order in which they are applied. Their models must be
-            in evaluation mode.
+        terms: the terms that change the scores of words, in the order in which they are applied. The models of these
+            terms must be in evaluation mode.
         dictionary: the target dictionary.
         shortlist: the shortlist that selects the words available for each document, or None to allow all words.
         sample, prefix_tokens, constraints, bos_token, encoded, on_step: the arguments of ``SummaryGenerator.generate``
@@ -173,8 +173,8 @@ class BeamSearch:
     def run(self) -> Results:
         """Run the search.
 
-        Returns a list of finished hypotheses for each document, sorted from best to worst. Their tokens are dictionary
-        ids.
+        Returns a list of finished hypotheses for each document, sorted from best to worst. The tokens of hypotheses are
+        dictionary ids.
         """
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)

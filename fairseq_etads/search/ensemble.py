@@ -250,8 +250,9 @@ class Ensemble:
             candidates are their columns.
 
     Attributes:
-        decided_against: the boolean mask (B, beam, V), or None if no model has a switch. It is True for words that have
-            probability 0 under all models in the last step, because switches decided between generating and copying.
+        decided_against: the boolean mask (B, beam, V), or None if no model has a switch. The mask is True for words
+            that have probability 0 under all models in the last step, because switches decided between generating and
+            copying.
     """
 
     decided_against: Optional[Tensor] = None

@@ -48,10 +48,10 @@ class SummaryGenerator:
             are aligned but not replaced.
         inference_models: a list with an :class:`InferenceModel` in the requested dtype for each model, or None to
             create them. Several generators can share inference models.
-        shortlist: the shortlist that limits the words available for each document, or None to allow all words. It is
-            loaded from a file that ``etads-shortlist`` created.
-        terms: additional terms of the score, which are applied after the terms of the language model and the options.
-            They are described in docs/extending.md.
+        shortlist: the shortlist that limits the words available for each document, or None to allow all words.
+            Shortlists are loaded from files that ``etads-shortlist`` creates.
+        terms: additional search terms, which are applied after the terms of the language model and the options. See
+            docs/extending.md.
         options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
@@ -152,7 +152,8 @@ class SummaryGenerator:
         """Generate summaries for a batch.
 
         Args:
-            models: an argument that fairseq passes. It is ignored, because the constructor has received the models.
+            models: an argument that fairseq passes. The value is ignored, because the constructor has received the
+                models.
             sample: a batch from the dataset, which contains the model inputs in "net_input".
             prefix_tokens: the padded words (B, T) with which the summaries must begin, or None.
             constraints: the words that the summaries must include, in the packed format of fairseq's search classes, or
@@ -160,8 +161,8 @@ class SummaryGenerator:
             bos_token: the id of the start symbol, or None to use the end symbol.
             encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
             on_step: a function that is called after each step of the search with the best hypotheses so far
-                (:class:`~fairseq_etads.search.progress.BestSoFar`), or None. It can stop the search by raising an
-                exception.
+                (:class:`~fairseq_etads.search.progress.BestSoFar`), or None. The function can stop the search by
+                raising an exception.
 
         Returns:
             A list of hypotheses for each document, sorted from best to worst. Each hypothesis is a dictionary that

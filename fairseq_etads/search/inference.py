@@ -1,4 +1,4 @@
-"""Create copies of models for inference. They can use other dtypes and faster matrix products.
+"""Create copies of models for inference, which can use other dtypes and faster matrix products.
 
 A copy has the same structure as the model and shares its parameters, unless they must be converted to another dtype.
 The original model is not modified and can still be trained. If its parameters have changed, :class:`InferenceModel`
@@ -121,8 +121,7 @@ class Int8Linear(nn.Module):
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         """Divide each row of ``x`` (n, in) by its largest absolute value.
 
-        Returns the scaled rows (n, in) and the largest absolute values (n, 1). They can be passed to all layers of this
-        class.
+        Returns the scaled rows (n, in) and the largest absolute values (n, 1), which all layers of this class can use.
         """
         x = x.float()
         # use the minimum and maximum, because PyTorch's norms are several times slower
@@ -164,8 +163,9 @@ OUTPUT_BLOCK = 4096
 class WideLinear(nn.Module):
     """An output projection that processes the vocabulary in blocks and reuses the tensor for the result.
 
-    If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes. This can
-    take longer than the matrix product. **Each call overwrites the result of the previous call in the same thread.**
+    If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
+    can take longer than the matrix product. **Each call overwrites the result of the previous call in the same
+    thread.**
 
     Args:
         weight: the weight of the projection (V, in).
@@ -187,9 +187,7 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Create a layer that computes logits (…, C) only for the given word ids (C,). The weights of this layer are
-        packed again.
-        """
+        """Create a layer with newly packed weights that computes logits (…, C) only for the word ids (C,)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
@@ -215,7 +213,7 @@ class DocumentAttention(nn.Module):
     fairseq's module reads the weights of the layers instead.
 
     Args:
-        attention: the attention module of an encoder layer. Its linear layers are reused.
+        attention: the attention module of an encoder layer, from which the linear layers are reused.
     """
 
     takes_joint_projection = True
@@ -262,8 +260,8 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
 
     Args:
         model: the model to copy, which is not modified.
-        cast: the function that converts floating-point parameters and buffers, or None to share all tensors. It is
-            applied only once to each tensor, so that tied weights remain tied.
+        cast: the function that converts floating-point parameters and buffers, or None to share all tensors. The
+            function is applied only once to each tensor, so that tied weights remain tied.
     """
     shared: Dict[int, Any] = {}
     for parameter in model.parameters():
@@ -407,7 +405,8 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
 def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
     """Replace "auto" with the fastest dtype for the model on its device.
 
-    None stands for the model's own dtype. Other values are returned unchanged.
+    None is returned if no faster dtype is available, and selects the model's own dtype. Values other than "auto" are
+    returned unchanged.
     """
     if infer_dtype != "auto":
         return infer_dtype
@@ -421,7 +420,7 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """Create a float32 copy for a CPU. Its matrix products may use a narrower dtype, which is faster."""
+    """Create a float32 copy for a CPU, in which matrix products may use a narrower dtype to be faster."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -538,7 +537,7 @@ class InferenceModel:
     deep-copied. The new object creates another copy on demand.
 
     Args:
-        model: a model of this project. It is not modified.
+        model: a model of this project, which is not modified.
         infer_dtype: the dtype of the copy: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto" for the fastest
             of these, or None for the model's own dtype.
 

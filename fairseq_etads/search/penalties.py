@@ -83,8 +83,8 @@ def coverage_penalty(
         weight: the weight w of the penalty.
         kind: "summary" for w Σ_j (max(c_j, 1) - 1), which penalises attending to the same words repeatedly, or "wu" for
             -w Σ_j log(min(c_j, 1)), which penalises words that receive little attention (Wu et al. 2016, equation 14).
-        padding_mask: the padding mask (B, S) for a coverage (B, …, S), True at padding, which is ignored. None if there
-            is no padding.
+        padding_mask: the padding mask (B, S) for a coverage (B, …, S), True at padding, or None if there is no padding.
+            Padding has no penalty.
 
     Returns:
         The penalties (…). With "wu", a token without any attention costs 87 w instead of infinity, because the
@@ -185,8 +185,8 @@ class Scoring:
             cost: the coverage cost cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: the numbers of source tokens (B,) without padding, which are required for a coverage penalty
                 of the kind "wu".
-            gain: the upper bound for the increase of log P in each remaining step. It is 0 unless a negative --unkpen
-                rewards the unknown word or a term of the search increases log P.
+            gain: the upper bound for the increase of log P in each remaining step, which is 0 unless a negative
+                --unkpen rewards the unknown word or a term of the search increases log P.
 
         Without a gain, log P can only decrease. lp is monotonic in the length, so log P / lp is largest for the
         shortest or the longest summary. The "summary" cost can only increase, because the coverage can only increase.

@@ -32,7 +32,7 @@ class BestSoFar(NamedTuple):
 
     Attributes:
         row: the row of the document in the batch.
-        tokens: the dictionary ids of the hypothesis (t,). They include the end symbol if the hypothesis has ended.
+        tokens: the dictionary ids of the hypothesis (t,), including the end symbol if the hypothesis has ended.
         score: the score of the hypothesis. An active hypothesis is scored as if it ended after this step.
         read: the attention weights and the copy distribution of the last word. The fields are None if the hypothesis
             has ended.
@@ -66,7 +66,7 @@ def best_so_far(
         step: the step index, starting from 0.
         live: the active hypotheses of the B remaining documents after this step.
         done: the finished hypotheses.
-        scores: the scores (B, beam) of the active hypotheses as if they ended now. They are -inf in slots of finished
+        scores: the scores (B, beam) of the active hypotheses as if they ended now, and -inf in slots of finished
             hypotheses.
         parents: the index (B, beam) of the beam that each active hypothesis continues.
         read: the attention weights and the copy distribution (B, beam, S) or (B, 1, S) of this step, before reordering.

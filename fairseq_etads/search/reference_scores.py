@@ -12,7 +12,7 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _Scored:
-    """A wrapper for a model that scores references. It ensures that every reference has a positive probability.
+    """A wrapper for a model that scores references. With it, every reference has a positive probability.
 
     For this purpose, a pointer with a switch mixes generating and copying instead of choosing one of them.
     Distributions are padded to ``width`` words, unless ``width`` is 0. Words that the model cannot produce have

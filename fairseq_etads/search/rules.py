@@ -56,16 +56,16 @@ class Step:
     B is the number of remaining documents, and W is the number of words in the distributions.
 
     Attributes:
-        number: the step index, starting from 0. It is also the number of words generated so far.
+        number: the step index, starting from 0, which is also the number of words generated so far.
         lprobs: the log-probabilities of the next words (B, beam, W), which rules change in place. In the first step,
             the beam dimension has size 1.
         live: the active hypotheses, with all beams even in the first step.
         source: the padding mask and the lengths of the source documents.
         longest: the maximum number of tokens in each summary before the end symbol (B,).
         special: the search ids of the special tokens.
-        dictated: the next word in the prefix of each summary (B,), or padding if the prefix has ended. None if all
-            prefixes have ended.
-        forced: the boolean mask (B,), True for documents with a word in ``dictated``. None if ``dictated`` is None.
+        dictated: the next word in the prefix of each summary (B,), with padding for prefixes that have ended, or None
+            if all prefixes have ended.
+        forced: the boolean mask (B,), True for documents with a word in ``dictated``, or None if ``dictated`` is None.
         decided_against: the boolean mask (B, beam, W) of words that switches exclude; see
             :attr:`Ensemble.decided_against`.
         constraints: the packed constraints (B, n), or None.
@@ -163,8 +163,8 @@ class EndAtGreatestLength:
 
     Args:
         shortest_limit: the first step at which a summary may have reached its maximum length.
-        ending_is_free: whether the score ignores the end symbol. This is the case with ``--exact-length``, because the
-            model does not choose where a summary ends.
+        ending_is_free: whether the score ignores the end symbol. With ``--exact-length``, the score ignores the end
+            symbol, because the model does not choose where a summary ends.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -281,7 +281,7 @@ class NGramBlocker:
             tokens: the ids of the words so far, without the start symbol (rows, t), int64.
             lprobs: the log-probabilities of the next words (rows, V).
             exempt: the boolean mask (rows,), True for rows where no word may be forbidden, because the next word is
-                forced. None if there are no such rows.
+                forced, or None if there are no such rows.
 
         If all words in a row would be forbidden, they remain allowed, so that the search can continue. The end symbol
         never completes a repeated n-gram, so this happens only if another rule forbids the end symbol.
@@ -310,8 +310,8 @@ class NGramBlocker:
 def keep_to_switch_decisions(step: Step) -> None:
     """Forbid words that the models' switches exclude (``--pointer switch``).
 
-    A word remains allowed if a constraint requires it or if a hypothesis has no other word left. The latter happens if
-    the end is forced or if every word of the document would repeat an n-gram.
+    A word remains allowed if a constraint requires it or if a hypothesis has no other word left. A hypothesis has no
+    other word left if its end is forced or if every word of the document would repeat an n-gram.
     """
     against, lprobs = step.decided_against, step.lprobs
     if against is None:

@@ -56,16 +56,16 @@ class SearchSettings:
         nbest: the number of hypotheses per document that the caller needs, at most ``beam_size``.
         infer_dtype: the dtype of inference copies of this project's models: "fp32", "bf16", "fp16", "int8", "auto" for
             the fastest of these on this processor, or None for the models' own dtype.
-        keep_attention: whether to return the attention weights of each hypothesis, as fairseq does. They need memory
-            for beam x S x T numbers per document.
+        keep_attention: whether to return the attention weights of each hypothesis, as fairseq does. The attention
+            weights need memory for beam x S x T numbers per document.
         print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention
             weights, or None for no alignments.
         allow_unk: whether models with a pointer may produce the unknown word. By default, they copy a word instead.
         replace_unk: whether to replace unknown words with the most attended word of the source. The position of this
             word is returned for each token in "alignment".
         copied_positions: whether to also return "copied_from", the position in ``src_tokens`` from which each token was
-            copied, or -1 if the token was generated. This requires a model with a pointer and an additional pass over
-            the summaries.
+            copied, or -1 if the token was generated. "copied_from" requires a model with a pointer and an additional
+            pass over the summaries.
         scoring: the settings that determine the score of a hypothesis.
 
     Raises:

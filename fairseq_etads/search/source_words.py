@@ -76,7 +76,7 @@ def add_copied_positions(
 
     Args:
         results: the hypotheses of each document.
-        model: a model with a pointer. It is run once more on the finished summaries.
+        model: a model with a pointer, which is run once more on the finished summaries.
         net_input: the model inputs of the batch.
         special: the ids of the special tokens.
         selection: the words that the model may copy, or None to allow all words.

@@ -86,7 +86,7 @@ class SearchTerm(abc.ABC):
     """Base class for the search terms of a generator.
 
     Attributes:
-        reranks: whether :meth:`finish` changes the order of the hypotheses. In this case, the search continues until
+        reranks: whether :meth:`finish` changes the order of the hypotheses. If True, the search continues until
             ``beam_size`` hypotheses have ended.
     """
 
@@ -96,7 +96,8 @@ class SearchTerm(abc.ABC):
     def models(self) -> Sequence[nn.Module]:
         """Return the models that the term uses.
 
-        These models are in evaluation mode during a search. Their numbers of positions limit the summary length.
+        The models of a term are in evaluation mode during a search, and the numbers of their positions limit the
+        summary length.
         """
         return ()
 
@@ -139,8 +140,8 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
 
     Args:
         option: the name of the option's field in :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: a function that converts the value of the option to the value in the settings. This value must be falsy
-            if the option is off. The function raises ValueError for invalid values.
+        parse: a function that converts the value of the option to the value in the settings. The resulting value must
+            be falsy if the option is off. The function raises ValueError for invalid values.
         make: a function that creates the term from the value in the settings.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)

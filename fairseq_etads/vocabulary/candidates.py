@@ -87,7 +87,7 @@ class Candidates:
         return torch.where(is_slot, ids - self.known_words + len(self), torch.where(listed, place, self.unk))
 
     def extended_ids(self, columns: Tensor) -> Tensor:
-        """Convert columns of any shape to extended ids. This is the inverse of :meth:`columns`."""
+        """Convert columns of any shape to extended ids, as the inverse of :meth:`columns`."""
         is_slot = columns >= len(self)
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 

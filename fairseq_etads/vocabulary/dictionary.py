@@ -25,9 +25,9 @@ def known_words(dictionary: Dictionary) -> int:
     """Return V, the number of known words, for which the model has embeddings and can compute probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
-    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*.
-    They are words of documents for which the model has no embeddings. If all words in a dictionary have a count of 0,
-    all of them are known.
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*,
+    which contains words of documents for which the model has no embeddings. If all words in a dictionary have a count
+    of 0, all of them are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -84,8 +84,8 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
     """Return a copy of a dictionary in which only the first ``size`` entries are known words.
 
-    Both dictionaries share their words and ids, including words that are added later. They compare as equal, because
-    fairseq compares only words and ids.
+    Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
+    equal, because fairseq compares only words and ids.
     """
     bounded = copy.copy(dictionary)  # both dictionaries share the lists of words
     bounded.known_words = size
@@ -93,7 +93,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """Copy the first V entries to a separate dictionary for a model. Its length is always V."""
+    """Copy the first V entries to a separate dictionary for a model, which always has the length V."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]

@@ -25,7 +25,7 @@ def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
 
     Args:
         dictionary: the dictionary to examine.
-        data: the path of the data folder or, as in fairseq, several paths separated by colons. None if there is no
+        data: the path of the data folder or, as in fairseq, several paths separated by colons, or None if there is no
             folder.
 
     Returns:

@@ -86,8 +86,8 @@ class BatchVocab:
         word_columns: the columns of the distinct words in each document (B, U), in the order of their first occurrence.
             Rows with fewer than U words are padded with 0, the column of the start symbol, which is never copied.
         is_word: the boolean mask (B, U), True at words and False at padding in ``word_columns``.
-        word_numbers: the index of the word at each document position among the document's distinct words (B, S). It is
-            0 at positions that are not copyable.
+        word_numbers: the index of the word at each document position among the document's distinct words (B, S), and 0
+            at positions that are not copyable.
     """
 
     def __init__(

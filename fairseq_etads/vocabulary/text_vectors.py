@@ -20,7 +20,7 @@ WEIGHTS = (1.0, 0.7, 0.5, 0.4)
 """Weights of word pairs at distances of 1, 2, 3 and 4 words."""
 SMOOTHING = 0.75
 MOST_CONTEXTS = 4000
-"""Maximum number of context words, which are the most frequent words. It limits the size of the count matrix."""
+"""Maximum number of context words, which limits the size of the count matrix. The most frequent words are used."""
 _SHORTEST = 1e-4
 """Minimum length of a vector before scaling. Shorter vectors contain only rounding errors."""
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
@@ -30,7 +30,7 @@ class TextVectors(NamedTuple):
     """Word vectors that were computed from a text.
 
     Attributes:
-        vectors: the vectors of all words in the vocabulary (V, D). They are zero for words without a vector.
+        vectors: the vectors of all words in the vocabulary (V, D), which are zero for words without a vector.
         found: the boolean mask (V,), True for words that have a vector.
     """
 

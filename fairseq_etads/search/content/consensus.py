@@ -14,7 +14,7 @@ def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> Li
         counts: a boolean for each hypothesis, True if the other hypotheses are compared with it.
 
     Returns:
-        The consensus of each hypothesis, from 0 to 1. It is 0 for a hypothesis that is not compared with any other.
+        The consensus of each hypothesis, from 0 to 1, which is 0 for a hypothesis that is not compared with any other.
     """
     totals = [0.0] * len(hypotheses)
     for one in range(len(hypotheses)):

@@ -146,7 +146,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
         Returns:
             Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are the
-            values of π for the document's words. They sum to less than 1, because π also covers the added symbols.
+            values of π for the document's words. The sum of these weights is less than 1, because π also covers the
+            added symbols.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class DecomposableAttention(nn.Module):
-    """A classifier for pairs of a premise a and a hypothesis b. It aligns their words (Parikh et al. 2016, section 3).
+    """A classifier for pairs of a premise a and a hypothesis b, based on aligned words (Parikh et al. 2016, section 3).
 
     F, G and H are networks with two linear layers. Each layer is preceded by dropout and followed by ReLU. a_i and b_j
     are projected word embeddings:

@@ -25,7 +25,7 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Version of the folder format. It is increased whenever older versions of this package cannot read new folders."""
+"""Version of the folder format, which is increased whenever older versions of this package cannot read new folders."""
 ADVICE = "Create it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
 """Maximum width that is accepted in config.json."""

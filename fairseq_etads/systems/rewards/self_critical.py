@@ -357,9 +357,9 @@ class SummarizationRL(SummarizationNLL):
     def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
         """Compute the log-probabilities (N, T) of the tokens under the distribution from which they were sampled.
 
-        This is the model's distribution without the tokens that are never sampled: padding and, with a pointer, the
-        unknown word. If these tokens were included, samples with a reward below their baseline would increase the
-        probabilities of these tokens, and no sample could decrease them.
+        Summaries are sampled from the model's distribution without the tokens that are never sampled: padding and, with
+        a pointer, the unknown word. If these tokens were included, samples with a reward below their baseline would
+        increase the probabilities of these tokens, and no sample could decrease them.
 
         Args:
             model: the model that is trained.

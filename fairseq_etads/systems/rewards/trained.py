@@ -29,8 +29,8 @@ IDF = "idf"
 class Frequencies:
     """Computes the saliency of words as their inverse document frequency, relative to an unseen word.
 
-    The frequencies are computed from the training documents, which are read when the first weight is needed. They are
-    truncated in the same way as the model's input.
+    The frequencies are computed from the training documents, which are read when the first weight is needed. Documents
+    are truncated in the same way as the model's input.
 
     Args:
         task: the training task, which provides the data.

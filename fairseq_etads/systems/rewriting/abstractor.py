@@ -1,4 +1,4 @@
-"""A frozen model that summarises single sentences. It rewrites the sentences that an extractor selected."""
+"""A frozen model that summarises single sentences and is used to rewrite the sentences that an extractor selected."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 

@@ -58,8 +58,8 @@ class CandidateScores(NamedTuple):
     """The output of a pointer extractor at each selection step.
 
     Attributes:
-        logits: the logits of the candidates (B, T, C), in float32 or higher precision. They are minus infinity for
-            missing candidates.
+        logits: the logits of the candidates (B, T, C), in float32 or higher precision, and minus infinity for missing
+            candidates.
         values: the returns b (B, T) that the critic predicts, or None without --learn-to-stop.
     """
 
