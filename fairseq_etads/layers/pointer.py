@@ -187,8 +187,8 @@ class PointerOutput:
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # an in-place change would break the gradients of the scores
-            # Write the padding of the word columns to a separate column. In column 0, it would add the gradient of bos
-            # again.
+            # Write the padding of the word columns to a separate column, because writing to column 0 would add the
+            # gradient of bos again.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))

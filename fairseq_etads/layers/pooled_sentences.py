@@ -77,10 +77,10 @@ class SentenceFeatures(nn.Module):
         documents, sentences, _ = there.nonzero(as_tuple=True)  # each (K,) for K words in total
         ids = tokens[there]
         span = int(ids.max()) + 1 if len(ids) else 1
-        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D distinct words, by document
+        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D pairs of document and word
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
-        )  # P distinct words, by sentence
+        )  # P pairs of sentence and word
         place = pairs // span  # index of a document and one of its sentences
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)

@@ -84,7 +84,7 @@ TRAINING: Dict[str, Any] = {
 }
 """Configuration sections for training these architectures."""
 TRAININGS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {  # the settings of Narayan et al. 2018 for XSum, who also use a dropout of 0.2
+    "convs2s": {  # the XSum settings of Narayan et al. 2018, who also use a dropout of 0.2
         "task": {"truncate_source": 400, "truncate_target": 90},
         "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
         "dataset": {"batch_size": 32},
