@@ -1,1 +1,1 @@
-"""Faster or numerically safer computations: products on CPUs, focus-attention, and layers in float32."""
+"""Faster or numerically safer implementations: matrix products on CPUs, focus-attention, and layers in float32."""

@@ -1,4 +1,4 @@
-"""Call torch's private CPU operators for products and attention, after testing that they work."""
+"""Wrappers of PyTorch's private CPU operators for matrix products and attention, and tests of these operators."""
 
 import contextlib
 import functools
@@ -12,10 +12,10 @@ _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 
 
 def _probe(function: _Probe) -> _Probe:
-    """Cache the results of a function that tests operators, and always run the function on the CPU without autocast.
+    """Cache the results of a function that tests operators, and run the function on the CPU without autocast.
 
-    Otherwise, if a model is built inside ``with torch.device("meta")``, where tensors have no values to compare, or
-    inside an autocast region, the first call would cache a result that is wrong for the rest of the process.
+    If the first call happened inside ``with torch.device("meta")``, where tensors have no values, or inside an autocast
+    region, it would otherwise cache a result that is wrong for the rest of the process.
     """
 
     @functools.wraps(function)
@@ -28,10 +28,10 @@ def _probe(function: _Probe) -> _Probe:
 
 @_probe
 def can_pack_weights(dtype: torch.dtype) -> bool:
-    """Return whether products with packed weights work in ``dtype`` on this processor and agree with torch's products.
+    """Return whether products with packed weights work in ``dtype`` on this processor and have correct results.
 
-    torch.compile uses these operators on CPUs. The operators are private, so they are tested before they are used. If
-    the operators do not work, generation uses torch's ordinary products.
+    torch.compile uses the operators for packed weights on CPUs. The operators are private, so they are tested before
+    they are used. If they do not work, generation uses PyTorch's ordinary products.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -46,13 +46,13 @@ def can_pack_weights(dtype: torch.dtype) -> bool:
 
 
 def _has_instructions(*names: str) -> bool:
-    """Return whether this x86 processor supports one of the given instruction sets and torch may use AVX-512.
+    """Return whether this x86 processor supports one of the given instruction sets and PyTorch may use AVX-512.
 
     Args:
-        names: names of functions in ``torch.cpu`` that test for the instruction sets. The names differ between versions
-            of torch.
+        names: the names of functions in ``torch.cpu`` that test for the instruction sets. The names differ between
+            PyTorch versions.
     """
-    # the capability of the processor, or a lower one that was requested with ATEN_CPU_CAPABILITY
+    # the capability of the processor, or a lower capability that was requested with ATEN_CPU_CAPABILITY
     if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "NO AVX", "AVX2"):
         return False
     return any(getattr(torch.cpu, name, bool)() for name in names)
@@ -64,9 +64,9 @@ def has_fast_bfloat16() -> bool:
 
 
 INT8_LEVELS = (127, 63)
-"""Possible numbers of quantisation steps on each side of zero for the inputs of 8-bit products.
+"""Possible numbers of quantisation levels on each side of zero for the inputs of 8-bit products.
 
-Processors without VNNI add two products in 16 bits. The sum can overflow for 8-bit inputs but not for 7-bit inputs.
+Processors without VNNI add two products in 16 bits. This sum can overflow for 8-bit inputs but not for 7-bit inputs.
 """
 
 
@@ -74,8 +74,8 @@ Processors without VNNI add two products in 16 bits. The sum can overflow for 8-
 def int8_levels() -> Optional[int]:
     """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit products are exact.
 
-    Returns None if FBGEMM, which torch includes for x86 processors, is not available. The test uses numbers with sums
-    that would overflow 16 bits. Therefore, no list of processors is needed.
+    Returns None if FBGEMM, which PyTorch includes for x86 processors, is not available. The test uses numbers with sums
+    that do not fit into 16 bits. Therefore, no list of processors is needed.
     """
     weight = torch.full((32, 64), 127, dtype=torch.int8)
     with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
@@ -88,32 +88,35 @@ def int8_levels() -> Optional[int]:
 
 
 def pack_int8(weight: Tensor, scale: Tensor) -> Any:
-    """Pack an int8 weight (out, in) and the scale of each row (out,) for :func:`int8_linear`."""
+    """Pack an int8 weight (out, in) and its scales (out,), one per row, for :func:`int8_linear`."""
     zeros = torch.zeros(len(scale), dtype=torch.long)
     weight = torch._make_per_channel_quantized_tensor(weight.contiguous(), scale.double(), zeros, 0)
     return torch.ops.quantized.linear_prepack(weight, None)
 
 
 def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
-    """Round rows to multiples of 1/levels, and multiply them by a packed weight. Returns (n, out).
+    """Round inputs to multiples of 1 / ``levels``, and multiply them by a packed weight.
 
-    In torch's dynamic quantisation (``linear_dynamic``), all rows share one scale, so the result for a row depends on
-    the other rows. In this function, the scale is fixed.
+    In PyTorch's dynamic quantisation (``linear_dynamic``), all rows share one scale, so the result for a row depends on
+    the other rows. This function uses a fixed scale.
 
     Args:
-        x: rows (n, in) in float32, between -1 and 1.
-        packed: weight packed by :func:`pack_int8`.
-        levels: number of quantisation steps on each side of zero.
+        x: the input rows (n, in), float32, with values between -1 and 1.
+        packed: the weight, packed with :func:`pack_int8`.
+        levels: the number of quantisation levels on each side of zero.
+
+    Returns:
+        The products (n, out), float32.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # torch's wrapper checks the arguments in Python. For small products, these checks take a quarter of the time.
+    # PyTorch's wrapper checks the arguments in Python. For small products, these checks take a quarter of the time.
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
 
 
 def pack_weight(weight: Tensor) -> Tensor:
-    """Pack a weight (out, in) into the layout expected by the processor's matrix kernels, for :func:`packed_linear`."""
+    """Convert a weight (out, in) to the memory layout that :func:`packed_linear` requires on this processor."""
     return torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), None)
 
 
@@ -138,7 +141,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor]:
 def flash_attention_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, normaliser: Tensor
 ) -> Tuple[Tensor, Tensor, Tensor]:
-    """Compute the gradients of q, k and v in :func:`flash_attention` from the ``gradient`` of its output ``out``."""
+    """Compute the gradients of q, k and v in :func:`flash_attention`, given the gradient of its output ``out``."""
     kernel = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
     of_q, of_k, of_v = kernel(gradient, q, k, v, out, normaliser, 0.0, False, attn_mask=None, scale=1.0)
     return of_q, of_k, of_v
@@ -165,17 +168,17 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
 def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     """Apply ``torch.nn.functional.linear`` to rows (n, in) with oneDNN.
 
-    Weights are not packed, and there is no gradient.
+    The weight must not be packed. Gradients are not supported.
     """
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
 @_probe
 def has_faster_linear() -> bool:
-    """Return whether :func:`plain_linear` is faster than torch's product on this processor and agrees with it.
+    """Return whether :func:`plain_linear` is faster than PyTorch's product on this processor and agrees with it.
 
-    torch multiplies with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses AVX-512 on other
-    processors, where oneDNN is 20 % faster. In all other cases, the two are equally fast.
+    PyTorch multiplies matrices with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses AVX-512 on other
+    processors and is 20 % faster there. In all other cases, both libraries are equally fast.
     """
     if not (can_pack_weights(torch.float32) and _has_instructions("_is_avx512_supported", "_is_cpu_support_avx512")):
         return False
@@ -189,7 +192,7 @@ def has_faster_linear() -> bool:
 
 
 def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Apply ``torch.nn.functional.linear`` to rows (n, in) without gradients. oneDNN is used if it is faster."""
+    """Apply ``torch.nn.functional.linear`` to rows (n, in) without gradients, using oneDNN if it is faster."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)
     return torch.nn.functional.linear(x, weight, bias)

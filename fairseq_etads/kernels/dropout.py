@@ -1,9 +1,9 @@
-"""Dropout that is fast on a CPU and stores only one byte per element, whereas torch stores four.
+"""Dropout that is fast on a CPU and stores only one byte per element, whereas PyTorch stores four.
 
-On a CPU, torch's dropout needs 8 ns per element, mostly to draw a random number, and stores the factors for the
-backward pass in float32. In this module, one random number of 64 bits is used for four elements, and a mask of bytes is
-stored for the backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn with torch's random
-number generator, but they differ from torch's own masks.
+On a CPU, PyTorch's dropout needs 8 ns per element, mostly to draw a random number, and stores a float32 factor for the
+backward pass. In this module, one random number of 64 bits is used for four elements, and a mask of bytes is stored for
+the backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn with PyTorch's random number
+generator, but they differ from the masks of PyTorch's dropout.
 """
 
 from typing import Any, Tuple
@@ -42,7 +42,7 @@ class _Dropout(torch.autograd.Function):
 
 
 def dropout(x: Tensor, p: float) -> Tensor:
-    """Apply dropout to a tensor of any shape, like ``torch.nn.functional.dropout`` in training. p is from 0 to 1."""
+    """Apply dropout with probability ``p`` to a tensor of any shape, like ``torch.nn.functional.dropout``."""
     dropped = round(p * LEVELS)
     if x.device.type != "cpu" or not 0 < dropped < LEVELS:
         return F.dropout(x, p)
@@ -51,10 +51,10 @@ def dropout(x: Tensor, p: float) -> Tensor:
 
 
 class CompactDropout(FairseqDropout):
-    """fairseq's dropout module, but computed with :func:`dropout`."""
+    """fairseq's dropout module, implemented with :func:`dropout`."""
 
     def forward(self, x: Tensor, inplace: bool = False) -> Tensor:
-        """Set random elements of ``x`` to 0 and scale the others, in training or with --retain-dropout."""
+        """Apply dropout to ``x`` in training or with --retain-dropout, and otherwise return ``x``."""
         active = self.p > 0 and (self.training or self.apply_during_inference)
         return dropout(x, self.p) if active else x
 

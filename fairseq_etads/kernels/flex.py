@@ -1,7 +1,7 @@
-"""Focus-attention with torch's FlexAttention, a compiled kernel that adds the focal bias internally in float32.
+"""Focus-attention with PyTorch's FlexAttention, a compiled kernel that adds the focal bias internally in float32.
 
 Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, and D the head width.
-No T x S tensor is created. Products are computed in the dtype of the keys, so that half precision uses tensor cores.
+No T x S tensor is created. Products are computed in the dtype of the keys, so half precision can use tensor cores.
 FlexAttention does not support dropout of attention weights and has no backward pass on CPUs. This module has not been
 run on a GPU yet (docs/gpu-evidence.md).
 
@@ -19,18 +19,18 @@ from torch import Tensor
 from .focus_columns import SCOPE_FLOOR, Focus
 
 FIRST_TORCH = (2, 6)
-"""First version of torch that computes gradients for the tensors from which the bias is computed."""
+"""First PyTorch version in which FlexAttention computes gradients of the tensors that determine the bias."""
 BLOCK = 128
-"""Number of queries, and also of keys, in a block. Blocks that contain only padding are skipped."""
+"""Number of queries and number of keys in a block. Blocks that contain only padding are skipped."""
 LEAST_WIDTH = 16
-"""Minimum width of a head for the compiled kernel."""
+"""Minimum head width that the compiled kernel supports."""
 
 _failures: Dict[str, str] = {}
-"""Mapping from device types on which compiling has failed to the reasons."""
+"""A dictionary that maps device types to the reasons why compilation has failed on them."""
 
 
 def version_problem() -> Optional[str]:
-    """Return the reason why FlexAttention cannot be used with this version of torch, or None if it can."""
+    """Return the reason why FlexAttention cannot be used with this version of PyTorch, or None if it can."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) >= FIRST_TORCH:
         return None
     return f"it needs torch {'.'.join(map(str, FIRST_TORCH))} or newer, and this is torch {torch.__version__}"
@@ -57,8 +57,8 @@ def _compiled() -> Any:
 def _kernel(device_type: str) -> Any:
     """Return the compiled FlexAttention function, or the uncompiled function on CPUs.
 
-    On CPUs, torch 2.13 cannot compile FlexAttention for varying lengths. Inside ``torch.compile``, the uncompiled
-    function is also returned, because it is compiled together with the code around it.
+    On CPUs, PyTorch 2.13 cannot compile FlexAttention for varying lengths. Inside ``torch.compile``, the uncompiled
+    function is also returned, because it is compiled together with the surrounding code.
     """
     from torch.nn.attention.flex_attention import flex_attention
 
@@ -66,7 +66,7 @@ def _kernel(device_type: str) -> Any:
 
 
 def padding_blocks(padding: Tensor) -> Any:
-    """Create the block mask for ``padding`` (B, S), True at padding. Blocks without real tokens are skipped."""
+    """Create the block mask for a padding mask (B, S), True at padding. Blocks without real tokens are skipped."""
     from torch.nn.attention.flex_attention import BlockMask
 
     length = padding.shape[1]
@@ -75,7 +75,7 @@ def padding_blocks(padding: Tensor) -> Any:
     is_full = real.all(dim=2)
 
     def numbered(chosen: Tensor) -> Tuple[Tensor, Tensor]:
-        """For each block of queries, count the chosen blocks (B, N) and list all block indices, chosen ones first."""
+        """Return the number of chosen blocks for each block of queries, and all block indices, chosen blocks first."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
         return (
@@ -103,21 +103,22 @@ def flex_attention(
     The result is differentiable with respect to q, k, v and the focus.
 
     Args:
-        q, k, v: queries, keys and values (B, H, S, D), all with the same dtype.
-        focus: mu, sigma and the factors of the bias, at least float32.
-        positions: positions P (B, S) of the keys, in tokens.
-        padding: mask (B, S), True at padding, or None. For a document that consists only of padding, the output is 0.
+        q, k, v: the queries, keys and values (B, H, S, D), which have the same dtype.
+        focus: the centres mu, the scopes sigma and the factors of the bias, in float32 or higher precision.
+        positions: the positions P (B, S) of the keys, in tokens.
+        padding: the padding mask (B, S), True at padding, or None. The output is 0 for a document that consists only of
+            padding.
 
     Returns:
-        The outputs (B, H, S, D), or None if the kernel cannot be compiled. If compiling fails, later calls of
-        :func:`problem` return the reason.
+        The attention output (B, H, S, D), or None if the kernel cannot be compiled. If compilation fails, later calls
+        of :func:`problem` return the reason.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
         steepness = steepness * focus.strength
     places, center = positions.to(focus.center), focus.center
 
-    # The kernel can read a tensor that requires a gradient only once.
+    # The kernel can read each tensor that requires a gradient only once.
     def with_bias(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = places[b, key] - center[b, h, query]
         return score - steepness[b, h, query] * (distance * distance)

@@ -1,8 +1,8 @@
-"""Focus-attention as a pure function: for each query, the attention has a Gaussian bias around a centre.
+"""Focus-attention as a function. The attention of each query has a Gaussian bias around a predicted centre.
 
 Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, and D the head width.
-``key_padding_mask`` (B, S) is boolean and True at padding, which may be on either side. The results do not depend on
-padding, because only real tokens are counted in lengths and positions.
+``key_padding_mask`` (B, S) is boolean and True at padding, which may be on either side. Lengths and positions count
+only real tokens, so the results do not depend on padding.
 
 Source: You et al. 2019, "Improving Abstractive Document Summarization with Salient Information Modeling" (ETADS),
 section 3.2. docs/etads.md describes the computation and its accuracy.
@@ -36,32 +36,32 @@ from .fused import note_kernel
 logger = logging.getLogger(__name__)
 
 KERNELS = ("auto", "flex", "fused", "plain")
-"""Kernels for focus-attention; see :func:`chosen_form`."""
+"""Values of --attention-kernel; see :func:`chosen_form`."""
 
 EXACT_COLUMNS = {("cpu", None)}
-"""Processors (device type and CUDA capability) on which fused attention is known to add float32 columns exactly.
+"""Devices on which fused attention is known to add float32 columns exactly, as pairs of type and CUDA capability.
 
-On NVIDIA GPUs since Ampere, torch's float32 kernels split numbers into pieces of 11 bits and multiply these pieces
-(split TF32). No GPU has been measured yet. If ``tests/gpu/test_focus_attention_cuda.py`` passes on a GPU, its
-capability may be added here.
+On NVIDIA GPUs since Ampere, PyTorch's float32 kernels split numbers into pieces of 11 bits and multiply these pieces
+(split TF32). No GPU has been measured yet. If ``tests/gpu/test_focus_attention_cuda.py`` passes on a GPU, the
+capability of this GPU may be added.
 """
 LONGEST_BIAS = 512
-"""Maximum length of a document in tokens, including padding, for which the form "bias" is used.
+"""Maximum document length in tokens, including padding, for which the form "bias" is used.
 
-This form computes the whole focal bias and stores it for the backward pass.
+This form computes the whole focal bias at once and stores it for the backward pass.
 """
 BIAS_ELEMENTS = 2**24
-"""Maximum number of elements in the focal bias for a block of queries (form "blocks"): 64 MiB in float32."""
+"""Maximum number of elements in the focal bias of a block in the form "blocks", which needs 64 MiB in float32."""
 
 
 def document_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
-    """Compute the positions of tokens in documents and the lengths of documents. Only real tokens are counted.
+    """Compute the positions of tokens and the lengths of documents, counting only real tokens.
 
     Returns:
-        The positions (B, S), float32, which are 0 … m-1 at real tokens and 0 at padding on either side; and the lengths
-        m (B,), float32, at least 1.
+        Two float32 tensors. The first contains the positions (B, S), which are 0, …, m - 1 at real tokens and 0 at
+        padding on either side. The second contains the document lengths m (B,), which are at least 1.
     """
     if key_padding_mask is None:
         positions = torch.arange(length, device=device, dtype=torch.float32).expand(batch, length)
@@ -74,16 +74,15 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
     """Compute the Gaussian focal bias f_ij = -(P_j - mu_i)^2 / (sigma_i^2 / 2) (ETADS, section 3.2, equation 7).
 
     Args:
-        center: centre mu (B, H, T), in tokens.
-        scope: scope sigma (B, H, T), in tokens, where values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
-        positions: positions P (B, S), in tokens.
-        strength: factors (B, H, T) of the bias, or None for 1, as in the paper.
+        center: the centres mu (B, H, T), in tokens.
+        scope: the scopes sigma (B, H, T), in tokens. Values below ``SCOPE_FLOOR`` are replaced with ``SCOPE_FLOOR``.
+        positions: the positions P (B, S) of the keys, in tokens.
+        strength: the factors (B, H, T) by which the bias is multiplied, or None for 1, as in the paper.
 
     Returns:
-        The bias (B, H, T, S), in the dtype of ``center``, which is never above 0 if the strength is positive.
+        The focal bias (B, H, T, S), in the dtype of ``center``, which is never above 0 if the strength is positive.
 
-    This function is the definition of the bias. :func:`focus_attention` can compute the attention without storing the
-    bias.
+    This function defines the bias. :func:`focus_attention` can compute the attention without storing the bias.
     """
     distance = positions[:, None, None, :].to(center) - center.unsqueeze(-1)
     bias = -2.0 * (distance / scope.clamp(min=SCOPE_FLOOR).unsqueeze(-1)) ** 2
@@ -116,7 +115,7 @@ def _focus_by_columns(
 def _focus_by_bias(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute :func:`focus_attention` in the form "bias". ``q`` and ``focus`` may contain only some of the queries."""
+    """Compute :func:`focus_attention` in the form "bias", possibly for only a part of the queries."""
     batch, _, length, _ = k.shape
     positions, _ = document_positions(padding, batch, length, k.device)
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
@@ -144,7 +143,7 @@ def _focus_by_blocks(
 def _focus_by_flex(
     q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute :func:`focus_attention` in the form "flex", or in the default form if torch cannot compile "flex"."""
+    """Compute :func:`focus_attention` in the form "flex", or in the default form if "flex" cannot be compiled."""
     if dropout_p:
         raise ValueError(f"the form flex of focus-attention does not support dropout of weights: dropout_p {dropout_p}")
     positions, _ = document_positions(padding, k.shape[0], k.shape[2], k.device)
@@ -175,16 +174,16 @@ def focus_form(
 ) -> str:
     """Choose the default form of :func:`focus_attention`.
 
-    The form is "columns" if sums are known to have a precision of 24 bits, which applies to the processors in
-    ``EXACT_COLUMNS`` and to float64. Otherwise, the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and
+    The form is "columns" if sums are known to have a precision of 24 bits, which is the case on the devices in
+    ``EXACT_COLUMNS`` and in float64. Otherwise, the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and
     "blocks" for longer documents.
 
     Args:
-        device_type: type of the device, such as "cpu".
-        dtype: data type of the computation, float32 or float64.
-        capability: capability of a CUDA device, such as (8, 0) for Ampere, or None for other devices.
-        length: S, the length including padding.
-        exact_products: whether torch computes float32 products without rounding the factors
+        device_type: the type of the device, such as "cpu".
+        dtype: the data type of the computation, float32 or float64.
+        capability: the compute capability of a CUDA device, such as (8, 0) for Ampere, or None for other devices.
+        length: S, the document length including padding.
+        exact_products: whether PyTorch computes float32 products without rounding the factors
             (``torch.set_float32_matmul_precision``).
     """
     if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):
@@ -193,10 +192,10 @@ def focus_form(
 
 
 def _has_exact_products(device_type: str) -> bool:
-    """Return whether float32 products are computed exactly, and not with fewer bits as in TF32 and bfloat16."""
+    """Return whether float32 products use full precision rather than fewer bits, as in TF32 and bfloat16."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
-    except RuntimeError:  # newer versions of torch raise this error if the precision was set for only some operations
+    except RuntimeError:  # newer PyTorch versions raise this error if the precision was set for only some operations
         return False
     backend = torch.backends.cuda if device_type == "cuda" else getattr(torch.backends, "mkldnn", None)
     own = getattr(getattr(backend, "matmul", None), "fp32_precision", "ieee")
@@ -208,11 +207,9 @@ def _form_with_bias(length: int) -> str:
 
 
 def _default_form(q: Tensor, work: torch.dtype) -> str:
-    """Return the :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``.
+    """Return the result of :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``.
 
-    Any form except "columns" is logged.
-
-    Inside ``torch.compile``, the form is never "columns".
+    Any form except "columns" is logged. Inside ``torch.compile``, the form is never "columns".
     """
     if torch.compiler.is_compiling():  # columns would cause a graph break
         return _form_with_bias(q.shape[2])
@@ -224,15 +221,15 @@ def _default_form(q: Tensor, work: torch.dtype) -> str:
 
 
 def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
-    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and a kernel in :data:`KERNELS`.
+    """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and a kernel from :data:`KERNELS`.
 
     - "auto": the result of :func:`focus_form`, which is never "flex".
     - "flex": "flex".
     - "fused": "columns".
     - "plain": "bias", or "blocks" for long documents.
 
-    If a kernel cannot be used or is not known to be exact, the form for "auto" is used instead, and a warning is logged
-    once.
+    If a kernel cannot be used or is not known to be exact, the form for "auto" is used instead, and one warning is
+    logged.
     """
     if kernel == "plain":
         return _form_with_bias(q.shape[2])
@@ -256,7 +253,7 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
 
 @functools.cache
 def _warn(kernel: str, reason: str, form: str) -> None:
-    """Log a warning, only once, that another form is used instead of the requested kernel."""
+    """Log a warning once that another form is used instead of the requested kernel."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
 
@@ -286,31 +283,33 @@ def focus_attention(
     """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f of equation 7 (ETADS, section 3.2, equation 8).
 
     Args:
-        q, k, v: queries, keys and values (B, H, S, D) in any floating-point dtype.
-        center, scope: centres mu and scopes sigma (B, H, S) in tokens, at least float32.
-        key_padding_mask: (B, S), True at padding.
-        dropout_p: dropout probability of the attention weights; it should be 0 in evaluation.
-        form: form of the computation, one of ``FOCUS_FORMS`` or "flex", or None to use :func:`chosen_form`.
-        strength: factor (H,) of f for each head, at least float32, or None for 1, as in the paper. If the strength is
-            0, the result is plain attention, and f passes a gradient only to the strength.
-        kernel: one of ``KERNELS``, used if ``form`` is None.
+        q, k, v: the queries, keys and values (B, H, S, D), in any floating-point dtype.
+        center, scope: the centres mu and the scopes sigma (B, H, S) in tokens, in float32 or higher precision.
+        key_padding_mask: the padding mask (B, S), True at padding, or None.
+        dropout_p: the dropout probability of the attention weights, which should be 0 in evaluation.
+        form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None, :func:`chosen_form` selects the
+            form.
+        strength: the factor (H,) by which each head multiplies f, in float32 or higher precision, or None for 1, as in
+            the paper. If the strength is 0, the result is plain attention, and f passes a gradient only to the
+            strength.
+        kernel: the kernel that determines the form if ``form`` is None, one of ``KERNELS``.
 
     Returns:
-        The outputs (B, H, S, D) in the dtype of ``q``. Rows of padded queries are finite but have no meaning.
+        The attention output (B, H, S, D) in the dtype of ``q``. At padded queries, it is finite but meaningless.
 
     The computation uses float32 even for half-precision inputs and under autocast, because the bias spans many orders
     of magnitude. For float64 inputs, the computation uses float64. The forms are:
 
-    - "columns": if the square is expanded, f is a dot product between a few columns for each query and a few columns
-      for each key. These columns are added to q and k, and torch's fused attention computes the result without an S x S
-      tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the result
-      is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in longer
-      documents (measured by bench_focus_attention.py).
-    - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). The result is as exact as the kernel's q k^T on
-      every device.
-    - "blocks": like "bias", but for one block of queries at a time. Masks have at most ``BIAS_ELEMENTS`` elements and
-      are recomputed in the backward pass.
-    - "flex": torch's FlexAttention computes f in float32 inside its kernel. Products are computed in the dtype of
+    - "columns": After expanding the square, f is a dot product between a few columns for each query and a few columns
+      for each key. These columns are added to q and k, and PyTorch's fused attention computes the result without an S x
+      S tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the
+      result is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in
+      longer documents (measured by bench_focus_attention.py).
+    - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). On every device, the result is as exact as the
+      kernel's product q k^T.
+    - "blocks": The form "bias" is applied to one block of queries at a time. Masks have at most ``BIAS_ELEMENTS``
+      elements and are recomputed in the backward pass.
+    - "flex": PyTorch's FlexAttention computes f in float32 inside its kernel. Products are computed in the dtype of
       ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)

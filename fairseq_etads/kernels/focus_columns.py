@@ -1,9 +1,9 @@
-"""Compute the columns with which fused attention computes focus-attention, and use them with torch's CPU kernel.
+"""Focus-attention with fused kernels, which add the focal bias by means of additional columns.
 
-The columns are attached to queries and keys. The columns add the focal bias to the dot products, so that no T x S
-tensor is needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D
-the head width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of
-columns for its gradient. docs/experiments.md reports how exact the results are.
+The columns are concatenated to queries and keys, and add the focal bias to the dot products. Therefore, no T x S tensor
+is needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D the head
+width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of columns
+for its gradient. docs/experiments.md reports how exact the results are.
 """
 
 import math
@@ -19,13 +19,13 @@ SCOPE_FLOOR = 0.1
 """Minimum value of the scope sigma in tokens.
 
 With this scope, the bias at a distance of one token is already -200, so the attention is one-hot, and a smaller scope
-would not change it. If there were no minimum, equation 7 would divide by zero when the sigmoid underflows.
+would have no effect. Without a minimum, equation 7 would divide by zero when the sigmoid underflows.
 """
 
 LARGEST_PART = 1024
-"""Maximum number of tokens for which the columns have the same origin.
+"""Maximum number of tokens for which the columns use the same origin.
 
-At this distance, a few bits are still left for multiples of x^2.
+Up to this distance, enough bits remain for multiples of x^2.
 """
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 column for padding: 16 in all, a multiple of 8
@@ -33,7 +33,7 @@ PADDING_SCORE = -1e9  # exp() of this number is 0 in float32, but unlike -inf, i
 
 
 class Focus(NamedTuple):
-    """The centres mu, the scopes sigma and the factors of the bias, (B, H, T) each.
+    """The centres mu, the scopes sigma and the factors of the focal bias, (B, H, T) each.
 
     If ``strength`` is None, all factors are 1.
     """
@@ -58,8 +58,8 @@ class Focus(NamedTuple):
 def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of x^2, x and 1 in the bias -(P - mu)^2 * 2 / sigma^2, where x = P - origin.
 
-    If there is a strength, the coefficients are multiplied by it. ``origin`` is broadcast against the tensors of the
-    focus.
+    The coefficients include the factor ``focus.strength``, if it is set. ``origin`` is broadcast against the tensors in
+    ``focus``.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
@@ -69,15 +69,16 @@ def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Te
 
 
 def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
-    """Divide each document into blocks of equal width, with ``per_part`` blocks for every ``LARGEST_PART`` tokens.
+    """Divide each document into blocks of equal size, ``per_part`` blocks for every ``LARGEST_PART`` tokens.
 
     Args:
-        positions: positions of tokens (B, S).
-        lengths: lengths of documents (B,).
+        positions: the positions of the tokens (B, S).
+        lengths: the document lengths (B,).
+        per_part: the number of blocks for every ``LARGEST_PART`` tokens.
 
     Returns:
-        The width (B, 1) of the blocks in each document; the first position (B, N) of each block, for the N blocks of
-        the longest document; and the index (B, S) of the block that contains each token.
+        Three tensors: the size (B, 1) of the blocks in each document, the first position (B, N) of each block, where N
+        is the number of blocks in the longest document, and the index (B, S) of the block that contains each token.
     """
     count = per_part * (lengths / LARGEST_PART).ceil()[:, None]
     width = (lengths[:, None] / count).ceil()
@@ -90,10 +91,10 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
     """Compute columns for queries (B, H, T, 6 N) and keys (B, S, 6 N) with dot products equal to the focal bias.
 
     The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
-    than their sum. Therefore, each coefficient is split into a multiple of a unit and a remainder. The unit is chosen
-    so that the products of the multiples and the (integer) powers of x, and the partial sums of these products, fit in
-    24 bits and are not rounded. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with
-    its own origin and columns.
+    than their sum. Therefore, each coefficient is split into a multiple of a unit and a remainder. The powers of x are
+    integers. The unit is chosen so that the products of multiples and powers, and their partial sums, fit in 24 bits
+    and are not rounded. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with a
+    separate origin and separate columns.
     """
     width, first, block = _blocks(positions, lengths, 1)
     origins = first + ((width - 1) / 2).floor()  # (B, N)
@@ -117,8 +118,8 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
     """Compute columns that add exactly 0 to the scores but pass gradients to ``center``, ``scope`` and ``strength``.
 
     Returns columns for queries (B, H, T, 1 + 2 N) and for keys (B, S, 1 + 2 N). The gradient is a difference between
-    moments of the positions, which loses precision far from the origin. Therefore, each quarter of ``LARGEST_PART``
-    tokens, or of a shorter document, has its own origin.
+    moments of the positions, which loses precision far from the origin. Therefore, every ``LARGEST_PART`` tokens are
+    divided into four blocks with separate origins, and a shorter document is also divided into four blocks.
     """
     width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
     origins = first + (width / 2).floor()  # (B, N)
@@ -132,10 +133,10 @@ def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[
 
 
 def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
-    """Pad columns of queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
+    """Pad columns for queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
 
-    Fused kernels require head widths of this form. The columns of queries and keys are first padded to a multiple of 8
-    themselves. The columns of keys are expanded to (B, H, S, C).
+    Fused kernels require such head widths. The number of columns C is first padded to a multiple of 8. The columns for
+    keys are expanded to (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -147,9 +148,9 @@ def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, T
 def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale products.
 
-    The columns come first, so that their large terms cancel out before q·k is added if the kernel adds in order. q is
-    scaled by this function and not by the kernel, because scaling would round the exact columns. v is padded with
-    zeros, because kernels require queries, keys and values of equal width.
+    The columns come first. If the kernel adds in order, their large terms then cancel out before q·k is added. This
+    function scales q, because scaling in the kernel would round the exact columns. v is padded with zeros, because
+    kernels require queries, keys and values of equal width.
     """
     scaled = torch.cat([queries, q * q.size(-1) ** -0.5], dim=-1)
     return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
@@ -159,10 +160,10 @@ class Part(NamedTuple):
     """The columns for the focal bias of up to ``LARGEST_PART`` consecutive keys.
 
     Attributes:
-        tokens: slice that selects the keys of the part.
-        queries, keys: value columns (B, H, T, C) and (B, S', C), where S' is the number of keys in the part.
-        gradient_queries, gradient_keys: columns (B, H, T, G) and (B, S', G), which add 0 to the scores and pass the
-            gradient.
+        tokens: the slice that selects the keys of this part.
+        queries, keys: the value columns for queries (B, H, T, C) and for the S' keys of this part (B, S', C).
+        gradient_queries, gradient_keys: the gradient columns for queries (B, H, T, G) and keys (B, S', G), which add 0
+            to the scores but pass gradients.
     """
 
     tokens: slice
@@ -173,12 +174,13 @@ class Part(NamedTuple):
 
 
 def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
-    """Split the keys into parts of equal size, and compute the columns of each part as if it were a separate document.
+    """Split the keys into parts of equal size, and compute the columns of each part as for a separate document.
 
     Args:
-        positions: positions of tokens (B, S).
-        padding: (B, S), True at padding, or None.
-        dtype: data type of the columns.
+        focus: the centres, scopes and factors of the focal bias.
+        positions: the positions of the tokens (B, S).
+        padding: the padding mask (B, S), True at padding, or None.
+        dtype: the data type of the columns.
     """
     length = positions.shape[1]
     size = -(-length // max(1, -(-length // LARGEST_PART)))
@@ -188,7 +190,7 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         tokens = slice(start, start + size)
         own, hidden_here = positions[:, tokens], hidden[:, tokens]
         first = own.masked_fill(hidden_here, math.inf).amin(1, keepdim=True)  # (B, 1)
-        first = first.masked_fill(first.isinf(), 0.0)  # for documents without words in this part
+        first = first.masked_fill(first.isinf(), 0.0)  # for documents that have no words in this part
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
@@ -204,18 +206,18 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
 
 
 def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
-    """Add a column to the value columns that hides the positions in the padding mask (B, S)."""
+    """Add a value column that hides the positions where the padding mask (B, S) is True."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
 
 
 class FlashFocus(torch.autograd.Function):
-    """Computes softmax(q k^T + columns) v with torch's fused CPU kernel.
+    """Computes softmax(q k^T + columns) v with PyTorch's fused CPU kernel.
 
     The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`Part`, in order. Only q, k, v, the columns
     and the output are stored for the backward pass. Autograd would also store the widened copies of q, k, v and the
-    output. The outputs of the parts are averaged with their softmax denominators as weights. Documents are processed in
-    groups, so that the copies are small.
+    output. The outputs of the parts are averaged, weighted by their softmax denominators. Documents are processed in
+    groups to keep the copies small.
     """
 
     @staticmethod
@@ -267,10 +269,10 @@ class FlashFocus(torch.autograd.Function):
 
 
 GROUP_ELEMENTS = 2**20
-"""Maximum number of query elements in a group of documents in :class:`FlashFocus`."""
+"""Maximum number of elements in the queries of one group of documents in :class:`FlashFocus`."""
 
 
 def _groups(q: Tensor) -> "List[slice]":
-    """Return the groups of documents, as slices."""
+    """Return slices that divide the documents into groups."""
     size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
     return [slice(start, start + size) for start in range(0, len(q), size)]

@@ -1,7 +1,8 @@
-"""Determine which kernel torch uses for ``scaled_dot_product_attention`` on an NVIDIA GPU, and warn if it is not fused.
+"""Predict which kernel PyTorch uses for ``scaled_dot_product_attention`` on an NVIDIA GPU.
 
-The rules for dense tensors without a causal flag were copied from torch 2.13
-(``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). ``tests/gpu`` compares them with torch's own choices.
+If the kernel is not fused, a warning is logged. The rules for dense tensors without a causal flag are taken from
+PyTorch 2.13 (``aten/src/ATen/native/transformers/cuda/sdp_utils.cpp``). ``tests/gpu`` compares them with PyTorch's
+choices.
 """
 
 import functools
@@ -17,7 +18,7 @@ HALVES = (torch.float16, torch.bfloat16)
 
 
 def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
-    """Return the number by which the head width must be divisible for torch's memory-efficient attention."""
+    """Return the number by which the head width must be divisible for PyTorch's memory-efficient attention."""
     if dtype in HALVES:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) else 1
@@ -26,16 +27,16 @@ def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
 def fused_kernel(
     dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float = 0.0
 ) -> str:
-    """Return the name of the kernel that torch uses: "flash", "cudnn", "efficient" or "math".
+    """Return the name of the kernel that PyTorch uses: "flash", "cudnn", "efficient" or "math".
 
-    "math" is the kernel that stores all attention weights.
+    The kernel "math" stores all attention weights.
 
     Args:
-        dtype: data type of queries, keys and values, after autocast.
-        width: width of a head.
-        masked: whether there is a mask or a bias, for example for padding.
-        capability: compute capability of the GPU, such as (8, 0) for an A100.
-        dropout_p: dropout probability of the attention weights.
+        dtype: the data type of queries, keys and values, after autocast.
+        width: the width of an attention head.
+        masked: whether the attention has a mask or a bias, for example for padding.
+        capability: the compute capability of the GPU, such as (8, 0) for an A100.
+        dropout_p: the dropout probability of the attention weights.
     """
     is_half = dtype in HALVES and capability >= (8, 0)
     prefers_cudnn = capability in ((9, 0), (10, 0), (10, 3))
@@ -48,13 +49,13 @@ def fused_kernel(
 
 
 def note_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
-    """Log a warning once if torch has no fused kernel for the attention on a GPU.
+    """Log a warning once if PyTorch has no fused kernel for this attention on a GPU.
 
     Args:
-        x: tensor with the dtype and device of the attention.
-        width: width of a head.
-        dropout_p: dropout probability of the attention weights.
-        masked: whether there is a mask or a bias.
+        x: a tensor that has the dtype and device of the attention.
+        width: the width of an attention head.
+        dropout_p: the dropout probability of the attention weights.
+        masked: whether the attention has a mask or a bias.
     """
     if not x.is_cuda or torch.compiler.is_compiling():
         return

@@ -1,23 +1,23 @@
-"""Functions for linear layers: faster training with oneDNN, normalised weights, and marks on weights for optimisers."""
+"""Functions for linear layers: faster training with oneDNN, weight normalisation, and marks for optimisers."""
 
 from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.weight_norm import WeightNorm, remove_weight_norm
-from typing_extensions import TypeGuard  # torch depends on it, too
+from typing_extensions import TypeGuard  # PyTorch also depends on this package
 
 from .cpu import has_faster_linear, plain_linear
 
 
 class _Linear(torch.autograd.Function):
-    """Computes x W^T + b and its gradient with :func:`plain_linear`, for x (…, in) and W (out, in)."""
+    """Computes x W^T + b for x (…, in) and W (out, in), and the gradients, with :func:`plain_linear`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
         rows = x.reshape(-1, x.size(-1))
         ctx.save_for_backward(rows, weight)
-        # As in torch, the result is not a view, because in-place operations on a view copy the gradient three times.
+        # As in PyTorch, the result is not a view, because in-place operations on a view copy the gradient three times.
         out: Tensor = torch.ops.aten._unsafe_view(plain_linear(rows, weight, bias), (*x.shape[:-1], len(weight)))
         return out
 
@@ -37,7 +37,7 @@ class _Linear(torch.autograd.Function):
 
 
 class TrainingLinear(nn.Linear):
-    """A linear layer with the same result as torch's, except that products may be summed in a different order."""
+    """A linear layer with the same output as PyTorch's layer, except that the order of summation may differ."""
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in)."""
@@ -49,7 +49,7 @@ class TrainingLinear(nn.Linear):
 
 
 def use_training_linear(model: nn.Module) -> None:
-    """Replace torch's linear layers in a model with :class:`TrainingLinear` if this is faster on this processor."""
+    """Replace the linear layers of a model with :class:`TrainingLinear` if it is faster on this processor."""
     if has_faster_linear():
         for module in model.modules():
             if type(module) is nn.Linear:
@@ -57,14 +57,14 @@ def use_training_linear(model: nn.Module) -> None:
 
 
 def is_plain_linear(module: Optional[nn.Module]) -> "TypeGuard[nn.Linear]":
-    """Return whether a module is exactly torch's linear layer or a :class:`TrainingLinear`, not another subclass."""
+    """Return whether a module is PyTorch's linear layer or a :class:`TrainingLinear`, and not another subclass."""
     return type(module) in (nn.Linear, TrainingLinear)
 
 
 def mark_matrices(model: nn.Module) -> None:
     """Mark the weight matrices of all linear layers in a model, for optimisers that treat matrices differently.
 
-    Tables of word vectors, output layers, and matrices with a single row or column are not marked.
+    Embedding tables, output layers, and matrices with a single row or column are not marked.
     """
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, module in model.named_modules():
@@ -84,7 +84,7 @@ def _weight_norms(module: nn.Module) -> List[WeightNorm]:
 
 
 def renew_weight(layer: nn.Module) -> None:
-    """Recompute the normalised weight of a layer from its parameters, for code that reads the weight directly."""
+    """Recompute the normalised weight of a layer, for code that reads the weight without calling the layer."""
     for hook in _weight_norms(layer):
         setattr(layer, hook.name, hook.compute_weight(layer))
 
@@ -92,14 +92,14 @@ def renew_weight(layer: nn.Module) -> None:
 def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
     """Iterate over the normalised weights of a model.
 
-    Normalised weights are computed, so they are not parameters and cannot be deep-copied.
+    Normalised weights are computed from parameters. They are not parameters themselves and cannot be deep-copied.
     """
     for module in model.modules():
         yield from (getattr(module, hook.name) for hook in _weight_norms(module))
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
-    """Convert each normalised weight to a parameter, which replaces the parameters that determine the weight."""
+    """Replace the parameters of each normalised weight with the weight itself."""
     for module in model.modules():
         for hook in _weight_norms(module):
             remove_weight_norm(module, hook.name)

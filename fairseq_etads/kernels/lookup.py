@@ -1,11 +1,11 @@
-"""Look up word vectors in a table that is also the output layer. The backward pass needs only half the memory.
+"""Look up word embeddings in a table that is also the output layer. The backward pass needs only half the memory.
 
-The gradient of such a table is the sum of two gradients: a dense one from the output layer, and one for the few rows
-that were looked up. If the second gradient were also dense, it would require as much memory as the table, and time to
-fill and add it. If the second gradient is sparse, only its rows are added to the first gradient. However, if there is
-no dense gradient, the sparse gradient reaches the optimiser, and most optimisers do not accept sparse gradients.
-Therefore, :func:`expect_dense_gradient` marks the table when the backward pass computes a dense gradient. The backward
-pass of the lookup, which runs later, reads this mark.
+The gradient of such a table is the sum of two gradients: a dense gradient from the output layer, and a gradient for the
+few rows that were looked up. If the second gradient were also dense, it would need as much memory as the table, and
+filling and adding it would take time. If the second gradient is sparse, only its rows are added to the first gradient.
+However, without a dense gradient, the sparse gradient would reach the optimiser, and most optimisers do not support
+sparse gradients. Therefore, :func:`expect_dense_gradient` marks the table when the backward pass computes a dense
+gradient. The backward pass of the lookup, which runs later, reads this mark.
 """
 
 from typing import Any, Optional, Tuple
@@ -21,16 +21,16 @@ def backward_pass() -> int:
 
 
 def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
-    """Add a hook to ``result``, a product with the whole table, that marks ``table`` as having a dense gradient.
+    """Add a hook that marks ``table`` as having a dense gradient when the backward pass reaches ``result``.
 
-    The hook runs in the backward pass.
+    ``result`` must be a product with the whole table.
     """
     if result.requires_grad:
         result.register_hook(lambda _: setattr(table, "dense_gradient_of", backward_pass()))
 
 
 class _Lookup(torch.autograd.Function):
-    """Looks up the rows ``ids`` (…) of a table (V, D). The gradient is sparse if there is already a dense gradient."""
+    """Looks up rows of a table (V, D) by ids (…). If the table already has a dense gradient, the gradient is sparse."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:
@@ -51,7 +51,7 @@ class _Lookup(torch.autograd.Function):
 def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
     """Return the sparse gradient of the looked-up rows.
 
-    Unlike torch's function, this function does not have to wait for a GPU to count the ids that are not padding.
+    Unlike PyTorch's function, this function does not wait for a GPU to count the ids that are not padding.
     """
     rows = gradient.flatten(0, -2).masked_fill(ids.flatten()[:, None] == padding_idx, 0)
     return torch.sparse_coo_tensor(ids.flatten()[None], rows, table.shape, check_invariants=False)
@@ -60,8 +60,8 @@ def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: 
 def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     """Compute ``torch.nn.functional.embedding`` for a table that is shared with an output layer.
 
-    The gradient is always dense if the table is part of a flattened parameter (``--ddp-backend fully_sharded``), if the
-    table is in half precision, or inside ``torch.compile``.
+    The gradient is always dense in three cases: if the table is part of a flattened parameter (``--ddp-backend
+    fully_sharded``), if the table is in half precision, and inside ``torch.compile``.
     """
     if torch.compiler.is_compiling():
         return F.embedding(ids, table, padding_idx)

@@ -1,6 +1,6 @@
 """Linear layers that compute in float32 inside half-precision models.
 
-Half precision is not accurate enough for positions in documents and for important logits. For example, bfloat16 rounds
+Half precision is not accurate enough for positions in documents and for some logits. For example, bfloat16 rounds
 positions near 400 to multiples of 2.
 """
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 def keep_float32(layer: nn.Linear) -> nn.Linear:
-    """Mark a layer for :func:`in_float32`, so that inference copies of the model also keep it in float32."""
+    """Mark a layer that is used with :func:`in_float32`, so that inference copies of the model keep it in float32."""
     layer.keeps_float32 = True  # type: ignore[assignment]
     return layer
 
@@ -20,14 +20,16 @@ def keeps_float32(layer: nn.Module) -> bool:
 
 
 def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
-    """Compute ``layer(x)`` in float32 or higher precision for any dtypes of ``layer`` and ``x``, even under autocast.
+    """Compute ``layer(x)`` in float32 or higher precision, even under autocast.
+
+    The layer and the input may have any floating-point dtypes.
 
     Args:
-        layer: a linear layer, including its hooks, such as fairseq's quantisation noise.
-        x: inputs (…, in).
+        layer: the linear layer. The hooks of the layer, such as fairseq's quantisation noise, are also run.
+        x: the inputs (…, in).
 
     Returns:
-        The outputs (…, out), at least float32. Gradients have the dtype of the layer's parameters.
+        The outputs (…, out), in float32 or higher precision. Gradients have the dtype of the layer's parameters.
     """
     x = at_least_float32(x)
     with torch.autocast(x.device.type, enabled=False):
@@ -40,5 +42,5 @@ def in_float32(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Convert ``x`` to float32, unless it is float64, before sums and logarithms are computed."""
+    """Convert a tensor to float32, or leave it unchanged if it is float64."""
     return x.to(torch.promote_types(x.dtype, torch.float32))

@@ -1,10 +1,10 @@
-"""Compute the log-probabilities of the words that a loss needs, without a distribution over all words.
+"""Compute the log-probabilities of the words that a loss function needs, without a distribution over all words.
 
-A loss needs log P of each target word. With label smoothing, a loss also needs the sum over all words, and with a
-pointer, log P of the words in the document. For M summary words and a vocabulary of V words, the logits are the product
-of M x d states and a V x d table. This module computes the logits in chunks of columns and stores them once for the
-backward pass. The softmax, its logarithm and the gradients exist for only one chunk at a time. A direct computation
-would store three to five tensors of M x V numbers.
+A loss function needs log P of each target word. With label smoothing, it also needs the sum of log P over all words.
+With a pointer, it also needs log P of the words in the document. For M summary words and a vocabulary of V words, the
+logits are the product of states (M, d) and the transposed output weight (V, d). This module computes the logits in
+chunks of columns and stores them once for the backward pass. The softmax, its logarithm and the gradients exist for
+only one chunk at a time. A direct computation would store three to five tensors of M x V numbers.
 """
 
 import math
@@ -17,18 +17,19 @@ from .cpu import product_without_gradient
 from .precision import at_least_float32
 
 CHUNK_ELEMENTS = 2**22
-"""Maximum number of logits in a chunk on a CPU. They need 16 MiB in float32, which fits in the caches of the CPU."""
+"""Maximum number of logits in a chunk on a CPU. Such a chunk needs 16 MiB in float32 and fits in the CPU's caches."""
 GPU_CHUNK_ELEMENTS = 2**26
 """Maximum number of logits in a chunk on a GPU.
 
-They need 256 MiB in float32. Each operation on a chunk launches a kernel, so smaller chunks would be slower.
+Such a chunk needs 256 MiB in float32. Smaller chunks would be slower, because each operation on a chunk launches a
+kernel.
 """
 NARROWEST_CHUNK = 1024
-"""Minimum number of columns in a chunk, because narrower products are slower."""
+"""Minimum number of columns in a chunk. Products with fewer columns are slower."""
 
 
 def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
-    """Split the columns into chunks, to limit the number of logits per chunk for all rows of ``states`` (M, d)."""
+    """Yield slices that divide the columns into chunks, which limit the number of logits for states (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):
@@ -36,15 +37,15 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
 
 
 def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
-    """Return a mask that is True for columns inside a chunk, and their positions in the chunk (0 for other columns)."""
+    """Return a mask of the columns inside a chunk, and their positions in the chunk (0 for other columns)."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
 
 def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
-    """Return the positions in a chunk of the columns that the sum leaves out.
+    """Return the indices, relative to a chunk, of the columns that are excluded from the sum.
 
-    The few columns are processed one by one, because a list of indices would have to be copied to the GPU.
+    These few columns are processed one by one, because a list of indices would have to be copied to the GPU.
     """
     return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
 
@@ -52,11 +53,12 @@ def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
 class _WordLogProbs(torch.autograd.Function):
     """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
-    The inputs are states (M, d), a table (at least V, d), a bias (V,) or None, column indices (M, K) below V, the
-    number V, and a list of columns that the sum leaves out, or None if no sum is needed. The outputs are the selected
-    columns (M, K) and the sum (M,), at least float32. If no sum is requested, the sum is 0.
+    The inputs are the states (M, d), the table (at least V rows, d), the bias (V,) or None, the column indices (M, K)
+    below V, the number V, and a list of columns that are excluded from the sum, or None if no sum is needed. The
+    outputs are the selected columns (M, K) and the sum (M,), in float32 or higher precision. If no sum is needed, it is
+    0.
 
-    Only one backward pass is possible, because the backward pass overwrites the logits with their gradient.
+    Only one backward pass is possible, because it overwrites the logits with their gradient.
     """
 
     @staticmethod
@@ -97,11 +99,11 @@ class _WordLogProbs(torch.autograd.Function):
                 "overwrites their logits"
             )
         of_picked, of_total = gradients
-        share = of_picked.sum(dim=1)  # of the softmax
+        share = of_picked.sum(dim=1)  # factor of the softmax in the gradient
         if ctx.without is not None:
             share = share + (ctx.size - len(ctx.without)) * of_total
-        # Keep this sum in float32. If it were rounded to half precision after each chunk, most contributions from later
-        # chunks would be lost.
+        # Keep this sum in float32. Rounding it to half precision after each chunk would lose most contributions from
+        # later chunks.
         of_states = torch.zeros_like(at_least_float32(states))
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
@@ -138,16 +140,16 @@ def word_log_probs(
     """Compute selected entries of log softmax(states table^T + bias), and the sum of all entries.
 
     Args:
-        states: states (N, T, d).
-        table: weight table (at least V, d). Only the first V rows of the table are used.
-        bias: bias (V,), or None.
-        columns: indices (N, T, K), int64, of the selected columns, below V.
+        states: the decoder states (N, T, d).
+        table: the weight of the output layer, with at least V rows and d columns. Only the first V rows are used.
+        bias: the bias of the output layer (V,), or None.
+        columns: the indices of the selected columns (N, T, K), int64, below V.
         size: V, the number of words.
-        without: columns that the sum leaves out, or None to return 0 instead of the sum.
+        without: the columns to exclude from the sum, or None to return 0 instead of the sum.
 
     Returns:
-        The selected entries (N, T, K) and the sum (N, T), at least float32. Only one backward pass through them is
-        possible.
+        The selected entries (N, T, K) and the sum (N, T), in float32 or higher precision. Only one backward pass
+        through them is possible.
     """
     rows = columns.flatten(0, 1)
     dtype, device = states.dtype, states.device.type

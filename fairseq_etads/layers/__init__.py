@@ -1,1 +1,1 @@
-"""Neural network modules, and the state that they keep during decoding."""
+"""Neural network modules, and the states that they cache during decoding."""

@@ -1,9 +1,10 @@
-"""Additive and dot attention of a recurrent decoder, in which all steps share the tensors of the document.
+"""Additive and dot attention for a recurrent decoder. All decoding steps share the encoder's tensors.
 
-Each query depends on the result of the previous step, so the steps cannot be computed in one product. With plain
-autograd, every step would allocate, fill and add a gradient as large as the whole document. In this module, the
-backward pass of a step only records what is needed, and the gradient of the shared tensor is computed once, after the
-last step. Tensors as large as (B, S, A) are recomputed in the backward pass instead of being stored for each step.
+Each query depends on the result of the previous step, so the steps cannot be computed in one matrix product. With plain
+autograd, the backward pass of every step would allocate a gradient with the shape of the encoder states. In this
+module, the backward pass of a step only records its inputs, and the gradient of the shared tensor is computed once,
+after all steps. Tensors with the shape (B, S, A) are recomputed in the backward pass instead of being stored for each
+step.
 """
 
 from typing import Any, Callable, List, Optional, Tuple
@@ -16,11 +17,11 @@ from ..kernels.lookup import backward_pass
 from ..kernels.precision import at_least_float32
 
 _CACHED = 2**19
-"""Number of float32 values that fit in a processor cache (2 MiB), so that repeated passes over them are fast."""
+"""Number of float32 values that fit in a processor cache of 2 MiB. Repeated passes over them are then fast."""
 
 
 class _StepGradients:
-    """Records from the backward passes of decoding steps, from which the gradient of a shared tensor is computed.
+    """Records from the backward passes of all decoding steps, used to compute the gradient of a shared tensor.
 
     The backward pass of the shared tensor consumes the records. Records can be left over if a backward pass was
     interrupted or did not need the gradient of the shared tensor. Leftover records are discarded when another backward
@@ -44,10 +45,10 @@ class _StepGradients:
 
 
 class SharedStates:
-    """Encoder states that the attention of all steps shares.
+    """Encoder states that are shared by the attention of all decoding steps.
 
     Args:
-        states: encoder states (B, S, M).
+        states: the encoder states (B, S, M).
     """
 
     def __init__(self, states: Tensor):
@@ -55,15 +56,15 @@ class SharedStates:
         self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
 
     def read(self, weights: Tensor) -> Tensor:
-        """Compute context vectors (B, T, M): sums of the states, weighted with the attention ``weights`` (B, T, S)."""
+        """Return the context vectors (B, T, M), which are sums of the states weighted by ``weights`` (B, T, S)."""
         return _WeightedSum.apply(weights, self.states, self._gradients)
 
 
 class SharedKeys:
-    """Keys of additive attention that all steps share.
+    """Keys of additive attention, which are shared by all decoding steps.
 
     Args:
-        keys: keys k (B, S, A).
+        keys: the attention keys k (B, S, A).
     """
 
     def __init__(self, keys: Tensor):
@@ -77,18 +78,19 @@ class SharedKeys:
         coverage: Optional[Tensor] = None,
         coverage_weight: Optional[Tensor] = None,
     ) -> Tensor:
-        """Compute e_tj = v · tanh(q_t + k_j [+ c_tj w_c]).
+        """Compute the attention scores e_tj = v · tanh(q_t + k_j [+ c_tj w_c]).
 
         These are the scores of Bahdanau et al. 2014 or, with coverage, of See et al. 2017, equation 11.
 
         Args:
-            query: queries q (B, T, A) from the decoder, including the bias.
-            weight: the vector v (A,).
-            coverage: coverage c (B, T, S), the sum of the attention in earlier steps, or None.
-            coverage_weight: the vector w_c (A,).
+            query: the decoder's queries q (B, T, A), to which the bias has already been added.
+            weight: the vector v (A,), which converts each hidden vector to a score.
+            coverage: the coverage c (B, T, S), which is the sum of the attention weights over all earlier steps, or
+                None.
+            coverage_weight: the vector w_c (A,), by which the coverage is multiplied, or None.
 
         Returns:
-            The scores (B, T, S), at least float32.
+            The attention scores (B, T, S), in float32 or higher precision.
         """
         # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as torch's tanh on a CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
@@ -97,10 +99,10 @@ class SharedKeys:
 
 
 class DotKeys:
-    """Keys of dot attention that all steps share.
+    """Keys of dot-product attention, which are shared by all decoding steps.
 
     Args:
-        keys: keys k (B, S, A).
+        keys: the attention keys k (B, S, A).
     """
 
     def __init__(self, keys: Tensor):
@@ -108,17 +110,17 @@ class DotKeys:
         self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
 
     def scores(self, query: Tensor) -> Tensor:
-        """Compute the products q_t · k_j (B, T, S) for queries (B, T, A) in float32 or higher precision."""
+        """Compute the scores q_t · k_j (B, T, S) of the queries (B, T, A), in float32 or higher precision."""
         return _Products.apply(query, self.keys, self._gradients)
 
 
 class DotAttention(nn.Module):
-    """Dot attention with scores h · k_j (Chopra et al. 2016), which has no weights."""
+    """Dot-product attention with scores h · k_j (Chopra et al. 2016). The module has no parameters."""
 
     from_word: Optional[nn.Linear] = None
 
     def forward(self, hidden: Tensor, word: Optional[Tensor], keys: DotKeys, *_: Any) -> Tensor:
-        """Compute the scores (N, S) in one step from states h (N, A); see :meth:`AdditiveAttention.forward`."""
+        """Compute the scores (N, S) of one step from the states h (N, A); see :meth:`AdditiveAttention.forward`."""
         query = hidden.view(len(keys.keys), -1, hidden.shape[1])  # (B, N/B, A)
         return keys.scores(query).view(len(hidden), -1)
 
@@ -126,13 +128,13 @@ class DotAttention(nn.Module):
 class AdditiveAttention(nn.Module):
     """Additive attention with scores v · tanh(W_h h + W_e E[o] + b + k_j) (Nallapati et al., section 2.3).
 
-    The keys k_j = W_c h^d_j come from the encoder. E[o] is the vector of the previous word, which See et al. 2017
-    (equation 1) do not use.
+    The encoder provides the keys k_j = W_c h^d_j. E[o] is the embedding of the previous word. See et al. 2017 (equation
+    1) do not use E[o].
 
     Args:
-        hidden: width of h.
-        word: width of E[o], or 0 to leave out E[o].
-        width: A, the width of the keys and of the vector v.
+        hidden: the width of the decoder state h.
+        word: the width of the word embedding E[o], or 0 to leave out E[o].
+        width: A, the width of the keys and the length of the vector v.
     """
 
     def __init__(self, hidden: int, word: int, width: int):
@@ -149,15 +151,15 @@ class AdditiveAttention(nn.Module):
         covered: Optional[Tensor] = None,
         coverage_weight: Optional[Tensor] = None,
     ) -> Tensor:
-        """Compute the scores (N, S) in one step.
+        """Compute the attention scores (N, S) of one decoding step.
 
         Args:
-            hidden: states h (N, H), where N is a multiple of the number of documents B.
-            word: output (N, A) of ``from_word`` for the previous words, which the decoder computes for all steps at
-                once, or None if words are not used.
-            keys: keys of the B documents.
-            covered: coverage c (N, S), the sum of the attention in earlier steps.
-            coverage_weight: the vector w_c (A,).
+            hidden: the decoder states h (N, H). N is a multiple of the number of documents B.
+            word: the output (N, A) of ``from_word`` for the previous words, or None if words are not used. The decoder
+                computes this output for all steps at once.
+            keys: the attention keys of the B documents.
+            covered: the coverage c (N, S), which is the sum of the attention weights over all earlier steps, or None.
+            coverage_weight: the vector w_c (A,), by which the coverage is multiplied, or None.
         """
         documents, _, width = keys.doubled.shape
         query = self.from_hidden(hidden)  # (N, A)
@@ -168,7 +170,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensor(torch.autograd.Function):
-    """The identity function, with a gradient that ``total`` computes from the records of all steps."""
+    """The identity function. The function ``total`` computes its gradient from the records of all steps."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
@@ -187,9 +189,9 @@ class _SharedTensor(torch.autograd.Function):
 
 
 def _sum_of_products(records: List[Any]) -> Tensor:
-    """Sum the products of the attention (B, T, S) and the context gradients (B, T, M) over all steps.
+    """Sum the products of attention weights (B, T, S) and context gradients (B, T, M) over all steps.
 
-    Returns (B, S, M).
+    The result has the shape (B, S, M).
     """
     weights, gradients = (torch.cat(steps, dim=1) for steps in zip(*records))
     return torch.bmm(weights.transpose(1, 2), gradients)
@@ -201,7 +203,7 @@ def _running_sum(records: List[Any]) -> Tensor:
 
 
 class _WeightedSum(torch.autograd.Function):
-    """Multiplies weights (B, T, S) by states (B, S, M).
+    """Multiplies attention weights (B, T, S) by encoder states (B, S, M).
 
     The backward pass records the inputs of :func:`_sum_of_products`.
     """
@@ -277,7 +279,7 @@ class _SigmoidScores(torch.autograd.Function):
             inner = _sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
             by_width = inner.view(-1, len(weight))  # a view of the same memory, (n * T * S, A)
             d_weight = d_weight + gradient[rows].reshape(-1) @ by_width
-            # from here on, ``inner`` contains g s (1 - s), which is not yet multiplied by v
+            # From here on, ``inner`` contains g s (1 - s). The multiplication by v follows later.
             inner.addcmul_(inner, inner, value=-1).mul_(gradient[rows][..., None])
             d_query.append(inner.sum(dim=2))  # (n, T, A)
             records[0][rows].addcmul_(inner[:, 0] if inner.shape[1] == 1 else inner.sum(dim=1), weight)
@@ -290,9 +292,9 @@ class _SigmoidScores(torch.autograd.Function):
 
 
 def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
-    """Split the documents into blocks of n, so that (n, T, S, A) values fit in the cache of a CPU.
+    """Split the batch into blocks of n documents, so that a tensor (n, T, S, A) fits in the CPU cache.
 
-    On a GPU, all documents form one block.
+    On a GPU, all documents are in one block.
     """
     documents, length, width = keys.shape
     size = max(1, query.shape[1] * length * width)
@@ -301,13 +303,13 @@ def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """Compute sigmoid(q + k [+ c w_c]) for n of the documents. Returns a new tensor (n, T, S, A).
+    """Compute sigmoid(q + k [+ c w_c]) for n documents of the batch. Returns a new tensor (n, T, S, A).
 
     Args:
-        query: queries (B, T, A).
-        keys: keys (B, S, A).
-        coverage: c (B, T, S) and w_c (A,), or nothing.
-        rows: slice that selects n documents.
+        query: the queries q (B, T, A) of all documents.
+        keys: the keys k (B, S, A) of all documents.
+        coverage: two tensors, the coverage c (B, T, S) and its weight w_c (A,), or none.
+        rows: the slice that selects the n documents.
     """
     inner = at_least_float32(query[rows])[:, :, None] + at_least_float32(keys[rows])[:, None]
     if coverage:

@@ -1,6 +1,6 @@
-"""Process the encoder states before the decoder attends to them: aggregate earlier layers, and apply a gate.
+"""Modules that process the encoder states before the decoder attends to them: layer aggregation and a gate.
 
-As in the rest of fairseq's Transformer, states have the shape (S, B, d_m).
+As elsewhere in fairseq's Transformer, states have the shape (S, B, d_m).
 """
 
 from typing import Any, Optional, Sequence
@@ -14,22 +14,22 @@ AGGREGATIONS = ("none", "add", "proj", "attn")
 
 
 class Aggregation(nn.Module):
-    """Combines the states of the last encoder layer and of earlier layers (Aggregation Transformer, section 3.4).
+    """Combines the states of the last encoder layers (Aggregation Transformer, section 3.4).
 
-    Let h^l be the states of layer l in an encoder with N layers. The history consists of the L = ``layers`` layers
-    before the last one::
+    Let h^l be the states of layer l in an encoder with N layers. The history consists of the states of the L =
+    ``layers`` layers before the last one::
 
         add:   h^N + h^(N-L) + ... + h^(N-1)
         proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)
         attn:  MultiHead(Q=H, K=V=h^N),  H = h^(N-L), then H = MultiHead(Q=H, K=V=h^l), l = N-L+1 ... N-1   (eq. 17)
 
-    As in the paper, the attention has no residual connection and no layer norm. "add" has no parameters, "proj" has W
-    and one attention module, and "attn" has L attention modules.
+    As in the paper, the attention has no residual connection and no layer norm. "add" has no parameters. "proj" has the
+    matrix W, the bias b and one attention module. "attn" has L attention modules.
 
     Args:
-        kind: "add", "proj" or "attn".
-        layers: L, from 1 to N - 1.
-        attention: keyword arguments for fairseq's ``MultiheadAttention``.
+        kind: the type of aggregation, "add", "proj" or "attn".
+        layers: L, the number of layers in the history, from 1 to N - 1.
+        attention: additional keyword arguments for fairseq's ``MultiheadAttention``.
     """
 
     def __init__(self, embed_dim: int, num_heads: int, kind: str, layers: int, **attention: Any):
@@ -45,12 +45,12 @@ class Aggregation(nn.Module):
         """Aggregate the encoder states.
 
         Args:
-            history: states of the L layers before the last one, in order, (S, B, d_m) each.
-            states: states h^N (S, B, d_m) of the last layer.
-            padding_mask: (B, S), True at padding, or None if there is no padding.
+            history: the states of the L layers before the last one, from the lowest layer upwards, (S, B, d_m) each.
+            states: the states h^N (S, B, d_m) of the last layer.
+            padding_mask: the padding mask (B, S), True at padding, or None if there is no padding.
 
         Returns:
-            (S, B, d_m)
+            The aggregated states (S, B, d_m).
         """
         if self.kind == "add":
             return torch.stack([states, *history]).sum(dim=0)
@@ -64,10 +64,11 @@ class Aggregation(nn.Module):
 
 
 class EncoderGate(nn.Module):
-    """Applies a gate to each encoder state before the decoder reads it (Gated ES-Trans, equations 4 and 5).
+    """Applies a gate to each encoder state before the decoder reads the states (Gated ES-Trans, equations 4 and 5).
 
-    h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b). The state s of the last real token, which is the end symbol,
-    represents the whole document. W_g is stored as two halves, and the half for s is multiplied only once per document.
+    The gated states are h'_i = g_i * h_i with g_i = sigmoid(W_g [h_i; s] + b). The state s of the last real token,
+    which is the end symbol, represents the whole document. W_g is stored as two matrices, so that the product with s is
+    computed only once per document.
     """
 
     def __init__(self, embed_dim: int):
@@ -76,11 +77,11 @@ class EncoderGate(nn.Module):
         self.document_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Apply the gate to states (S, B, d_m), given a padding mask (B, S) or None. Returns (S, B, d_m)."""
+        """Apply the gate to states (S, B, d_m). The padding mask (B, S) is True at padding, or None."""
         return self.let_through(states, last_real_state(states, padding_mask))
 
     def let_through(self, states: Tensor, document: Tensor) -> Tensor:
-        """Compute g * h for states h (…, d_m), given the document vectors s, which are broadcast to the states."""
+        """Compute g * h for states h (…, d_m). The document vectors s are broadcast to the shape of the states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 
@@ -90,8 +91,8 @@ def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Te
     If a document consists only of padding, its first state is returned.
 
     Args:
-        states: states (S, B, d_m).
-        padding_mask: (B, S), True at padding, or None.
+        states: the encoder states (S, B, d_m).
+        padding_mask: the padding mask (B, S), True at padding, or None if there is no padding.
     """
     if padding_mask is None:
         return states[-1]

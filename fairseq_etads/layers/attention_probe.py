@@ -1,4 +1,4 @@
-"""Observe values inside attention modules, to log figures in training or to explain summaries."""
+"""Observe intermediate values of attention modules, to log statistics during training or to explain summaries."""
 
 import contextlib
 from typing import Dict, Iterator, Mapping, NamedTuple, Optional, Tuple
@@ -10,18 +10,21 @@ from ..attention import attention_weights, gate_logits
 from ..kernels.focus import document_positions
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
-"""Names of the figures in the training log. All figures are means over layers and heads.
+"""Names of the attention statistics in the training log. All statistics are means over layers and heads.
 
-gate: sum over j of g_ij a_ij at the middle word i of each summary, which is the share of the attention that passes the
-saliency gate, or twice this share for forms with the initial value 1. focus_distance: |mu_i - P_i| in tokens.
-focus_scope: sigma in tokens. focus_share: sigma / m. focus_strength: factor of the bias, if it is learned.
+- gate: the fraction of the attention that passes the saliency gate, sum over j of g_ij a_ij, computed at the middle
+  word i of each summary. If the gate has the initial value 1, twice this fraction is reported.
+- focus_distance: the distance |mu_i - P_i| between the centre of attention and the query's position, in tokens.
+- focus_scope: the scope sigma, in tokens.
+- focus_share: the scope divided by the document length, sigma / m.
+- focus_strength: the factor by which the focal bias is multiplied, if it is learned.
 """
 
 
 class GateInputs(NamedTuple):
-    """The arguments of :func:`saliency_attention` in a layer, except for the values.
+    """The arguments that a layer passes to :func:`saliency_attention`, except for the values.
 
-    The function describes the arguments.
+    For a description of the arguments, see that function.
     """
 
     q: Tensor
@@ -33,10 +36,10 @@ class GateInputs(NamedTuple):
     gate_level: Optional[Tensor]
 
     def gate(self) -> Tuple[Tensor, Tensor]:
-        """Compute the gate g and the attention before the gate is applied, (B, H, T, S) each.
+        """Return the gate g and the attention weights before the gate is applied, (B, H, T, S) each.
 
-        g is between 0 and 1, or between 0 and 2 for forms with the initial value 1. For "normalised", the weights are
-        multiplied by g before they are divided by their sum.
+        The gate is between 0 and 1 if its form is "sigmoid", and otherwise between 0 and 2, with the initial value 1.
+        For "normalised", the weights are multiplied by g and then divided by their sum.
         """
         weights = attention_weights(self.q, self.k, self.key_padding_mask)
         logits = gate_logits(self.gate_q, self.gate_k, self.gate_level)
@@ -44,26 +47,27 @@ class GateInputs(NamedTuple):
 
 
 class AttentionObserver:
-    """Interface for objects that receive values from an attention module during its forward pass."""
+    """Base class for objects that receive values from an attention module during its forward pass."""
 
     def add_focus(
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
-        """Receive mu and sigma (B, H, S) of focus-attention in tokens, the strength (H,) and the mask (B, S)."""
+        """Receive mu and sigma (B, H, S) of focus-attention in tokens, the strength (H,) and a padding mask (B, S)."""
 
     def add_gate(self, inputs: GateInputs) -> None:
-        """Receive the inputs of the gate in saliency-selection."""
+        """Receive the inputs of the saliency gate."""
 
 
 class AttentionRecord(AttentionObserver):
-    """The values that an attention module computed in its last forward pass, or None for values it does not compute.
+    """The values from the last forward pass of an attention module. Values that the module does not compute are None.
 
     Attributes:
-        center, scope: mu and sigma (B, H, S) of focus-attention, in tokens.
-        strength: factors (H,) of the bias.
-        gate: gate g (B, H, T, S) of saliency-selection; see :meth:`GateInputs.gate`.
-        form: form of the gate.
-        gated: final attention weights (B, H, T, S): g times the attention, divided by its sum for "normalised".
+        center, scope: the centres mu and the scopes sigma (B, H, S) of focus-attention, in tokens.
+        strength: the factor (H,) by which each head multiplies the focal bias.
+        gate: the saliency gate g (B, H, T, S); see :meth:`GateInputs.gate`.
+        form: the form of the saliency gate, such as "sigmoid" or "normalised".
+        gated: the final attention weights (B, H, T, S), which are the product of the gate and the attention weights.
+            For "normalised", this product is divided by its sum.
     """
 
     center: Optional[Tensor] = None
@@ -88,12 +92,13 @@ class AttentionRecord(AttentionObserver):
 
 
 class AttentionStatistics(AttentionObserver):
-    """Sums and counts of :data:`FIGURES` over all layers in a forward pass.
+    """Sums and counts from which the means of :data:`FIGURES` over all layers are computed.
 
-    For speed, the gate is read at only one word of each summary, and only the vectors of focus-attention are read.
+    For speed, the gate is computed at only one word of each summary. For focus-attention, only the centres, scopes and
+    strengths are read.
 
     Args:
-        real: (B, T), bool, False at padding in summaries, which may be on either side.
+        real: the boolean mask (B, T) of the summaries, False at padding. Padding may be on either side.
     """
 
     def __init__(self, real: Tensor):
@@ -128,12 +133,12 @@ class AttentionStatistics(AttentionObserver):
         self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
     def logs(self) -> Dict[str, Tensor]:
-        """Return sums (``NAME``) and counts (``NAME_count``), which a criterion adds up over batches and processes."""
+        """Return sums (``NAME``) and counts (``NAME_count``). A criterion adds them up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 
 class Observed:
-    """A mixin for attention modules that report values to an :class:`AttentionObserver`, if one is set."""
+    """A mixin for attention modules. If an observer is set, the module reports its values to the observer."""
 
     observer: Optional[AttentionObserver] = None
 
@@ -151,7 +156,7 @@ def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None
 
 @contextlib.contextmanager
 def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionStatistics]:
-    """Collect figures in the forward passes within a ``with`` block. For ``real``, see :class:`AttentionStatistics`."""
+    """Collect attention statistics within a ``with`` block. For ``real``, see :class:`AttentionStatistics`."""
     figures = AttentionStatistics(real)
     with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
         yield figures
@@ -159,9 +164,9 @@ def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionStatistics]:
 
 @contextlib.contextmanager
 def record(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
-    """Record the values of all observable attention modules in a forward pass within a ``with`` block.
+    """Record the values of all observable attention modules during a forward pass in a ``with`` block.
 
-    The result maps the names of the modules to their records.
+    The context manager returns a dictionary from module names to records.
     """
     named = {name: module for name, module in model.named_modules() if isinstance(module, Observed)}
     records = {name: AttentionRecord() for name in named}

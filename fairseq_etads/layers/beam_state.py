@@ -1,8 +1,8 @@
-"""Incremental decoding in which all beams of a document share the tensors of the document.
+"""Incremental decoding in which all beams of a document share the document's tensors.
 
 fairseq repeats the encoder output, and therefore all projected keys and values, for each beam. When hypotheses are
 reordered, fairseq copies all caches. In this module, each document has only one row. The beams of a document are
-additional queries to the same keys, and reordering hypotheses does not move any keys or values.
+treated as additional queries for the same keys, and reordering hypotheses does not move any keys or values.
 
 - Tensors that are computed once per document, such as projected keys and values, are stored in
   :attr:`BeamState.memory`.
@@ -10,7 +10,7 @@ additional queries to the same keys, and reordering hypotheses does not move any
   step. A mask ensures that each hypothesis sees only the columns of its ancestors. Columns without descendants are
   dropped every few steps.
 
-If ``incremental_state`` is a :class:`BeamState`, rows are ordered by document and then by beam.
+If ``incremental_state`` is a :class:`BeamState`, rows are sorted by document and then by beam.
 """
 
 from typing import Dict, Optional, Tuple
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 IncrementalState = Dict[str, Dict[str, Optional[Tensor]]]
-"""Cache in which fairseq's modules store earlier decoding steps."""
+"""The cache in which fairseq's modules store the results of earlier decoding steps."""
 
 COMPACTION_INTERVAL = 8
 """Number of steps between two compactions of the cache.
@@ -39,17 +39,18 @@ def _select(x: Tensor, rows: Tensor) -> Tensor:
 
 
 class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
-    """An ``incremental_state`` for fairseq's modules, with which the beams of a document share tensors.
+    """An ``incremental_state`` for fairseq's modules that lets the beams of a document share tensors.
 
-    As in fairseq, modules that have a separate state for each *row* store it in the dictionary and reorder it in
+    As in fairseq, modules with a separate state for each *row* store this state in the dictionary and reorder it in
     ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` do not need to reorder anything.
 
     Attributes:
-        documents: B, the number of documents.
-        beam: current number of beams per document, so that there are B * beam rows.
-        dtype: data type of keys, values and their products, or None to use the data type of the module.
-        memory: tensors with one row per document, by module and name.
-        visible: mask (B, beam, columns), True for the columns that a hypothesis sees, including the current step.
+        documents: B, the number of documents in the batch.
+        beam: the current number of beams per document. There are B * beam rows.
+        dtype: the data type of keys, values and their products, or None to use the module's data type.
+        memory: a nested dictionary from modules and tensor names to tensors with one row per document.
+        visible: the boolean mask (B, beam, columns), True for the columns that a hypothesis sees, including the column
+            of the current step.
     """
 
     def __init__(self, documents: int, device: torch.device, dtype: Optional[torch.dtype] = None):
@@ -59,13 +60,13 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.beam = 1
         self.memory: Dict[nn.Module, Dict[str, Tensor]] = {}
         self.visible = torch.zeros(documents, 1, 0, dtype=torch.bool, device=device)
-        # (B, 1, beam, columns): the negation of ``visible``, with a dimension for heads, for use in masked_fill
+        # (B, 1, beam, columns): the negation of ``visible`` with an additional dimension for heads, used in masked_fill
         self.hidden = self.visible
         self._past: Dict[nn.Module, Tuple[Tensor, Tensor]] = {}  # keys and values (B, H, columns + free columns, D)
         self._free_steps = 0  # number of steps for which the cached tensors still have space
 
     def begin_step(self) -> None:
-        """Add one column for each beam, which is visible only to this beam.
+        """Add one column for each beam. The column is visible only to this beam.
 
         Call this method before each decoder step.
         """
@@ -77,7 +78,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.hidden = ~self.visible.unsqueeze(1)
 
     def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
-        """Store the keys and values (B, H, beam, D) of this step. Returns the keys and values of all columns."""
+        """Store the keys and values (B, H, beam, D) of this step, and return the keys and values of all columns."""
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
             documents, heads, beam, width = key.shape
@@ -89,10 +90,12 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         return keys[:, :, :columns], values[:, :, :columns]
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor] = None) -> None:
-        """Reorder the hypotheses, so that each new hypothesis sees the same columns as its parent.
+        """Reorder the hypotheses. Each new hypothesis sees the same columns as its parent.
 
         Args:
-            parents: index (B', beam') of the old beam that each new beam continues, within the same document.
+            parents: the index (B', beam') of the old beam that each new beam continues. Both beams belong to the same
+                document.
+            documents: the indices (B',) of the documents that remain in the batch, or None to keep all documents.
         """
         if documents is not None:
             for tensors in self.memory.values():
@@ -107,13 +110,13 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
     def _compact(self) -> None:
-        """Drop the columns that are not visible to any hypothesis, and allocate free columns for the next steps."""
+        """Drop the columns that no hypothesis sees, and allocate free columns for the next steps."""
         self._free_steps = COMPACTION_INTERVAL
         columns = self.visible.size(2)
         seen = self.visible.any(1)  # (B, columns)
         kept = int(seen.sum(1).max()) if columns else 0
-        # The number of visible columns differs between documents. Documents with fewer visible columns keep some
-        # invisible ones.
+        # The number of visible columns differs between documents. Documents with fewer visible columns also keep some
+        # invisible columns.
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():

@@ -1,8 +1,9 @@
-"""Features with which copy attention can continue where copying stopped.
+"""Features that help copy attention to continue with the word after the last copied word.
 
-The states of a recurrent encoder show a pointer which words are adjacent, so it soon learns to continue where it
-stopped. Without these features, a Transformer must learn this over two layers. The features depend only on words and
-need no recurrence. Therefore, they add little cost to training, where all steps are computed at once.
+With a recurrent encoder, the states contain information about adjacent words, so a pointer quickly learns to continue
+copying at the next word. Without these features, a Transformer needs two layers to learn this behaviour. The features
+depend only on words and not on earlier states. Therefore, they can be computed for all training steps at once, and add
+little to the training time.
 """
 
 from typing import NamedTuple, Tuple
@@ -15,16 +16,16 @@ from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
-"""Initial weights of the three features."""
+"""The initial values v_1, v_2 and v_3 of the three features in :class:`Continuation`."""
 
 
 class CopyHistory(NamedTuple):
-    """Relations between each document position j and the summary before step t, as bool tensors (N, T, S).
+    """Boolean tensors (N, T, S) that relate each document position j to the summary before step t.
 
     Attributes:
-        follows_one: whether the word before position j is the last word of the summary so far.
-        follows_two: whether the two words before position j are the last two words of the summary so far.
-        written: whether the word at position j is already in the summary.
+        follows_one: True if the word before position j is the last word of the summary so far.
+        follows_two: True if the two words before position j are the last two words of the summary so far.
+        written: True if the word at position j already occurs in the summary so far.
     """
 
     follows_one: Tensor
@@ -33,21 +34,21 @@ class CopyHistory(NamedTuple):
 
     @classmethod
     def of(cls, previous: Tensor, source: Tensor, steps: int, unk: int) -> "CopyHistory":
-        """Compute the history for the last ``steps`` of T' steps.
+        """Compute the copy history for the last ``steps`` of T' decoding steps.
 
         Args:
-            previous: (N, T'), int64, dictionary ids of the start symbol and the words so far, which also distinguish
-                the words of the copy tail.
-            source: documents (B, S), as ids of the dictionary, where N is a multiple of B.
-            steps: number of last steps to return.
-            unk: id of the unknown word, which represents many different words and therefore does not match any word.
+            previous: the dictionary ids (N, T'), int64, of the start symbol and the words so far. Words in the copy
+                tail have different ids.
+            source: the source documents (B, S) as dictionary ids. N is a multiple of B.
+            steps: T, the number of last steps for which the history is returned.
+            unk: the id of the unknown word. This id represents many different words, so it does not match any word.
         """
         source = BatchVocab.expand_rows(source, previous)
         words = previous.masked_fill(previous == unk, -1)
         same = (
             words[:, :, None] == source[:, None]
         )  # (N, T', S): True if the word at position j is the last word before step t
-        # Mark the words that were produced before each step. The first form is faster if only the last step is needed.
+        # Mark the words that were produced before each step. The first expression is faster if only one step is needed.
         written = same.any(1, keepdim=True) if steps == 1 else same.cumsum(1, dtype=torch.int32)[:, -steps:] > 0
         follows_one = F.pad(same, (1, -1))  # shifted by one position to the right
         # the previous position must also match the previous word
@@ -56,16 +57,16 @@ class CopyHistory(NamedTuple):
 
 
 class Continuation(nn.Module):
-    """Terms that are added to the logits of copy attention and of p_gen, computed from a :class:`CopyHistory`.
+    """Computes terms from a :class:`CopyHistory` that are added to the logits of copy attention and p_gen.
 
-    For each of the three features that is true at position j, the value v_1, v_2 or v_3 is added to the logit of j. The
-    values v = W h + b depend on the decoder state h, because copying should continue at some steps and stop at others.
-    W is initialised to 0, and b to :data:`FIRST_VALUES`, which is a weak preference for continuing. Two learned
-    numbers, initially 0, are added to the logit of p_gen: one if any position follows the last word, the other if any
-    position follows the last two words.
+    If the k-th feature is true at position j, the value v_k is added to the logit of position j, for k = 1, 2 and 3.
+    The values v = W h + b depend on the decoder state h, because copying should continue at some steps and stop at
+    others. W is initialised to 0, and b to :data:`FIRST_VALUES`, which slightly favours continuing. Two learned
+    numbers, which are initialised to 0, are added to the logit of p_gen. The first is added if any position follows the
+    last word. The second is added if any position follows the last two words.
 
     Args:
-        features: width of h.
+        features: the width of the decoder state h.
     """
 
     def __init__(self, features: int):
@@ -77,12 +78,13 @@ class Continuation(nn.Module):
         self.gate = nn.Parameter(torch.zeros(2))
 
     def forward(self, states: Tensor, history: CopyHistory, copyable: Tensor) -> Tuple[Tensor, Tensor]:
-        """Compute the terms for the logits of copy attention (N, T, S) and of p_gen (N, T), in float32.
+        """Return the terms for the logits of copy attention (N, T, S) and p_gen (N, T), in float32.
 
         Args:
-            states: decoder states h (N, T, features).
-            history: relations between the document and the summary so far.
-            copyable: mask (N, 1, S) of the positions that are considered for p_gen.
+            states: the decoder states h (N, T, features).
+            history: the copy history of the N hypotheses.
+            copyable: the boolean mask (N, 1, S), True at the document positions that can be copied. Only these
+                positions are considered for p_gen.
         """
         values = in_float32(self.values, states)  # (N, T, 3)
         scores = torch.stack([values[:, :, k, None] * feature for k, feature in enumerate(history)]).sum(0)

@@ -1,7 +1,7 @@
-"""The interface of decoders: their capabilities, the requests of losses, the output, and a mixin that computes it.
+"""The decoder interface: capabilities, output and requests from loss functions, and a mixin that computes the output.
 
-Losses and searches access all models through :func:`decoder_capabilities` and :class:`DecoderOutput`. In all model
-families except the recurrent one, :class:`PointingDecoder` computes the output from decoder states.
+Loss functions and the beam search access every model through :func:`decoder_capabilities` and :class:`DecoderOutput`.
+In all model families except the recurrent one, :class:`PointingDecoder` computes the output from decoder states.
 """
 
 from dataclasses import dataclass, replace
@@ -21,15 +21,16 @@ from .pointer import LogVocab, Pointer, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 Capabilities = FrozenSet[str]
-"""The mechanisms of a model, named after the options that enable them, such as "--pointer" and "--pointer soft"."""
+"""The names of a model's mechanisms. Each name is the option that enables it, such as "--pointer soft"."""
 
 
 class TrainedBy(NamedTuple):
     """The criterion that trains a model for selecting words or sentences.
 
     Attributes:
-        criterion: name of the criterion.
-        model: description of the kind of model for messages, such as "an architecture that selects words or sentences".
+        criterion: the name of the criterion.
+        model: a description of the required model for messages, such as "an architecture that selects words or
+            sentences".
     """
 
     criterion: str
@@ -37,19 +38,19 @@ class TrainedBy(NamedTuple):
 
 
 class DecoderCapabilities(NamedTuple):
-    """The properties of a decoder that matter for a search. The defaults describe fairseq's own decoders.
+    """The properties of a decoder that a search needs to know. The default values describe fairseq's own decoders.
 
     Attributes:
-        shares_documents: whether the decoder accepts a :class:`BeamState`, with encoder output that has one row per
-            document and summaries that have one row per beam.
+        shares_documents: whether the decoder accepts a :class:`BeamState`. The encoder output then has one row per
+            document, and the summaries have one row per beam.
         takes_requests: whether the ``forward`` methods of the decoder and its model accept the argument ``request``, a
             :class:`WordRequest`.
         has_output_vocabulary: whether the decoder has a method ``output_vocabulary(src_tokens)``, which returns an
             :class:`OutputVocabulary`.
-        pointer: the pointer head, or None.
-        large_vocabulary_trick: number of words in the softmax, or 0 for all words.
+        pointer: the pointer head, or None if the model has no pointer.
+        large_vocabulary_trick: the number of words over which the softmax is computed, or 0 for all words.
         is_incremental: whether the decoder is one of fairseq's incremental decoders.
-        has_adaptive_softmax: whether words are divided into clusters, each with its own softmax.
+        has_adaptive_softmax: whether the decoder uses an adaptive softmax, which divides the vocabulary into clusters.
     """
 
     shares_documents: bool = False
@@ -88,7 +89,7 @@ def pointer_of(model: Any) -> Optional[PointerHead]:
 
 
 def capabilities_of(model: Any) -> Capabilities:
-    """Return the mechanisms of a model, which options for training, criterions and searches can require.
+    """Return the mechanisms of a model. Training options, criterions and searches can require them.
 
     Models from other packages can list additional mechanisms in an attribute ``capabilities``.
     """
@@ -113,27 +114,27 @@ def _mechanisms(model: Any) -> Iterator[str]:
 
 
 def pointer_kind(capabilities: Capabilities) -> str:
-    """Return the kind of pointer in a model's capabilities as a value of --pointer: "none", "soft" or "switch"."""
+    """Return the value of --pointer for a model with the given capabilities: "none", "soft" or "switch"."""
     return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")
 
 
 NetOutput = Tuple[Tensor, Dict[str, Any]]
-"""The pair of values that a fairseq model returns."""
+"""The output of a fairseq model, which is a pair of a tensor and a dictionary."""
 
 
 @dataclass
 class WordRequest:
-    """A request for the words that a loss needs, which is passed to the ``forward`` method of a model.
+    """A loss function's request for the log-probabilities of certain words, passed to a model's ``forward``.
 
     A decoder may then return the :class:`WordLogProbs` of only these words instead of a distribution over all words.
-    The request also tells the decoder that the loss depends on the whole output layer. Requests are arguments because
-    they must reach a model inside DistributedDataParallel, which must read the output layer during the forward pass.
+    The request also indicates that the loss depends on the whole output layer. The request is an argument of
+    ``forward``, because a model wrapped in DistributedDataParallel must use the output layer during the forward pass.
 
     Attributes:
-        target: target words (N, T), int64, as ids of the dictionary.
-        without: columns to leave out of the sum over all words, which label smoothing needs, or None if no sum is
-            needed.
-        whole: whether the loss needs the logits of all words anyway.
+        target: the dictionary ids of the target words (N, T), int64.
+        without: the columns to exclude from the sum of log-probabilities over all words, or None if this sum is not
+            needed. Label smoothing needs the sum.
+        whole: whether the loss needs the logits of all words rather than only the target words.
     """
 
     target: Tensor
@@ -143,22 +144,22 @@ class WordRequest:
 
 @dataclass
 class DecoderOutput:
-    """The output of a decoder for N hypotheses of T words.
+    """The output of a decoder for N hypotheses of T words each.
 
     fairseq expects a pair of a tensor and a dictionary. fairseq reads "attn" and "inner_states" from the dictionary,
-    and replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` parses it.
+    and replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` converts it back.
 
     Attributes:
-        logits: logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
-        attention: (N, T, S), or None.
-        vocabulary: the words that the columns represent, or None for the words of the output layer, as in fairseq's own
-            models.
-        pointer: output of the pointer head, or None for a model without a pointer.
-        words: log-probabilities that a :class:`WordRequest` has requested, or None if the logits must be used.
-        selection: selection probabilities, from a model that selects sentences.
-        sentence_attention: attention to words and sentences, from a model with an extractor.
-        closed_book_logits: logits (N, T, V) of the closed-book decoder, which exist only in training.
-        inner_states: states of each layer, in the form that fairseq's decoders return.
+        logits: the logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
+        attention: the attention weights over the source tokens (N, T, S), or None.
+        vocabulary: the words to which the columns of the logits belong, or None if the columns are dictionary ids, as
+            in fairseq's own models.
+        pointer: the output of the pointer head, or None for a model without a pointer.
+        words: the log-probabilities that a :class:`WordRequest` requested, or None if the logits must be used.
+        selection: the selection probabilities of the sentences, or None for a model without a sentence selector.
+        sentence_attention: the attention to words and sentences, or None for a model without an extractor.
+        closed_book_logits: the logits (N, T, V) of the closed-book decoder, which exist only in training, or None.
+        inner_states: a list of the states of all layers, in the format that fairseq's decoders return, or None.
     """
 
     logits: Tensor
@@ -173,36 +174,36 @@ class DecoderOutput:
 
     @classmethod
     def of(cls, net_output: Sequence[Any]) -> "DecoderOutput":
-        """Parse the pair that the forward pass of a fairseq model returns."""
+        """Convert the pair that a fairseq model returns to a :class:`DecoderOutput`."""
         logits, extra = net_output[0], net_output[1] if len(net_output) > 1 else None
         if isinstance(extra, dict) and "output" in extra:
             output: DecoderOutput = extra["output"]
             return replace(output, logits=logits)
-        # older decoders return only the attention, or None
+        # older decoders return only the attention weights or None instead of a dictionary
         attention = extra.get("attn") if isinstance(extra, dict) else extra
         if isinstance(attention, (list, tuple)):
             attention = attention[0] if attention else None
         return cls(logits, attention)
 
     def pair(self) -> NetOutput:
-        """Return the output in the form that fairseq expects."""
+        """Return the output in the format that fairseq expects."""
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
     def mixed(self) -> "DecoderOutput":
-        """Return a copy that mixes generating and copying, even if a hard switch would choose one of them."""
+        """Return a copy that mixes generation and copying, even if the pointer uses a hard switch."""
         return self if self.pointer is None else replace(self, pointer=self.pointer.mixed())
 
     def log_vocab(self) -> LogVocab:
-        """Return log P_vocab, at least float32, for all words (N, T, C) or only for the requested words."""
+        """Return log P_vocab for all words (N, T, C) or only the requested words, in float32 or higher precision."""
         if self.words is not None:
             return self.words
         return F.log_softmax(at_least_float32(self.logits), dim=-1)
 
 
 def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
-    """Multiply queries (N, T, D) by the matrices (B, D, S) of their documents. Returns (N, T, S).
+    """Multiply queries (N, T, D) by the matrices (B, D, S) of their documents. The product has the shape (N, T, S).
 
-    N is a multiple of B, and all rows of the same document are adjacent.
+    N is a multiple of B, and rows that belong to the same document are adjacent.
     """
     rows, length, width = queries.shape
     if rows == len(documents):
@@ -211,26 +212,26 @@ def multiply_by_documents(queries: Tensor, documents: Tensor) -> Tensor:
 
 
 class PointingDecoder:
-    """A mixin for decoders, which must precede fairseq's decoder class in the list of base classes.
+    """A mixin that adds an output layer and a pointer to a decoder. List it before fairseq's decoder class.
 
     Attributes:
         pointer: the pointer head, or None.
-        dictionary: dictionary of the known words.
-        output_projection: linear layer over the known words.
-        output_layer: function that computes logits from states (N, T, d).
+        dictionary: the dictionary of the known words.
+        output_projection: the linear layer that computes a logit for each known word.
+        output_layer: the function that computes logits from decoder states (N, T, d).
     """
 
     shares_documents = True
-    """The decoder accepts a BeamState, with one row per document but one row of prev_output_tokens per beam."""
+    """Whether the decoder accepts a BeamState, in which encoder tensors have one row per document."""
     takes_requests = True
-    """The ``forward`` methods of decoder and model accept the argument ``request``, a :class:`WordRequest`."""
+    """Whether the ``forward`` methods of the decoder and the model accept a :class:`WordRequest` as ``request``."""
     pointer: Optional[Pointer]
     dictionary: Any
     output_projection: Any
     output_layer: Any
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
-        """Return the output vocabulary for documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
+        """Return the output vocabulary for source documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
         return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
 
     def score_words(
@@ -241,16 +242,15 @@ class PointingDecoder:
         encoder_out: Dict[str, Any],
         request: Optional[WordRequest] = None,
     ) -> DecoderOutput:
-        """Replace the states in the output with logits, and add the batch's vocabulary and the pointer's output.
+        """Replace the decoder states in ``output`` with logits, and set its vocabulary and pointer output.
 
         Args:
-            output: output of the decoder, which contains states (N, T, d), the input of the output layer, in place of
-                logits.
-            memory: encoder states (S, B, E) for the pointer.
-            tokens: dictionary ids (N, at least T) of the previous words.
-            encoder_out: output of the encoder.
-            request: request of a loss, or None. If only some words are requested and the output layer is linear,
-                ``words`` is set, and the states are not replaced with logits.
+            output: the decoder output, in which ``logits`` contains the input (N, T, d) of the output layer.
+            memory: the encoder states (S, B, E), to which the pointer attends.
+            tokens: the dictionary ids of the previous words (N, T') with T' ≥ T.
+            encoder_out: the encoder output.
+            request: the request from the loss function, or None. If only some words are requested and the output layer
+                is linear, ``words`` is set and the states are not replaced with logits.
         """
         states = output.logits
         if "vocabulary" not in encoder_out:
@@ -263,7 +263,7 @@ class PointingDecoder:
             source, steps = encoder_out["src_tokens"][0], states.shape[1]
             history = self.pointer.history(tokens, source, steps, self.dictionary.unk())
             output.pointer = self.pointer(states, memory, vocabulary.slots, history)
-        if "candidate_output" in encoder_out:  # this is the case in a search with a shortlist
+        if "candidate_output" in encoder_out:  # only in a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
             assert vocabulary.candidates is not None
             output.logits = vocabulary.candidates.restrict(logits)
@@ -282,7 +282,7 @@ class PointingDecoder:
     def _requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
-        """Compute the log-probabilities that a loss requests from states (N, T, d) and the output layer."""
+        """Compute the requested log-probabilities from decoder states (N, T, d) and the output layer."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
@@ -294,9 +294,10 @@ class PointingDecoder:
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """Compute (log-)probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by extended id.
+        """Return probabilities or log-probabilities (N, T, V), or (N, T, V + K) with a pointer.
 
-        In a search with a shortlist, the shape is (N, T, C) or (N, T, C + K), and the index is the column.
+        The last dimension is indexed by extended id. In a search with a shortlist, it is indexed by column, and the
+        shape is (N, T, C), or (N, T, C + K) with a pointer.
         """
         output = DecoderOutput.of(net_output)
         if output.pointer is None:

@@ -1,4 +1,4 @@
-"""Layers for word vectors: an embedding layer, and an output layer that shares its table. Gradients may be sparse."""
+"""An embedding layer, and an output layer that can share its embedding table. Gradients may be sparse."""
 
 from typing import Optional
 
@@ -11,7 +11,7 @@ from ..vocabulary.dictionary import hide_unknown_words
 
 
 def mark_lookup_table(weight: nn.Parameter) -> None:
-    """Declare that a weight (V, D) is only used for looking up rows, so that its gradient may be sparse."""
+    """Mark a weight (V, D) as a lookup table. Only rows of it are looked up, so its gradient may be sparse."""
     weight.is_lookup_table = True  # type: ignore[attr-defined]
 
 
@@ -21,37 +21,38 @@ def is_lookup_table(weight: Tensor) -> bool:
 
 
 def set_sparse_gradient(weight: Tensor, sparse: bool) -> None:
-    """Request a sparse gradient, which contains only the looked-up rows, or a dense gradient.
+    """Set whether the gradient of a weight is sparse, so that it contains only the looked-up rows.
 
-    Lazy optimisers need sparse gradients.
+    Lazy optimisers require sparse gradients.
     """
     weight.sparse_gradient = sparse  # type: ignore[attr-defined]
 
 
 def wants_sparse_gradient(weight: Tensor) -> bool:
-    """Return whether an optimiser has requested a gradient of the looked-up rows only."""
+    """Return whether :func:`set_sparse_gradient` has requested a sparse gradient for this weight."""
     return bool(getattr(weight, "sparse_gradient", False))
 
 
 class VocabularyEmbedding(nn.Embedding):
-    """Embedding of V words.
+    """An embedding layer for V words.
 
-    All ids from V on, which are words of the copy tail and slots, use the unknown word's vector.
+    All ids from V upwards, which represent slots or words in the copy tail, have the embedding of the unknown word.
 
     Attributes:
-        is_output_layer: whether the decoder's output layer uses the same table, which the model sets.
+        is_output_layer: whether the decoder's output layer uses the same embedding table. The model sets this
+            attribute.
 
     Args:
-        weights: embedding from which the table (at least V, D) and the padding index are taken.
-        unk: id of the unknown word.
-        known_words: V, the number of words, or None to use the number of rows in the table.
+        weights: the embedding layer that provides the embedding table (V or more rows, D) and the padding index.
+        unk: the id of the unknown word.
+        known_words: V, the number of known words, or None to use the number of rows in the table.
     """
 
     is_output_layer = False
 
     def __init__(self, weights: nn.Embedding, unk: int, known_words: Optional[int] = None):
         # Pass a weight, because otherwise the constructor would initialise one. The meta device would also avoid the
-        # initialisation, but when it is first used, importing modules takes a second.
+        # initialisation, but its first use imports modules, which takes a second.
         sizes = weights.num_embeddings, weights.embedding_dim, weights.padding_idx
         super().__init__(*sizes, _weight=weights.weight.detach())
         self.weight = weights.weight
@@ -59,7 +60,7 @@ class VocabularyEmbedding(nn.Embedding):
         self.known_words = weights.num_embeddings if known_words is None else known_words
 
     def forward(self, input: Tensor) -> Tensor:
-        """Look up ids in a tensor of any shape (…). Returns vectors (…, D)."""
+        """Return the embeddings (…, D) of the ids in a tensor of any shape (…)."""
         known = hide_unknown_words(input, self.known_words, self.unk)
         sparse = wants_sparse_gradient(self.weight)
         if self.is_output_layer and not sparse and torch.is_grad_enabled():
@@ -68,14 +69,14 @@ class VocabularyEmbedding(nn.Embedding):
 
 
 class SharedTableOutput(nn.Module):
-    """An output layer over the first V words of a larger table of word vectors.
+    """An output layer that uses the first V rows of a larger word embedding table as its weight.
 
     Args:
-        weight: the table (at least V, D).
-        known_words: V, the number of words.
+        weight: the embedding table, with at least V rows and D columns.
+        known_words: V, the number of known words.
 
     Attributes:
-        bias: bias (V,), or None (the initial value) for no bias.
+        bias: the bias (V,), or None for no bias. The initial value is None.
     """
 
     bias: Optional[nn.Parameter]
@@ -91,7 +92,7 @@ class SharedTableOutput(nn.Module):
         return F.linear(x, self.weight[: self.known_words], self.bias)
 
     def as_linear(self) -> nn.Linear:
-        """Return a linear layer with the same output, but without gradients."""
+        """Return a linear layer that has the same output but no gradients."""
         linear = nn.Linear(self.weight.shape[1], self.known_words, bias=False, device="meta")
         linear.weight = nn.Parameter(self.weight.detach()[: self.known_words], requires_grad=False)
         if self.bias is not None:

@@ -1,4 +1,4 @@
-"""Attention to a document: focus-attention with centres and scopes, and fairseq's attention with less memory."""
+"""Attention modules for documents: focus-attention, and a version of fairseq's attention that uses less memory."""
 
 from typing import Any, Dict, List, Optional, Tuple
 
@@ -25,12 +25,13 @@ SCOPES_HELP = (
 
 
 def parse_scopes(value: str, heads: int) -> List[int]:
-    """Parse the initial scopes of all heads; see ``SCOPES_HELP``.
+    """Parse the value of --focus-initial-scope, a list of initial scopes; see ``SCOPES_HELP``.
 
-    Returns a number of tokens for each head, or 0 for half of the document.
+    Returns:
+        The initial scope of each head, as a number of tokens, or 0 for half of the document.
 
     Raises:
-        ValueError: the list is malformed, or contains more scopes than there are heads.
+        ValueError: the list is malformed or contains more scopes than there are heads.
     """
     option = f'--focus-initial-scope "{value}"'
     scopes = []
@@ -46,7 +47,7 @@ def parse_scopes(value: str, heads: int) -> List[int]:
 def initial_offset(head: int) -> int:
     """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for successive heads.
 
-    With these offsets, the heads are initially centred on the query and its neighbours.
+    With these offsets, each head is initially centred on the query or on a nearby token.
     """
     distance = (head + 1) // 2
     return -distance if head % 2 else distance
@@ -57,30 +58,31 @@ class FocalNetwork(nn.Module):
 
         u = tanh(Q W_p + G W_g), mu = m sigmoid(<u_h, U_c,h>), sigma = m sigmoid(<u_h, U_d,h>)
 
-    G is the mean query of the document, and m is the length of the document, both computed from real tokens only. mu
-    and sigma share W_p and W_g. All computations use at least float32, even in half-precision models and under
+    G is the mean of the document's queries, and m is the length of the document. Both are computed from real tokens
+    only. mu and sigma share W_p and W_g. All computations use at least float32, even in half-precision models and under
     autocast, because an error of 0.01 in the argument of the sigmoid can move the centre by one token in a document of
     400 tokens.
 
-    There are alternatives to the form in the paper. With ``center="relative"`` and the query's position P_i, the centre
-    is
+    Two alternatives to the paper's equations are available. With ``center="relative"``, the centre is predicted
+    relative to the position P_i of the query:
 
         mu_i = P_i + m tanh((o_h + <u_h, U_c,h>) / m)
 
-    where U_c is initialised to 0, and the learned offset o_h, in tokens, to 0, -1, 1, -2, 2, … for successive heads.
-    With an initial scope of N tokens, U_d is initialised to 0, and the scope is
+    Here, U_c is initialised to 0. The learned offset o_h, in tokens, is initialised to 0, -1, 1, -2, 2, … for
+    successive heads. With an initial scope of N tokens, U_d is initialised to 0, and the scope is
 
         sigma = m sigmoid(<u_h, U_d,h> - log(max(m / N, 2) - 1))
 
     The initial scope is N, or half of the document's length if the document has fewer than 2 N tokens.
 
     Args:
-        embed_dim: d_m, the width of the states.
-        num_heads: H, the number of heads, which have separate slices of u and separate vectors U_c and U_d.
-        center: one of ``CENTERS``.
-        initial_scope: initial scope of each head; see ``SCOPES_HELP``.
-        strength: one of ``STRENGTHS``, where "learned" means that the bias is multiplied by a learned factor for each
-            head, ``strength`` (H,), which is initialised to 0 (plain attention).
+        embed_dim: d_m, the width of the encoder states.
+        num_heads: H, the number of heads. Each head has a separate slice of u and separate vectors U_c and U_d.
+        center: the method for predicting the centres, one of ``CENTERS``.
+        initial_scope: the initial scopes of the heads, in the format that ``SCOPES_HELP`` describes.
+        strength: the type of the bias's factor, one of ``STRENGTHS``. With "learned", the focal bias of each head is
+            multiplied by a learned factor, ``strength`` (H,). Initially, the factor is 0, which corresponds to plain
+            attention.
     """
 
     initial_scopes: Tensor
@@ -102,7 +104,7 @@ class FocalNetwork(nn.Module):
         self.scope_weight = nn.Parameter(torch.empty(num_heads, head_dim))  # U_d
         self.center_offset = nn.Parameter(torch.empty(num_heads)) if center == "relative" else None  # o
         self.strength = nn.Parameter(torch.empty(num_heads)) if strength == "learned" else None
-        # Store scopes as integers, because half() does not convert integers.
+        # Store scopes as integers, because half() does not convert integer tensors.
         scopes = torch.tensor(parse_scopes(initial_scope, num_heads))
         self.register_buffer("initial_scopes", scopes, persistent=False)
         self.reset_parameters()
@@ -121,10 +123,10 @@ class FocalNetwork(nn.Module):
                 self.strength.zero_()
 
     def forward(self, queries: Tensor, key_padding_mask: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Predict ``center`` and ``scope`` (B, H, S) from unscaled queries Q (B, S, d_m), before the split into heads.
+        """Predict centres and scopes (B, H, S) from the queries Q (B, S, d_m).
 
-        The results are at least float32. If the queries are in half precision, the results have errors of up to one
-        token in a document of 400 tokens.
+        The queries must be unscaled and not yet split into heads. The results have float32 or higher precision. If the
+        queries are in half precision, the results have errors of up to one token in a document of 400 tokens.
         """
         batch, length, _ = queries.shape
         queries = at_least_float32(queries)
@@ -148,14 +150,14 @@ class FocalNetwork(nn.Module):
         return center, m * torch.sigmoid(scope - self._scope_shift(m))
 
     def _scope_shift(self, m: Tensor) -> Tensor:
-        """Compute log(max(m / N, 2) - 1) (B, H, 1) from lengths m (B, 1, 1) and the N of each head, or 0 for "half"."""
+        """Compute log(max(m / N, 2) - 1) (B, H, 1) for lengths m (B, 1, 1). The result is 0 for the scope "half"."""
         tokens = self.initial_scopes[:, None]
         ratio = torch.where(tokens > 0, m / tokens.clamp(min=1), 2.0)
         return torch.log(ratio.clamp(min=2.0) - 1)
 
 
 def focal_options(cfg: Any) -> Dict[str, str]:
-    """Return the arguments for :class:`FocalNetwork` that are options of SummarizationTransformerConfig."""
+    """Return the arguments of :class:`FocalNetwork` that SummarizationTransformerConfig contains as options."""
     return {
         "center": str(cfg.focus_center),
         "initial_scope": str(cfg.focus_initial_scope),
@@ -169,7 +171,7 @@ SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Compute the queries, keys and values (T, B, d_m) of self-attention over x (T, B, d_m).
 
-    In a copy for inference, a module may have a layer ``joint_proj``, which computes all three in one product.
+    A module in an inference copy of a model may have a layer ``joint_proj``, which computes all three in one product.
     """
     joint = getattr(module, "joint_proj", None)
     if joint is None:
@@ -179,14 +181,14 @@ def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tenso
 
 
 def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> Tensor:
-    """Split x (T, B * beam, H * D) into heads. Returns (B, H, beam * T, D), a view if beam is 1.
+    """Split x (T, B * beam, H * D) into heads. The beams of a document become additional queries.
 
-    The beams of a document are treated as additional queries.
+    The result has the shape (B, H, beam * T, D) and is a view if beam is 1.
 
     Args:
-        x: states (T, B * beam, H * D).
-        num_heads: H, the number of heads.
-        documents: B, the number of documents, or None if beam is 1.
+        x: the states (T, B * beam, H * D).
+        num_heads: H, the number of attention heads.
+        documents: B, the number of documents, or None if there is only one beam per document.
     """
     length, rows, width = x.shape
     documents = rows if documents is None else documents
@@ -199,11 +201,11 @@ def split_heads(x: Tensor, num_heads: int, documents: Optional[int] = None) -> T
 
 
 def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
-    """Merge the heads of x (B, H, beam * T, D). Returns (T, B * beam, H * D), the inverse of :func:`split_heads`.
+    """Merge the heads of x (B, H, beam * T, D) into (T, B * beam, H * D), the inverse of :func:`split_heads`.
 
     Args:
-        x: states (B, H, beam * T, D).
-        rows: B * beam, the number of rows, or None if beam is 1.
+        x: the states (B, H, beam * T, D).
+        rows: B * beam, the number of rows, or None if there is only one beam per document.
     """
     documents, heads, queries, width = x.shape
     rows = documents if rows is None else rows
@@ -225,45 +227,46 @@ def queries_to_beams(x: Tensor, rows: int) -> Tensor:
 
 
 def laid_out(x: Tensor, transposed: bool) -> Tensor:
-    """Copy a tensor to a contiguous layout. With ``transposed``, the columns of each matrix are contiguous.
+    """Make a tensor contiguous. With ``transposed``, the columns of each matrix are contiguous instead of the rows.
 
-    For a small number of queries q, the product q x^T is a third faster if the columns are contiguous.
+    If there are only a few queries q, computing q x^T is a third faster with contiguous columns.
     """
     return x.transpose(-1, -2).contiguous().transpose(-1, -2) if transposed else x.contiguous()
 
 
 def attention_dropout(module: MultiheadAttention) -> float:
-    """Return the current dropout probability of the weights, which is 0 in evaluation without --retain-dropout."""
+    """Return the dropout probability of the attention weights, which is 0 in evaluation without --retain-dropout."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
 
 
 def refuse(module: nn.Module, **unsupported: Any) -> None:
-    """Raise NotImplementedError if one of the arguments is set."""
+    """Raise NotImplementedError if one of the unsupported arguments is neither None nor False."""
     for name, value in unsupported.items():
         if value is not None and value is not False:
             raise NotImplementedError(f"{type(module).__name__} does not support {name}={value!r}")
 
 
 QUERIES_AT_A_TIME = 128
-"""Number of queries of each document in one block of :func:`blockwise_attention`."""
+"""Number of queries per document in one block of :func:`blockwise_attention`."""
 
 
 def blockwise_attention(
     q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor], dropout_p: float
 ) -> Tensor:
-    """Compute softmax(q k^T / sqrt(D)) v with dropout of the weights, with memory that grows with T + S, not T × S.
+    """Compute softmax(q k^T / sqrt(D)) v with dropout on the attention weights.
 
-    The weights are computed for one block of queries at a time. The backward pass computes them again with the same
-    dropout mask.
+    The weights are computed for one block of queries at a time, so memory grows with T + S instead of T × S. The
+    backward pass recomputes the weights with the same dropout mask.
 
     Args:
-        q: queries (B, H, T, D).
-        k, v: keys and values (B, H, S, D).
-        key_padding_mask: (B, S), True at padding.
+        q: the queries (B, H, T, D).
+        k, v: the keys and values (B, H, S, D).
+        key_padding_mask: the padding mask (B, S), True at padding, or None.
+        dropout_p: the dropout probability of the attention weights.
 
     Returns:
-        The outputs (B, H, T, D) in the dtype of ``v``.
+        The attention output (B, H, T, D), which has the dtype of ``v``.
     """
     pieces = [
         checkpoint(_attend, part, k, v, key_padding_mask, dropout_p, use_reentrant=False, preserve_rng_state=True)
@@ -278,26 +281,26 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor],
 
 
 MANY_WEIGHTS = 2**22
-"""Minimum number of weights (B * H * T * S) that :class:`EncoderAttention` computes in blocks: 16 MiB in float32.
+"""Minimum number of attention weights (B * H * T * S) for which :class:`EncoderAttention` uses blocks.
 
-Compared with fairseq's attention, this takes 15 % less time for a document of 1,024 tokens, 29 % less for four such
-documents, and 2 % less for a document of 400 tokens.
+This number of float32 values needs 16 MiB. Compared with fairseq's attention, blocks take 15 % less time for a document
+of 1,024 tokens, 29 % less for four such documents, and 2 % less for a document of 400 tokens.
 """
 
 
 class EncoderAttention(MultiheadAttention):
-    """fairseq's attention to a document, but with memory that grows linearly with the length in training.
+    """fairseq's attention, but with memory that grows linearly with the document length during training on a CPU.
 
-    On a CPU, torch's fused attention does not support dropout, and fairseq's attention would store several copies of
+    On a CPU, PyTorch's fused attention does not support dropout, and fairseq's attention would store several copies of
     all attention weights.
     """
 
     def forward(
         self, query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Optional[Tensor] = None, **options: Any
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Run fairseq's forward pass, or :func:`blockwise_attention` if there are many weights.
+        """Run fairseq's forward pass, or :func:`blockwise_attention` if there are many attention weights.
 
-        The other arguments of fairseq's forward pass must be given by keyword.
+        The remaining arguments of fairseq's forward pass must be passed as keyword arguments.
         """
         if not self._is_for_blocks(query, key, **options):
             if not options.get("need_weights", True):
@@ -311,10 +314,10 @@ class EncoderAttention(MultiheadAttention):
         return self.out_proj(merge_heads(out)), None
 
     def _is_for_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
-        """Return whether to compute the weights in blocks.
+        """Return whether to compute the attention weights in blocks.
 
-        Blocks are used if there are many weights, on a CPU, with dropout and gradients, unless an option needs all
-        weights.
+        Blocks are used on a CPU if there are many weights, dropout is active and gradients are computed, unless an
+        option needs all weights.
         """
         if need_weights or any(value is not None for value in options.values()):
             return False
@@ -323,9 +326,9 @@ class EncoderAttention(MultiheadAttention):
 
 
 def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:
-    """Return whether a module computes fairseq's attention, without mechanisms of this project.
+    """Return whether a module computes fairseq's attention without additional mechanisms from this project.
 
-    fairseq's attention reads the weights of its layers instead of calling the layers.
+    fairseq's attention accesses the weights of its linear layers directly instead of calling the layers.
     """
     return type(module) in (MultiheadAttention, EncoderAttention)
 
@@ -334,8 +337,11 @@ class FocusAttention(Observed, MultiheadAttention):
     """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
     Args:
-        focal: options of :class:`FocalNetwork`, or None for the paper's form.
-        kernel: one of :data:`fairseq_etads.kernels.focus.KERNELS`.
+        embed_dim: d_m, the width of the encoder states.
+        num_heads: H, the number of attention heads.
+        focal: the keyword arguments for :class:`FocalNetwork`, or None to use the paper's equations.
+        kernel: the implementation to use, one of :data:`fairseq_etads.kernels.focus.KERNELS`.
+        kwargs: additional keyword arguments for fairseq's ``MultiheadAttention``.
     """
 
     def __init__(
@@ -361,9 +367,9 @@ class FocusAttention(Observed, MultiheadAttention):
         attn_mask: Optional[Tensor] = None,
         incremental_state: Optional[IncrementalState] = None,
     ) -> Tuple[Tensor, None]:
-        """Compute self-attention for ``query`` (S, B, d_m), which is also used as the key and the value.
+        """Compute self-attention for ``query`` (S, B, d_m), which is also used as key and value.
 
-        Returns (S, B, d_m) and None. The fused kernel does not return attention weights.
+        Returns the attention output (S, B, d_m) and None, because attention weights are not available.
         """
         refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)

@@ -1,6 +1,7 @@
-"""Pointer heads, which compute probabilities over known words and words of the document.
+"""Pointer heads, which compute probabilities for known words and for words that are copied from the document.
 
-All probabilities are combined as logarithms in float32, or float64 for float64 models, regardless of the model's dtype.
+All probabilities are combined as logarithms in float32, or in float64 for float64 models, even if the model uses half
+precision.
 """
 
 import math
@@ -17,19 +18,19 @@ from .continuation import Continuation, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
-"""Value that represents log 0 where gradients are computed, because minus infinity would cause NaN gradients."""
+"""Value that represents log 0 when gradients are computed. Minus infinity would cause NaN gradients."""
 _CERTAIN = 1e4
 """Logit that represents a probability of 1."""
 
 
 class WordLogProbs(NamedTuple):
-    """log P_vocab for only the words that a loss needs, instead of log P_vocab (N, T, C) for all words.
+    """Values of log P_vocab for only the words that a loss function needs, instead of all words (N, T, C).
 
     Attributes:
-        width: C, the number of columns.
-        target: values (N, T) for the target words, where values for slots are not used.
-        in_document: values (N, T, U) for the U distinct words of the document, or U = 0 if they are not needed.
-        total: sum (N, T) over the words that label smoothing includes, or 0 without label smoothing.
+        width: C, the number of columns in the softmax.
+        target: log P_vocab of the target words (N, T). The values for slots are not used.
+        in_document: log P_vocab of the U distinct words in the document (N, T, U). U is 0 if they are not needed.
+        total: the sum of log P_vocab over the words that label smoothing includes (N, T), or 0 without label smoothing.
     """
 
     width: int
@@ -39,18 +40,18 @@ class WordLogProbs(NamedTuple):
 
 
 LogVocab = Union[Tensor, WordLogProbs]
-"""log P_vocab (N, T, C), at least float32, or only the parts of it that are required."""
+"""Values of log P_vocab for all words (N, T, C), in float32 or higher precision, or only for the required words."""
 
 
 class Selection(NamedTuple):
     """The words of B documents that a content selector allows a pointer to copy (Gehrmann et al. 2018, section 4).
 
     Attributes:
-        probabilities: selection probabilities q (B, S), float, which are negative at sentence marks and padding, where
-            there is no probability.
-        threshold: the threshold epsilon, above which words may be copied. If a document contains no word with q above
-            the threshold, all of its words may be copied.
-        factor: the factor lambda by which the probability of copying these words is multiplied.
+        probabilities: the selection probabilities q (B, S), float. At sentence marks and padding, which have no
+            probability, they are negative.
+        threshold: the threshold epsilon. Words with q above the threshold may be copied. If a document contains no such
+            word, all of its words may be copied.
+        factor: the factor lambda by which the probability of copying the selected words is multiplied.
     """
 
     probabilities: Tensor
@@ -58,7 +59,7 @@ class Selection(NamedTuple):
     factor: float
 
     def masked(self) -> Tensor:
-        """Return a bool mask (B, S) that is True for words that must not be copied."""
+        """Return a boolean mask (B, S) that is True for words that must not be copied."""
         chosen, known = self.probabilities > self.threshold, self.probabilities >= 0
         none_chosen = ~(chosen & known).any(dim=1, keepdim=True)
         return known & ~chosen & ~none_chosen
@@ -66,21 +67,21 @@ class Selection(NamedTuple):
 
 @dataclass
 class PointerOutput:
-    """The output of a pointer head for N hypotheses of T words.
+    """The output of a pointer head for N hypotheses of T words each.
 
     Words are represented by columns (see ``vocabulary/output.py``). The C columns of the softmax are followed by K
-    slots.
+    columns for slots.
 
     Attributes:
-        log_copy: logarithm of the copy attention (N, T, S), float32; minus infinity at positions without a word.
-        gate: logit (N, T), float32, of p_gen, the probability of generating instead of copying.
-        vocab: vocabulary of the batch, where N is a multiple of the number of documents.
-        kind: "soft" or "switch".
-        hard: whether to choose the more probable of generating and copying instead of mixing them. Words that only the
-            other of the two could produce then have probability 0. For the probabilities of the mixture, see
-            :meth:`mixed`.
-        selective: whether document words without copy attention have probability 0 instead of the smallest possible
-            probability, which would keep the loss finite.
+        log_copy: the logarithms of the copy attention (N, T, S), float32, which are minus infinity at positions without
+            a word.
+        gate: the logits (N, T), float32, of p_gen, the probability of generating a word instead of copying one.
+        vocab: the vocabulary of the batch. N is a multiple of the number of documents in the batch.
+        kind: the kind of pointer, "soft" or "switch".
+        hard: whether to choose the more probable of generating and copying instead of mixing both distributions. Words
+            that only the other distribution contains then have probability 0. :meth:`mixed` returns a mixture.
+        selective: whether document words without copy attention cannot be copied. Otherwise, they have the smallest
+            possible copy probability, which keeps the loss finite.
     """
 
     log_copy: Tensor
@@ -91,7 +92,7 @@ class PointerOutput:
     selective: bool = False
 
     def _expand(self, table: Tensor) -> Tensor:
-        """Expand a table (B, …) of the vocabulary, which has one row per document, to (N, T, …)."""
+        """Expand one of the vocabulary's tensors (B, …), which have one row per document, to (N, T, …)."""
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
@@ -103,24 +104,24 @@ class PointerOutput:
         return F.logsigmoid(gate), F.logsigmoid(-gate)
 
     def mixed(self) -> "PointerOutput":
-        """Return a copy that mixes generating and copying."""
+        """Return a copy that mixes generation and copying instead of choosing between them."""
         return replace(self, hard=False)
 
     def selected(self, selection: Selection) -> "PointerOutput":
-        """Return a copy that copies only the selected words, with a higher probability.
+        """Return a pointer output that copies only the selected words, with a higher probability.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
-        copy attention after setting it to 0 at masked words (Gehrmann et al. 2018, section 4; the released program does
-        not divide by the sum over all words). The decoder's own attention to the document is not masked.
+        copy attention with masked words set to 0 (Gehrmann et al. 2018, section 4; the released program does not
+        normalise P). The decoder's own attention to the document is not masked.
 
-        With A = sum of ã_j, this is equivalent to a pointer that has the copy attention ã / A and the odds of
-        generating divided by λ A. If there is no attention to words that may be copied, the next word is always
+        Let A be the sum of all ã_j. The result is equivalent to a pointer with the copy attention ã / A, in which the
+        odds of generating are divided by λ A. If no word that may be copied receives attention, the next word is always
         generated.
         """
         masked = self.vocab.expand_rows(selection.masked(), self.gate)[:, None]  # (N, 1, S)
         log_copy = self.log_copy.masked_fill(masked, -math.inf)
         log_mass = log_copy.logsumexp(dim=2)  # log A, (N, T)
-        # With λ = 1, rows without masked words and documents without words must stay unchanged.
+        # Apart from the factor λ, rows without masked words and documents without words stay unchanged.
         unchanged = ~masked.any(dim=2) | self.log_copy.isneginf().all(dim=2)
         log_mass = log_mass.masked_fill(unchanged, 0)
         log_copy = log_copy - log_mass.masked_fill(log_mass.isneginf(), 0)[:, :, None]
@@ -131,7 +132,7 @@ class PointerOutput:
     def _log_copied(self) -> Tensor:
         """Sum the copy attention over all positions of each distinct word in the document.
 
-        Returns the logarithms (N, T, U) of the sums, which are finite.
+        Returns the logarithms (N, T, U) of the sums. All of them are finite.
         """
         attention = self.log_copy.exp()
         sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
@@ -140,11 +141,11 @@ class PointerOutput:
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
-        """Return the columns of the distinct words in each document, expanded to (N, T, U) and padded with 0."""
+        """Return the columns (N, T, U) of the distinct words in each document, padded with 0."""
         return self._expand(self.vocab.word_columns)
 
     def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
-        """Compute log P of each distinct word in the document without copying and with copying, (N, T, U) each."""
+        """Return log P of each distinct word in the document, without and with copying, (N, T, U) each."""
         columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
         log_gen, log_point = self._log_gates()
         if isinstance(log_vocab, WordLogProbs):
@@ -156,17 +157,17 @@ class PointerOutput:
         return generated, torch.logaddexp(generated, self._log_copied() + log_point[:, :, None])
 
     def log_probs(self, logits: Tensor) -> Tensor:
-        """Compute log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w), equation 14.
+        """Compute the log-probabilities of all words (equation 14).
 
-        With a hard switch, log P(w) is log P_vocab(w) if p_gen is at least 1/2, and otherwise the logarithm of the sum
-        of a_j.
+        log P(w) = log (p_gen P_vocab(w) + (1 - p_gen) sum of a_j over the positions j of w). With a hard switch, log
+        P(w) is log P_vocab(w) if p_gen is at least 1/2, and otherwise the logarithm of the sum of a_j.
 
         Args:
-            logits: logits (N, T', C) of the softmax for the last T' of the T words. During generation, T' is 1.
+            logits: the logits (N, T', C) of the softmax for the last T' of the T words. During generation, T' is 1.
 
         Returns:
-            The log-probabilities (N, T', C + K), float32, which are minus infinity for slots that the document does not
-            use and for words that a hard switch excludes.
+            The log-probabilities (N, T', C + K), float32. Slots that the document does not use and words that a hard
+            switch excludes have a log-probability of minus infinity.
         """
         length = logits.shape[1]
         if length < self.gate.shape[1]:
@@ -185,21 +186,22 @@ class PointerOutput:
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
         is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
-        if torch.is_grad_enabled():  # other operations need the unmodified scores to compute their gradients
-            # Write fillers to a separate column. In column 0, each filler would add the gradient of bos again.
+        if torch.is_grad_enabled():  # an in-place change would break the gradients of the scores
+            # Write the padding of the word columns to a separate column, because writing to column 0 would add the
+            # gradient of bos again.
             columns = columns.masked_fill(~is_word, width)
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
 
     def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
-        """Compute log P of the given words without computing it for all words.
+        """Compute log P of the target words only.
 
         Args:
-            log_vocab: log P_vocab; see ``LogVocab``.
-            target: columns of the words (N, T), int64.
+            log_vocab: the log-probabilities log P_vocab of the softmax, in one of the two forms of ``LogVocab``.
+            target: the columns of the target words (N, T), int64.
 
         Returns:
-            log P (N, T), and the proportion (N, T) of P that is due to copying.
+            log P of the target words (N, T), and the proportion (N, T) of P that is due to copying.
         """
         log_gen, log_point = self._log_gates()
         generated = log_gen + _log_prob_of(log_vocab, target)
@@ -207,17 +209,18 @@ class PointerOutput:
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
     def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-        """Compute log P for a supervised switch, which must copy words outside the vocabulary and generate all others.
+        """Compute the log-probabilities that are needed to train a supervised switch (Nallapati et al., section 2.3).
 
-        See Nallapati et al., section 2.3. The target position for copying is the word's first occurrence in the
-        document.
+        The switch must copy words outside the vocabulary and generate all other words. The target position for copying
+        is the word's first occurrence in the document.
 
         Args:
-            log_vocab, target: see :meth:`target_log_probs`.
+            log_vocab: the log-probabilities log P_vocab of the softmax, in one of the two forms of ``LogVocab``.
+            target: the columns of the target words (N, T), int64.
 
         Returns:
-            log P of the word given the correct decision; log P of the correct decision; whether the correct decision is
-            to copy; each (N, T).
+            Three tensors (N, T): log P of the word given the correct decision, log P of the correct decision, and a
+            boolean mask that is True where the correct decision is to copy.
         """
         point = target >= self.vocab.softmax_width
         first = self.positions_of(target).int().argmax(dim=2, keepdim=True)
@@ -227,15 +230,15 @@ class PointerOutput:
         return word, torch.where(point, log_point, log_gen), point
 
     def sum_of_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
-        """Compute the sum of log P over all words that can be produced, and their number, for label smoothing.
+        """Return the sum of log P over all possible words and the number of these words, for label smoothing.
 
         Args:
-            log_vocab: log P_vocab; see ``LogVocab``.
-            total: sum (N, T) of log P_vocab over the words that can be generated.
-            count: number of these words, which is either one number for all rows or a tensor (N, 1).
+            log_vocab: the log-probabilities log P_vocab of the softmax, in one of the two forms of ``LogVocab``.
+            total: the sum of log P_vocab over the words that can be generated (N, T).
+            count: the number of words that can be generated, either one number for all rows or a tensor (N, 1).
 
         Returns:
-            The sum (N, T) and the number (N, 1), which both include the slots that the document uses.
+            The sum (N, T) and the number of words (N, 1). Both include the slots that the document uses.
         """
         log_gen = self._log_gates()[0]
         # Copying changes only the probabilities of words in the document, so the sum is corrected for these words.
@@ -247,17 +250,20 @@ class PointerOutput:
         return total + count * log_gen + change, slots + count
 
     def positions_of(self, target: Tensor) -> Tensor:
-        """Return a mask (N, T, S) of the document positions of each word. The words (N, T) are given as columns."""
+        """Return a boolean mask (N, T, S), True at the document positions where each target word occurs.
+
+        The target words (N, T) are given as columns.
+        """
         return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the source position (N, T) from which each word was copied, or -1 if generating was more probable.
+        """Return the source position (N, T) from which each word was copied, or -1 if the word was probably generated.
 
         If a word occurs at several positions, the position with the most copy attention is returned.
 
         Args:
-            logits: logits (N, T, C) of the softmax.
-            target: columns of the words (N, T).
+            logits: the logits of the softmax (N, T, C).
+            target: the columns of the words in the summary (N, T).
         """
         _, share = self.target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
         matches = self.positions_of(target)
@@ -266,9 +272,9 @@ class PointerOutput:
 
 
 def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
-    """Compute log_vocab (N, T, C) + added (N, T, 1), and append ``slots`` columns of minus infinity.
+    """Return log_vocab (N, T, C) + added (N, T, 1), padded with ``slots`` columns of minus infinity.
 
-    If no gradient is needed, both are done in a single pass.
+    If no gradient is needed, the result is computed in a single pass.
     """
     if torch.is_grad_enabled():
         return F.pad(log_vocab + added, (0, slots), value=-math.inf)
@@ -282,7 +288,7 @@ def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
 def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
     """Return log P_vocab (N, T) for the columns ``target`` (N, T).
 
-    For slots, which are never generated, the value is almost minus infinity.
+    For slots, which cannot be generated, a large negative number is returned.
     """
     if isinstance(log_vocab, WordLogProbs):
         return log_vocab.target.masked_fill(target >= log_vocab.width, _IMPOSSIBLE)
@@ -292,14 +298,14 @@ def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
 
 
 class PointerHead(nn.Module):
-    """A switch between generating and copying, with p_gen = sigmoid(w·h + b).
+    """A pointer head, which generates a word with the probability p_gen = sigmoid(w·h + b) and otherwise copies one.
 
     Args:
-        features: width of h.
-        kind: "soft" to mix both distributions (equation 14), or "switch" to learn to choose between them. In
-            evaluation, "switch" uses the more probable of the two (Nallapati et al. 2016, section 2.3).
-        continues: whether to use the :class:`CopyHistory` of the summary, so that the pointer can continue copying
-            where it stopped.
+        features: the width of the vector h.
+        kind: "soft" to mix both distributions (equation 14), or "switch" to learn to choose between generating and
+            copying. In evaluation, "switch" chooses the more probable of the two (Nallapati et al. 2016, section 2.3).
+        continues: whether to use the :class:`CopyHistory` of the summary, so that the pointer can continue with the
+            word after the last copied word.
     """
 
     def __init__(self, features: int, kind: str, continues: bool = False):
@@ -313,10 +319,12 @@ class PointerHead(nn.Module):
         self.continuation = Continuation(features) if continues else None
 
     def begin_generating(self, probability: float) -> None:
-        """Initialise p_gen to a probability for all states, by setting w to 0 and b to the probability's logit.
+        """Initialise p_gen to the same probability for all states.
 
-        A pretrained decoder can already generate words. With p_gen = 1/2, the untrained copy attention would receive
-        half of the probability.
+        For this purpose, w is set to 0, and b is set to the logit of the probability.
+
+        A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability would depend on the
+        untrained copy attention.
         """
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, math.log(probability / (1 - probability)))
@@ -324,13 +332,13 @@ class PointerHead(nn.Module):
     def point(
         self, states: Tensor, scores: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Compute the output of the pointer from decoder states and the logits of copy attention.
+        """Compute the pointer output from the vectors h and the logits of the copy attention.
 
         Args:
-            states: states h (N, T, features).
-            scores: logits of the copy attention (N, T, S), float32, which are ignored at positions without a word.
-            vocab: vocabulary of the batch.
-            history: history of the summary so far, which is required if the pointer was created with ``continues``.
+            states: the vectors h (N, T, features), from which p_gen is computed.
+            scores: the logits of the copy attention (N, T, S), float32. Positions without a word are ignored.
+            vocab: the vocabulary of the batch.
+            history: the copy history of the summaries so far, or None. The history is required if ``continues`` is set.
         """
         copyable = vocab.expand_rows(vocab.copyable, states)[:, None]  # (N, 1, S)
         gate = in_float32(self.gate, states)[:, :, 0]  # (N, T)
@@ -340,8 +348,8 @@ class PointerHead(nn.Module):
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
         empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word
-        # A softmax over no words would be NaN. Therefore, documents without words receive no attention, and all words
-        # of their summaries are generated.
+        # A softmax over an empty set would be NaN. Therefore, no attention is computed for documents without words, and
+        # all words of their summaries are generated.
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)
         log_copy = log_copy.masked_fill(empty[:, :, None], -math.inf)
         hard = self.kind == "switch" and not self.training
@@ -353,16 +361,17 @@ class PointerHead(nn.Module):
 
 
 class Pointer(PointerHead):
-    """A pointer with its own copy attention, which is computed from the states of the last decoder layer.
+    """A pointer with a separate copy attention, which is computed from the states of the last decoder layer.
 
-    The attention is a = softmax(W h·u + b_copy) over the encoder's outputs u (Aggregation Transformer, equations 11 and
-    12). In the paper, W is the identity. With a learned W, the same state can predict both a word to copy and a word to
-    generate. As usual in a Transformer, the logits are divided by the square root of the width.
+    The copy attention is a = softmax(W h·u + b_copy) over the encoder outputs u (Aggregation Transformer, equations 11
+    and 12). In the paper, W is the identity. With a learned W, the same state can predict both a word to copy and a
+    word to generate. As usual in a Transformer, the logits are divided by the square root of the width.
 
     Args:
-        state_dim: width of decoder states.
-        memory_dim: width of encoder outputs.
-        kind, continues: see :class:`PointerHead`.
+        state_dim: the width of the decoder states.
+        memory_dim: the width of the encoder outputs.
+        kind: the kind of pointer, "soft" or "switch"; see :class:`PointerHead`.
+        continues: whether to use the copy history; see :class:`PointerHead`.
     """
 
     def __init__(self, state_dim: int, memory_dim: int, kind: str, continues: bool = False):
@@ -375,9 +384,9 @@ class Pointer(PointerHead):
     def forward(
         self, states: Tensor, memory: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Compute the output for decoder states (N, T, d) and encoder outputs (S, B, d_enc).
+        """Compute the pointer output for decoder states (N, T, d) and encoder outputs (S, B, d_enc).
 
-        N is B or B times the beam size.
+        N is either B or B times the beam size.
         """
         rows, length, _ = states.shape
         documents = memory.shape[1]
@@ -396,8 +405,8 @@ class AttentionPointer(PointerHead):
     def forward(
         self, states: Tensor, log_weights: Tensor, vocab: BatchVocab, history: Optional[CopyHistory] = None
     ) -> PointerOutput:
-        """Compute the output for states h (N, T, features) and the logarithm of the attention (N, T, S).
+        """Compute the pointer output for vectors h (N, T, features) and log attention weights (N, T, S).
 
-        The attention is renormalised over the positions that contain words.
+        The attention weights are renormalised over the positions that contain words.
         """
         return self.point(states, log_weights, vocab, history)

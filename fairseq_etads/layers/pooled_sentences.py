@@ -1,6 +1,6 @@
-"""Compute sentence vectors from pooled word vectors, simple features and position embeddings.
+"""Compute sentence vectors from pooled word embeddings, simple features and position embeddings.
 
-No network over words is needed.
+No network over the sequence of words is needed.
 """
 
 import math
@@ -11,43 +11,43 @@ import torch
 from torch import Tensor, nn
 
 REFERENCE_LENGTH = 500
-"""Length of a text in words, for which expected counts are computed.
+"""Number of words in the reference text for which expected word counts are computed.
 
-Words with an expected count of at least 1 have the weight 0.
+Words with an expected count of 1 or more have the weight 0.
 """
 CONTENT_WEIGHT = 1.4
 """Minimum weight of a content word.
 
-It corresponds to less than one expected occurrence in four texts of this length.
+A word with this weight is expected about once in four reference texts.
 """
 FREQUENT = 4
-"""Minimum number of times that a content word occurs in a document for it to be frequent."""
+"""Minimum number of occurrences in a document for a content word to be considered frequent."""
 PLACES = 40
-"""Number of positions, counted from each end of a document, that have their own vectors.
+"""Number of sentence positions, counted from each end of a document, that have separate embeddings.
 
-Sentences that are further from the end share the last vector.
+Sentences further away from that end share the last embedding.
 """
 FEATURES = 10
 _NUMBER = re.compile(r"[^\W\d_]*\d.*|<\w+>")
 
 
 class SentenceFeatures(nn.Module):
-    """Computes simple features of each sentence in a document. Most features are between 0 and 1.
+    """Computes simple features of each sentence in a document. Most values are between 0 and 1.
 
-    0. cosine similarity between the sentence and the whole document, as vectors of word counts times word weights
+    0. cosine similarity between the sentence and the whole document, represented as weighted word counts
     1. ln(1 + number of words) / 4
-    2. share of the document's sentences before the sentence, 3. after the sentence; 4. whether the sentence is the last
+    2. share of the document's sentences before this sentence, 3. after this sentence; 4. whether it is the last one
     5. share of content words that also occur in other sentences, 6. in no earlier sentence, 7. frequently in the
        document
     8. share of content words among all words
-    9. number of words with a digit and of placeholders such as ``<dig>``, at most five, divided by five
+    9. number of words with a digit or placeholders such as ``<dig>``, at most five, divided by five
 
-    In features 5 to 7, each distinct word is counted once. The weight of a word is the negative logarithm of its
-    expected count in 500 words, but not less than 0. The expected count is estimated from the counts in the dictionary.
-    Different unknown words remain distinct and have the weight of the rarest known word.
+    Features 5 to 7 count each distinct word once. The weight of a word is the negative logarithm of its expected count
+    in 500 words, but not less than 0. The expected count is estimated from the dictionary's word counts. Different
+    unknown words remain distinct and have the weight of the rarest known word.
 
     Args:
-        dictionary: dictionary of V known words with their counts.
+        dictionary: the dictionary, which contains V known words and their counts.
     """
 
     weights: Tensor
@@ -60,27 +60,27 @@ class SentenceFeatures(nn.Module):
         weights = (counts.sum() / counts / REFERENCE_LENGTH).log().clamp(min=0).float()
         numbers = [_NUMBER.fullmatch(word) is not None for word in dictionary.symbols]
         numbers[: dictionary.nspecial] = [False] * dictionary.nspecial
-        # (V,), saved in checkpoints because dictionaries may lose their counts
+        # (V,). The weights are saved in checkpoints, because a dictionary file may lack word counts.
         self.register_buffer("weights", weights)
         self.register_buffer("numbers", torch.tensor(numbers))  # (V,)
 
     def forward(self, tokens: Tensor, there: Tensor) -> Tensor:
-        """Compute the features (B, N, 10) of all sentences. Sentences without words have features of 0.
+        """Compute the features (B, N, 10) of all sentences. The features of sentences without words are 0.
 
         Args:
-            tokens: ids of words (B, N, W).
-            there: mask (B, N, W), True at words.
+            tokens: the word ids (B, N, W), grouped by sentence.
+            there: the boolean mask (B, N, W), True at words and False at padding.
         """
         batch, count, _ = tokens.shape
         words = there.sum(2)  # (B, N)
         real = words > 0
-        documents, sentences, _ = there.nonzero(as_tuple=True)  # (K,) each, for the K words
+        documents, sentences, _ = there.nonzero(as_tuple=True)  # each (K,) for K words in total
         ids = tokens[there]
         span = int(ids.max()) + 1 if len(ids) else 1
-        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D distinct words of documents
+        different, of_document = (documents * span + ids).unique(return_inverse=True)  # D pairs of document and word
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
-        )  # P distinct words of sentences
+        )  # P pairs of sentence and word
         place = pairs // span  # index of a document and one of its sentences
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
@@ -126,28 +126,28 @@ class SentenceFeatures(nn.Module):
 
 
 def sentence_count(real: Tensor) -> Tensor:
-    """Return the number (B,) of the last sentence with words in each document, counted from 1.
+    """Return the number of sentences (B,) in each document, up to the last sentence that contains words.
 
-    For documents without words, the number is also 1.
+    For documents without words, return 1.
 
     Args:
-        real: mask (B, N), True for sentences with words.
+        real: the boolean mask (B, N), True for sentences that contain words.
     """
     numbers = torch.arange(1, real.shape[1] + 1, device=real.device)
     return (real * numbers).amax(dim=1).clamp(min=1)
 
 
 class PooledSentences(nn.Module):
-    """Computes a vector for each sentence from pooled word vectors, features and sentence positions.
+    """Computes a vector for each sentence from pooled word embeddings, features and sentence positions.
 
-    x_n = tanh(W [mean of word vectors; their maximum; features; position from start; position from end] + b)
+    x_n = tanh(W [mean of word embeddings; their maximum; features; position from start; position from end] + b)
 
     Args:
-        dictionary: dictionary of the documents.
-        embed_dim: width of the word vectors.
-        width: width of x.
-        place_dim: width of each of the two position vectors, or 0 to use no position vectors.
-        has_features: whether to use :class:`SentenceFeatures`.
+        dictionary: the dictionary of the source documents.
+        embed_dim: the width of the word embeddings.
+        width: the width of the sentence vectors x.
+        place_dim: the width of each of the two position embeddings, or 0 to use no position embeddings.
+        has_features: whether to include the features that :class:`SentenceFeatures` computes.
     """
 
     def __init__(self, dictionary: Any, embed_dim: int, width: int, place_dim: int, has_features: bool):
@@ -164,12 +164,12 @@ class PooledSentences(nn.Module):
         """Compute the sentence vectors.
 
         Args:
-            vectors: vectors (M, W, E) of the words in the M sentences that contain words, in the order of ``there``.
-            tokens: ids of words (B, N, W).
-            there: (B, N, W), bool, True at words.
+            vectors: the word embeddings (M, W, E) of the M sentences that contain words, in the order of ``there``.
+            tokens: the word ids (B, N, W), grouped by sentence.
+            there: the boolean mask (B, N, W), True at words and False at padding.
 
         Returns:
-            The sentence vectors (B, N, width), 0 for sentences without words.
+            The sentence vectors (B, N, width), which are 0 for sentences without words.
         """
         real = there.any(2)  # (B, N)
         mask = there[real][:, :, None]  # (M, W, 1)
@@ -187,15 +187,15 @@ class PooledSentences(nn.Module):
 
 
 class DocumentScores(nn.Module):
-    """Computes a logit for each sentence from its state, its vector and a vector of the document.
+    """Computes a logit for each sentence from its state, its vector and a document vector.
 
     d = tanh(W_d mean h + b), logit_n = w·relu(W [h_n; x_n; d] + b) + b
 
     Args:
-        states: width of h.
-        vectors: width of x.
-        width: width of d and of the hidden layer.
-        dropout: module that applies dropout.
+        states: the width of the sentence states h.
+        vectors: the width of the sentence vectors x.
+        width: the width of the document vector d and of the hidden layer.
+        dropout: the module that applies dropout to the input of the hidden layer.
     """
 
     def __init__(self, states: int, vectors: int, width: int, dropout: nn.Module):
@@ -206,9 +206,9 @@ class DocumentScores(nn.Module):
         self.dropout = dropout
 
     def forward(self, states: Tensor, vectors: Tensor, missing: Tensor) -> Tensor:
-        """Compute logits (B, N) from states h (B, N, D) and vectors x (B, N, E).
+        """Compute the logits (B, N) from sentence states h (B, N, D) and sentence vectors x (B, N, E).
 
-        The mask ``missing`` (B, N) is True for missing sentences.
+        The boolean mask ``missing`` (B, N) is True for sentences that do not exist.
         """
         there = (~missing).to(states)[:, :, None]
         document = self.document((states * there).sum(1) / there.sum(1).clamp(min=1)).tanh()

@@ -1,4 +1,4 @@
-"""Layers of the recurrent model family: GRUs and LSTMs over words and sentences, and an output layer."""
+"""Layers of the recurrent model family: GRUs and LSTMs for words and sentences, and an output layer."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
@@ -12,27 +12,27 @@ from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
-"""Number of sentence positions. All sentences after the last position share its vector."""
+"""Number of sentence positions. All sentences after the last position share its embedding."""
 SENTENCE_POSITION_DIM = 32
-"""Width of position vectors for sentences, which the paper does not specify."""
+"""Width of the position embeddings of sentences. The paper does not specify it."""
 
 
 class Bidirectional(nn.Module):
-    """A bidirectional recurrent network with states that do not depend on padding, which may be on either side.
+    """A bidirectional recurrent network that ignores padding on either side of a sequence.
 
-    This class wraps one of torch's networks, which use cuDNN on a GPU. On a GPU, packed sequences are used to skip the
-    padding. On a CPU, the backward pass of packed sequences takes time that is quadratic in the length, because it
-    fills a gradient of the whole batch at each step. Therefore, on a CPU, documents are shifted to the first column,
-    each direction runs separately, and states after the end of a document are discarded.
+    This class wraps one of PyTorch's recurrent networks. On a GPU, they use cuDNN, and packed sequences skip the
+    padding. On a CPU, the backward pass of a packed sequence takes quadratic time, because it fills a gradient for the
+    whole batch at each step. Therefore, on a CPU, documents are shifted to the first column, each direction is run
+    separately, and states after the end of a document are discarded.
 
     Args:
-        rnn: torch's network, created with ``batch_first=True`` and ``bidirectional=True``.
-        dropout: dropout probability between the layers of the network.
-        learnt_start: whether to learn the initial states (Chen and Bansal 2018) instead of using 0.
+        rnn: the PyTorch network, created with ``batch_first=True`` and ``bidirectional=True``.
+        dropout: the dropout probability between the layers of the network.
+        learnt_start: whether to learn the initial states (Chen and Bansal 2018) instead of setting them to 0.
     """
 
     states = 1
-    """Number of tensors in a state of the network: 1 (h), or 2 (h and c) for an LSTM."""
+    """Number of tensors in the network's state: 1 (h) for a GRU, or 2 (h and c) for an LSTM."""
 
     def __init__(self, rnn: nn.RNNBase, dropout: float, learnt_start: bool = False):
         super().__init__()
@@ -47,8 +47,8 @@ class Bidirectional(nn.Module):
         """Return the tensors (L, B, hidden) of the initial state.
 
         Args:
-            x: inputs (B, S, D).
-            rows: slice that selects L combinations of layer and direction.
+            x: the inputs (B, S, D), which determine the batch size and the dtype.
+            rows: the slice that selects L combinations of layer and direction.
         """
         if self.start is None:
             count = len(range(2 * self.rnn.num_layers)[rows])
@@ -59,13 +59,14 @@ class Bidirectional(nn.Module):
         """Run the network on a batch of sequences.
 
         Args:
-            x: inputs (B, S, input_dim).
-            padding: (B, S), bool, True at padding.
+            x: the inputs (B, S, input_dim).
+            padding: the padding mask (B, S), bool, True at padding.
 
         Returns:
-            The states (B, S, 2 * hidden), 0 at padding; the final states (B, 2 * hidden), which are the forward state
-            at the last real token and the backward state at the first real token; and the memory cells (B, 2 * hidden)
-            at the same positions, or None if the network has none.
+            Three values. The first contains the states (B, S, 2 * hidden), which are 0 at padding. The second contains
+            the final states (B, 2 * hidden), which are the forward state at the last real token and the backward state
+            at the first real token. The third contains the memory cells (B, 2 * hidden) at the same positions, or is
+            None if the network has no memory cells.
         """
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1).clamp(min=1)
@@ -74,21 +75,22 @@ class Bidirectional(nn.Module):
         return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network on packed sequences. Returns states, final states and memory cells.
+        """Run the network on packed sequences, and return the states, final states and memory cells.
 
-        The inputs (B, S, input_dim) have the given lengths (B,) and no padding on the left.
+        The inputs (B, S, input_dim) must not be padded on the left. ``lengths`` (B,) contains the number of real
+        tokens.
         """
         packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
         drops = self.training or self.dropout.apply_during_inference
-        # In training mode, torch's module applies dropout between its layers. cuDNN supports the backward pass only in
-        # this mode, but training with rewards needs a backward pass without dropout.
+        # In training mode, PyTorch's module applies dropout between its layers. cuDNN supports the backward pass only
+        # in this mode. Training with rewards needs a backward pass without dropout, so the probability is set to 0.
         self.rnn.dropout = self.dropout.p if drops else 0.0
         self.rnn.training = drops or torch.is_grad_enabled()
         first = self._first(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
-        # If the packed sequence included the order of the texts, torch would also reorder their lengths, which would
-        # synchronise the CPU with a GPU.
+        # If the packed sequence contained the order of the texts, PyTorch would also reorder their lengths, which would
+        # synchronise the CPU with the GPU.
         in_order = PackedSequence(packed.data, packed.batch_sizes)
         states, _ = pad_packed_sequence(in_order, batch_first=True, total_length=x.shape[1])
         states = states.index_select(0, packed.unsorted_indices)
@@ -97,9 +99,9 @@ class Bidirectional(nn.Module):
         return states, torch.cat([hidden[-2], hidden[-1]], dim=1), last_cells
 
     def _run_directions(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Do the same as :meth:`_run_packed`, but run each direction separately.
+        """Run each direction separately, and return the same values as :meth:`_run_packed`.
 
-        States at padding may differ from 0.
+        However, states at padding may differ from 0.
         """
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])  # (B, S)
         ended = positions >= lengths[:, None]
@@ -130,13 +132,14 @@ class Bidirectional(nn.Module):
         """Run one direction of one layer.
 
         Args:
-            x: inputs (B, S, D).
-            weights: the four weights W_ih, W_hh, b_ih and b_hh.
-            ended: (B, S), bool, True after the end of a document.
-            first: the tensors of the initial state, (1, B, hidden) each.
+            x: the inputs (B, S, D).
+            weights: the weights of this direction and layer: W_ih, W_hh, b_ih and b_hh.
+            ended: the boolean mask (B, S), True after the end of a document.
+            first: a list of the tensors in the initial state, (1, B, hidden) each.
 
         Returns:
-            The states (B, S, hidden), and the memory cells (B, hidden) at the end of each document, or None.
+            The states (B, S, hidden), and the memory cells (B, hidden) at the end of each document. The cells are None
+            for a GRU.
         """
         raise NotImplementedError
 
@@ -145,11 +148,11 @@ class BidirectionalGRU(Bidirectional):
     """A bidirectional GRU; see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs.
-        hidden: width of each direction.
-        layers: number of layers.
-        dropout: dropout probability between layers.
-        learnt_start: whether to learn the initial states.
+        input_dim: the width of the inputs.
+        hidden: the width of the states in each direction.
+        layers: the number of layers.
+        dropout: the dropout probability between layers.
+        learnt_start: whether to learn the initial states instead of setting them to 0.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
@@ -166,14 +169,14 @@ class BidirectionalGRU(Bidirectional):
 
 
 class BidirectionalLSTM(Bidirectional):
-    """A bidirectional LSTM with one bias per gate, unlike torch's LSTM, which has two; see :class:`Bidirectional`.
+    """A bidirectional LSTM with only one bias per gate, unlike PyTorch's LSTM; see :class:`Bidirectional`.
 
     Args:
-        input_dim: width of inputs.
-        hidden: width of each direction.
-        layers: number of layers.
-        dropout: dropout probability between layers.
-        learnt_start: whether to learn the initial states.
+        input_dim: the width of the inputs.
+        hidden: the width of the states in each direction.
+        layers: the number of layers.
+        dropout: the dropout probability between layers.
+        learnt_start: whether to learn the initial states instead of setting them to 0.
     """
 
     states = 2
@@ -183,9 +186,10 @@ class BidirectionalLSTM(Bidirectional):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
         super().__init__(with_one_bias(rnn), between, learnt_start)
-        # torch.lstm returns only the memory cells of the last column. After the end of a document, an extra input opens
-        # the forget gate and closes the input gate, so that the cells stay unchanged: sigmoid(±1e4) is exactly 1 or 0.
-        hold = torch.zeros(4 * hidden, 1)  # the order of gates in torch is input, forget, new, output
+        # torch.lstm returns the memory cells only for the last column. After the end of a document, an extra input
+        # opens the forget gate and closes the input gate. The cells then stay unchanged, because sigmoid(±1e4) is
+        # exactly 1 or 0.
+        hold = torch.zeros(4 * hidden, 1)  # PyTorch's order of gates: input, forget, new, output
         hold[:hidden], hold[hidden : 2 * hidden] = -1e4, 1e4
         self.register_buffer("hold", hold, persistent=False)
 
@@ -203,11 +207,11 @@ class BidirectionalLSTM(Bidirectional):
 
 
 class ElmanCell(nn.Module):
-    """A cell of Elman's network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016.
+    """A cell of an Elman network (1990), h_t = σ(W x_t + U h_(t-1)), as in Chopra et al. 2016.
 
     Args:
-        input_dim: width of x.
-        hidden: width of h.
+        input_dim: the width of the input x.
+        hidden: the width of the state h.
     """
 
     def __init__(self, input_dim: int, hidden: int):
@@ -216,7 +220,7 @@ class ElmanCell(nn.Module):
         self.from_hidden = nn.Linear(hidden, hidden, bias=False)
 
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
-        """Compute the new state from the input x (N, input_dim) and the state h (N, hidden)."""
+        """Compute the new state (N, hidden) from the input x (N, input_dim) and the previous state h (N, hidden)."""
         return torch.sigmoid(self.from_input(x) + self.from_hidden(hidden))
 
 
@@ -224,23 +228,23 @@ Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
 def with_one_bias(network: Network) -> Network:
-    """Replace the second of torch's two biases per gate with a constant 0, because torch only adds the two."""
+    """Replace the second bias of each gate with 0. One bias is sufficient, because PyTorch adds both biases."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
             delattr(network, name)
             network.register_buffer(name, torch.zeros_like(bias.detach()), persistent=False)
-    if isinstance(network, nn.LSTM):  # torch's LSTM also stores its weights in a list
+    if isinstance(network, nn.LSTM):  # PyTorch's LSTM also stores its weights in a list
         network._flat_weights = [getattr(network, name) for name in network._flat_weights_names]
     return network
 
 
 def take_positions(x: Tensor, order: Tensor) -> Tensor:
-    """Reorder x (B, S', D) so that position ``order[b, s]`` moves to position s. Returns (B, S, D)."""
+    """Reorder x (B, S', D) to (B, S, D), so that position ``order[b, s]`` moves to position s."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
 def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
-    """Return the sentence index (B, S) of each token, which is the number of sentence marks ``mark`` before it."""
+    """Return the sentence index (B, S) of each token, which is the number of preceding sentence marks ``mark``."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 
@@ -249,16 +253,16 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
     """Find the positions of the first and last token of each sentence.
 
     Args:
-        ids: result (B, S) of :func:`sentence_ids`.
-        padding: (B, S), bool, True at padding.
+        ids: the sentence index of each token (B, S), computed with :func:`sentence_ids`.
+        padding: the padding mask (B, S), bool, True at padding.
 
     Returns:
-        The first and the last positions in the document, (B, N) each; and a mask (B, N), bool, True where a document
-        has fewer than N sentences.
+        Three tensors (B, N): the first position of each sentence in the document, its last position, and a boolean mask
+        that is True where a document has fewer than N sentences.
     """
     count = int(ids.masked_fill(padding, 0).max()) + 1
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-    ids = ids.masked_fill(padding, count)  # treat padding as another sentence, which is cut off below
+    ids = ids.masked_fill(padding, count)  # treat padding as an additional sentence, which is removed below
     table = ids.new_zeros(len(ids), count + 1)  # (B, N + 1)
     first = table.scatter_reduce(1, ids, positions, "amin", include_self=False)
     last = table.scatter_reduce(1, ids, positions, "amax", include_self=False)
@@ -272,22 +276,21 @@ def read_by_sentence(
     """Run a network on each sentence separately, so that the states do not depend on other sentences.
 
     Args:
-        network: the network.
-        x: inputs (B, S, D).
-        padding: (B, S), bool, True at padding.
-        ids: sentence index (B, S) of each token, 0 at padding.
+        network: the recurrent network that reads the sentences.
+        x: the inputs (B, S, D).
+        padding: the padding mask (B, S), bool, True at padding.
+        ids: the sentence index (B, S) of each token, 0 at padding.
 
     Returns:
-        The same results as :meth:`Bidirectional.forward`. The final states and memory cells are taken from the end of
-        the last sentence in the forward direction, and from the beginning of the first sentence in the backward
-        direction.
+        The same values as :meth:`Bidirectional.forward`. The final states and memory cells are taken from the end of
+        the last sentence in the forward direction, and from the start of the first sentence in the backward direction.
     """
     first, last, missing = sentence_ends(ids, padding)
     batch, count = first.shape
     lengths = (last - first + 1).masked_fill(missing, 0)
     width = max(1, int(lengths.max()))
     rank = torch.arange(x.shape[1], device=x.device) - first.gather(1, ids)  # position of a token in its sentence
-    # W places for each of the N sentences, and one place for all padding
+    # W positions for each of the N sentences, and one position for all padding
     place = (ids * width + rank).masked_fill(padding, count * width)  # (B, S)
     table = x.new_zeros(batch, count * width + 1, x.shape[2]).scatter(1, place[:, :, None].expand_as(x), x)
     empty = torch.ones_like(table[:, :, 0], dtype=torch.bool).scatter(1, place, padding)
@@ -307,11 +310,12 @@ class Sentences(NamedTuple):
     """The sentences of B documents.
 
     Attributes:
-        states: h (B, N, 2H), or g * h with a gate; 0 where a document has fewer than N sentences.
-        keys: keys (B, N, A) for the attention to sentences.
-        missing: (B, N), bool, True where there is no sentence.
-        documents: d (B, 2H), the forward state of the last sentence and the backward state of the first sentence in
-            each document.
+        states: the sentence states h (B, N, 2H), or g * h with a gate, which are 0 where a document has fewer than N
+            sentences.
+        keys: the keys (B, N, A) of the sentence-level attention.
+        missing: the boolean mask (B, N), True where a document has fewer than N sentences.
+        documents: the document vectors d (B, 2H), which consist of the forward state of the last sentence and the
+            backward state of the first sentence in each document.
     """
 
     states: Tensor
@@ -321,16 +325,16 @@ class Sentences(NamedTuple):
 
 
 class SentenceEncoder(nn.Module):
-    """A GRU over sentences, which also computes keys for the attention to sentences (Nallapati et al., section 2.4).
+    """A sentence-level GRU, which also computes keys for sentence-level attention (Nallapati et al., section 2.4).
 
-    The input for a sentence consists of the forward state at its last word and the backward state at its first word.
+    The input for each sentence consists of the forward state at its last word and the backward state at its first word.
 
     Args:
-        word_dim: width of word-level states.
-        hidden: H, the width of each direction.
-        attention_dim: A, the width of the keys.
-        positions: whether the keys also depend on vectors for sentence positions, as in the paper.
-        gate: whether to multiply each state by a gate sigmoid(W_g [h_i; d] + b_g), which is the global filter of Li et
+        word_dim: the width of the word-level states.
+        hidden: H, the width of the GRU's state in each direction.
+        attention_dim: A, the width of the attention keys.
+        positions: whether the keys also depend on position embeddings of the sentences, as in the paper.
+        gate: whether to multiply each sentence state by a gate sigmoid(W_g [h_i; d] + b_g), the global filter of Li et
             al. 2018.
     """
 
@@ -343,12 +347,12 @@ class SentenceEncoder(nn.Module):
         self.keys = nn.Linear(key_input, attention_dim, bias=False)
 
     def forward(self, states: Tensor, ids: Tensor, padding: Tensor) -> Sentences:
-        """Encode sentences.
+        """Encode the sentences of each document.
 
         Args:
-            states: word-level states (B, S, 2H).
-            ids: sentence index (B, S) of each token.
-            padding: (B, S), bool, True at padding.
+            states: the word-level states (B, S, word_dim).
+            ids: the sentence index (B, S) of each token.
+            padding: the padding mask (B, S), bool, True at padding.
         """
         first, last, missing = sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
@@ -364,7 +368,7 @@ class SentenceEncoder(nn.Module):
 
 
 def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
-    """Create the layer of :func:`read_out` with ``width`` outputs. Returns None for the kind "none"."""
+    """Create the layer that :func:`read_out` needs, with ``width`` outputs. Returns None for the kind "none"."""
     if kind == "none":
         return None
     if kind == "mlp":
@@ -373,15 +377,15 @@ def make_readout(kind: str, hidden: int, word: int, context: int, width: int) ->
 
 
 def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
-    """Compute the input (…, R) of the output layer.
+    """Compute the readout (…, R), which is the input of the output layer.
 
     Args:
-        kind: "tanh" for tanh(W [h; E; c] + b), "linear" for W [h; c] + b, "luong" for tanh(W [h; c]), "mlp" for
-            W_2 tanh(W_1 [h; c] + b), "none" for [h; c].
-        layer: layer with W and b, from :func:`make_readout`.
-        hidden: decoder states h (…, H).
-        word: vectors E of the previous words (…, E).
-        context: context vectors c (…, M).
+        kind: "tanh" for tanh(W [h; E; c] + b), "linear" for W [h; c] + b, "luong" for tanh(W [h; c]), "mlp" for W_2
+            tanh(W_1 [h; c] + b), or "none" for [h; c].
+        layer: the layer that contains W and b, created with :func:`make_readout`.
+        hidden: the decoder states h (…, H).
+        word: the embeddings E of the previous words (…, E).
+        context: the context vectors c (…, M).
     """
     parts = torch.cat([hidden, word, context] if kind == "tanh" else [hidden, context], dim=-1)
     result = parts if layer is None else layer(parts)
@@ -389,12 +393,12 @@ def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor
 
 
 class OutputLayer(nn.Module):
-    """The output layer of a recurrent decoder, which can compute the logits of all words or only of some words.
+    """The output layer of a recurrent decoder, which computes the logits of all words or only of some words.
 
     Args:
-        weight: weight (V, E), or a shared table that begins with these rows.
-        words: V, the number of words.
-        bias: whether to learn a bias instead of using the constant 0.
+        weight: the weight (V, E), or a shared embedding table with this weight in its first V rows.
+        words: V, the number of known words.
+        bias: whether to learn a bias. Otherwise, the bias is 0.
     """
 
     bias: Tensor
@@ -402,26 +406,26 @@ class OutputLayer(nn.Module):
     def __init__(self, weight: nn.Parameter, words: int, bias: bool = True):
         super().__init__()
         self.weight = weight
-        column = torch.zeros(words, 1)  # a column, so that rows of the bias can be looked up
+        column = torch.zeros(words, 1)  # a column, so that the bias can be looked up by row
         if bias:
             self.bias = nn.Parameter(column)
         else:
             self.register_buffer("bias", column, persistent=False)
 
     def rows(self, words: Tensor) -> Tuple[Tensor, Tensor]:
-        """Return the weight (C, E) and bias (C,) for words with the given ids (C,).
+        """Return the rows of the weight (C, E) and of the bias (C,) for the given word ids (C,).
 
-        Other rows do not receive a gradient.
+        Only these rows receive a gradient.
         """
         sparse = wants_sparse_gradient(self.weight)
         return F.embedding(words, self.weight, sparse=sparse), F.embedding(words, self.bias, sparse=sparse)[:, 0]
 
     def forward(self, x: Tensor, rows: Optional[Tuple[Tensor, Tensor]] = None) -> Tensor:
-        """Compute logits (N, T, V) from readouts (N, T, E).
+        """Compute the logits (N, T, V) from readouts (N, T, E).
 
         Args:
-            x: readouts (N, T, E).
-            rows: result of :meth:`rows`, to compute only the logits (N, T, C) of some words, or None for all words.
+            x: the readouts (N, T, E).
+            rows: the output of :meth:`rows` for C words, to compute only their logits (N, T, C), or None for all words.
         """
         weight, bias = (self.weight[: len(self.bias)], self.bias[:, 0]) if rows is None else rows
         return F.linear(x, weight, bias)

@@ -1,4 +1,4 @@
-"""Select sentences of a document for each sentence of its summary (Explicit-Selection, Li et al. 2018)."""
+"""Select source sentences for each sentence of the summary (Explicit-Selection, Li et al. 2018)."""
 
 from typing import Any, Dict, NamedTuple, Optional, Tuple, Union
 
@@ -14,31 +14,31 @@ from .tagging import SelectorOutput
 UNREAD = PADDING_SCORE / 2
 """Value of log β for sentences that the extractor does not read.
 
-This value results in an attention of exactly 0 but is larger than the value at padding.
+With this value, the attention weight is exactly 0. The value is larger than the value used at padding.
 """
 
 
 class SentenceSelector(nn.Module):
-    """Selects sentences of the document at the start of each summary sentence (the local selection in the paper).
+    """Selects source sentences at the start of each summary sentence (local selection in the paper).
 
-    Let t be the index of a sentence in the summary, h'_i the states of the sentences in the document, d the vector of
-    the document, and e_(t-1) the last decoder state in the previous sentence (e_0 = r_0 = 0)::
+    Let t be the index of a summary sentence, h'_i the state of source sentence i, d the document vector, and e_(t-1)
+    the last decoder state in the previous summary sentence (e_0 = r_0 = 0)::
 
         q_0 = tanh(W d),  q_t = GRU([e_(t-1); r_(t-1)], q_(t-1))
         p_t = softmax_i(v · tanh(W_q q_t + W_h h'_i + b)),  r_t = Σ_i p_ti h'_i
         state before the sentence's first word = a(W_r [r_t; q_t] + b_r)
 
     W_h belongs to the encoder, which computes the keys W_h h'_i only once. The last equation replaces the bridge
-    between encoder and decoder and uses the bridge's nonlinearity a. An LSTM has a second equation of this form for the
-    memory cell.
+    between encoder and decoder and uses its nonlinearity a. An LSTM has a second equation of this form for the memory
+    cell.
 
     Args:
-        hidden: width of the decoder state and of q.
-        sentence: width of h'.
-        attention_dim: width of the keys and of v.
-        nonlinearity: the function a.
-        has_cell: whether the decoder has a memory cell.
-        is_dot: whether the scores are dot products of q and the keys, without additional weights.
+        hidden: the width of the decoder state and of the plan q.
+        sentence: the width of the sentence states h'.
+        attention_dim: the width of the attention keys and of the vector v.
+        nonlinearity: the function a, "tanh" or "relu".
+        has_cell: whether the decoder has a memory cell, as an LSTM has.
+        is_dot: whether the attention scores are dot products of q and the keys, without additional weights.
     """
 
     def __init__(self, hidden: int, sentence: int, attention_dim: int, nonlinearity: str, has_cell: bool, is_dot: bool):
@@ -65,18 +65,19 @@ class SentenceSelector(nn.Module):
         states: SharedStates,
         missing: Tensor,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Select sentences of the document for the next summary sentence.
+        """Select source sentences for the next summary sentence.
 
         Args:
-            written: e_(t-1) (N, Q).
-            selected: r_(t-1) (N, M).
-            plan: q_(t-1) (N, Q).
-            keys: keys (B, L, A) of the sentences in the B documents, where N is a multiple of B.
-            states: h' (B, L, M).
-            missing: (N, L), bool, True where a document has no sentence.
+            written: the last decoder state in the previous summary sentence, e_(t-1) (N, Q).
+            selected: the selection vector of the previous summary sentence, r_(t-1) (N, M).
+            plan: the plan of the previous summary sentence, q_(t-1) (N, Q).
+            keys: the attention keys (B, L, A) of the sentences in the B documents. N is a multiple of B.
+            states: the sentence states h' (B, L, M).
+            missing: the boolean mask (N, L), True where a document has fewer than L sentences.
 
         Returns:
-            q_t (N, Q); log p_t (N, L), at least float32; r_t (N, M).
+            The new plan q_t (N, Q), the log-probabilities log p_t (N, L) in float32 or higher precision, and the
+            selection vector r_t (N, M).
         """
         plan = self.cell(torch.cat([written, selected], dim=1), plan)
         scores = self.attention(plan, None, keys)  # (N, L)
@@ -88,7 +89,7 @@ class SentenceSelector(nn.Module):
     def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         """Compute the decoder state (N, Q) before the first word of a sentence from r_t and q_t.
 
-        Also returns the memory cell (N, Q) of an LSTM, or None.
+        The second returned value is the memory cell (N, Q) of an LSTM, or None.
         """
         both = torch.cat([selected, plan], dim=1)
         cell = None if self.cell_start is None else self.nonlinearity(self.cell_start(both))
@@ -96,31 +97,33 @@ class SentenceSelector(nn.Module):
 
 
 class SentenceSelection(NamedTuple):
-    """The selection probabilities in each decoding step.
+    """The selection probabilities of the source sentences at each decoding step.
 
     Attributes:
-        log_probs: log p (N, T, L) in the T steps, at least float32.
-        starts: (N, T), bool, True at steps that produce the first word of a sentence, where p is recomputed.
+        log_probs: the log-probabilities log p (N, T, L) of L sentences in T steps, in float32 or higher precision.
+        starts: the boolean mask (N, T), True at steps that produce the first word of a sentence. p changes only at
+            these steps.
     """
 
     log_probs: Tensor
     starts: Tensor
 
     def divergence(self, targets: Tensor, is_word: Tensor) -> Tensor:
-        """Compute the mean of KL(p̂_t ‖ p_t) over the sentences t of each summary that have a target.
+        """Compute KL(p̂_t ‖ p_t) for each summary, averaged over the sentences t that have a target.
 
         Args:
-            targets: p̂ (N, n, L'), with a row for each sentence that contains words. Rows of zeros are ignored.
-                Truncated summaries and documents may have fewer sentences than the targets.
-            is_word: (N, T), bool, False at steps in which the target is a sentence mark, the end symbol or padding.
+            targets: the target probabilities p̂ (N, n, L'), with a row for each summary sentence that contains words.
+                Rows of zeros are ignored. Truncated summaries and documents may have fewer sentences than the targets.
+            is_word: the boolean mask (N, T), False at steps where the target token is a sentence mark, the end symbol
+                or padding.
 
         Returns:
-            The mean (N,), at least float32; 0 for summaries without targets.
+            The mean divergence (N,) in float32 or higher precision, which is 0 for summaries without targets.
         """
         log_probs, sentences = at_least_float32(self.log_probs), self.log_probs.shape[2]
         targets = at_least_float32(targets)[:, :, :sentences]
         targets = nn.functional.pad(targets, (0, sentences - targets.shape[2], 0, 1))  # append a row of zeros
-        begins = self.starts & is_word  # a sentence without words has no row
+        begins = self.starts & is_word  # the targets have no row for a sentence without words
         row = (begins.cumsum(1) - 1).clamp(min=0, max=targets.shape[1] - 1)  # (N, T)
         wanted = targets.gather(1, row[:, :, None].expand(-1, -1, sentences))  # (N, T, L)
         mass = wanted.sum(dim=2) * begins
@@ -133,12 +136,12 @@ class SentenceSelection(NamedTuple):
 
 
 class SentenceAttention(NamedTuple):
-    """The values that losses need from a summariser with an extractor.
+    """The values that loss functions need from a summariser with a sentence extractor.
 
     Attributes:
-        log_word: logarithm of the attention α to words (N, T, S), before it is combined with β.
-        log_selected: log β of the sentence to which each word belongs (B, S).
-        extraction: output of the extractor for B documents.
+        log_word: the logarithms of the word-level attention α (N, T, S), before it is combined with β.
+        log_selected: log β of the sentence that contains each word (B, S), where β is the probability of selecting it.
+        extraction: the output of the extractor for the B documents.
     """
 
     log_word: Tensor
@@ -147,13 +150,13 @@ class SentenceAttention(NamedTuple):
 
     @classmethod
     def of(cls, log_word: Tensor, encoder_out: Dict[str, Any]) -> "SentenceAttention":
-        """Create the object from the decoder's attention to words and the encoder output."""
+        """Create an instance from the decoder's word-level attention and the encoder output."""
         return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
 
     def inconsistency(self, top: int) -> Tensor:
-        """Compute the inconsistency loss of each word (N, T).
+        """Compute the inconsistency loss of each summary word (N, T).
 
-        Words in sentences that the extractor does not read are never among the ``top`` most attended words.
+        Document words in sentences that the extractor does not read are never among the ``top`` most attended words.
         """
         log_word = self.log_word.masked_fill((self.log_selected <= UNREAD)[:, None], PADDING_SCORE)
         return inconsistency_loss(log_word, self.log_selected, top)

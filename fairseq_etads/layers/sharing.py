@@ -1,9 +1,9 @@
 """Share parameters between encoder and decoder layers (encoder-sharing Transformer, section 3.4).
 
-Decoder layer l is the same as encoder layer l, except that it has a causal mask and its own bridge attention between
-the two sublayers. Sublayers are shared together with their layer norms. Encoder and decoder refer to the same tensor
-objects, so the optimiser, the parameter count and ``half()`` process each shared tensor only once. Checkpoints store
-each shared tensor only once, under its name in the encoder.
+Decoder layer l has the same sublayers as encoder layer l. In addition, it has a causal mask and its own bridge
+attention between the two sublayers. Each sublayer is shared together with its layer norm. Encoder and decoder refer to
+the same tensor objects, so the optimiser, the parameter count and ``half()`` process each shared tensor only once.
+Checkpoints store each shared tensor only once, under its name in the encoder.
 """
 
 from typing import Any, Dict
@@ -19,13 +19,13 @@ SUBLAYERS = ("self_attn_layer_norm", "fc1", "fc2", "final_layer_norm")
 
 
 def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
-    """Let a decoder layer use the self-attention and feed-forward sublayers of an encoder layer.
+    """Share an encoder layer's self-attention and feed-forward sublayers with a decoder layer.
 
-    With focus-attention, only the projections are shared. The network that predicts centre and scope belongs only to
+    With focus-attention, only the projections are shared. The network that predicts centres and scopes belongs only to
     the encoder.
 
     Raises:
-        ValueError: the layers are wrapped for fully_sharded, which stores parameters in a different form.
+        ValueError: the encoder layer is wrapped for fully_sharded, which splits the parameters of each layer.
     """
     if not isinstance(encoder_layer, TransformerEncoderLayerBase):
         raise ValueError(
@@ -39,7 +39,7 @@ def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
 
 
 def shared_names(model: nn.Module) -> Dict[str, str]:
-    """Return a mapping from the decoder's names of shared parameters to the encoder's names."""
+    """Return a dictionary that maps the decoder's names of shared parameters to the encoder's names."""
     originals: Dict[int, str] = {}
     shared = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
@@ -51,19 +51,19 @@ def shared_names(model: nn.Module) -> Dict[str, str]:
 
 
 def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, _: Any) -> None:
-    """Leave the decoder's names of shared tensors out of checkpoints (a hook for ``state_dict``).
+    """Remove the decoder's entries for shared tensors from a state dictionary (a hook for ``state_dict``).
 
-    Shared tensors are then stored only once, even in checkpoints from a GPU.
+    Shared tensors are then stored only once, even in checkpoints that were saved on a GPU.
     """
     for name in shared_names(model):
         state_dict.pop(prefix + name, None)
 
 
 def restore_shared_names(model: nn.Module, state_dict: Dict[str, Tensor], prefix: str, *_: Any) -> None:
-    """Add the shared tensors under their names in the decoder (a hook for ``load_state_dict``).
+    """Add the decoder's entries for shared tensors to a state dictionary (a hook for ``load_state_dict``).
 
     Raises:
-        ValueError: the checkpoint was trained with sharing but the model was built without it, or vice versa.
+        ValueError: the checkpoint was trained with shared layers, but the model was built without them, or vice versa.
     """
     shared = shared_names(model)
     for name, original in shared.items():

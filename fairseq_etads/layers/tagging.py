@@ -1,4 +1,4 @@
-"""Layers for content selectors: a spelling encoder, a bidirectional LSTM, and a sequential sentence scorer."""
+"""Layers for content selectors: a spelling encoder, a bidirectional LSTM, and a sentence scorer."""
 
 from typing import Any, Dict, List, NamedTuple, Tuple
 
@@ -10,17 +10,19 @@ from ..kernels.upload import to_device
 from .recurrent import sentence_ids, take_positions
 
 _END, _BEGIN = 257, 258
-"""Ids of the symbols at the end and the beginning of a word. The id of a byte b is 1 + b, and 0 is padding."""
+"""Ids of the symbols for the end and the beginning of a word. The id of byte b is 1 + b, and 0 is padding."""
 LONGEST_WORD = 40
 """Maximum number of bytes that are read for each word."""
 
 
 class SelectorOutput(NamedTuple):
-    """The output of a selector for the units of B documents, which are words or sentences.
+    """The output of a content selector for B documents. The selected units are words or sentences.
 
     Attributes:
-        logits: logits (B, U) of the selection probabilities; minus infinity for sentences that are not read.
-        real: (B, U), bool, False where a document has fewer units or a unit is not read.
+        logits: the logits (B, U) of the selection probabilities of U units, which are minus infinity for sentences that
+            the selector does not read.
+        real: the boolean mask (B, U), False where a document has fewer than U units or the selector does not read a
+            unit.
     """
 
     logits: Tensor
@@ -28,16 +30,17 @@ class SelectorOutput(NamedTuple):
 
 
 class SpellingEncoder(nn.Module):
-    """Computes word vectors from letters, so that different unknown words have different vectors.
+    """Computes word vectors from spellings, so that different unknown words have different vectors.
 
-    The letters of a word are its UTF-8 bytes, between a begin symbol and an end symbol. A convolution over the letters
-    is followed by a ReLU and the maximum over the word (Kim et al. 2016; the released tagger of Gehrmann et al. 2018).
+    A spelling consists of a begin symbol, the UTF-8 bytes of the word, called letters here, and an end symbol. A
+    convolution over the letters is followed by a ReLU and max-pooling (Kim et al. 2016; the released tagger of Gehrmann
+    et al. 2018).
 
     Args:
-        dictionary: dictionary that contains the spelling of each id, including the copy tail.
-        letter: width of the letter vectors.
-        filters: number of filters, which is the width of the word vectors.
-        width: number of letters that a filter reads.
+        dictionary: the dictionary that contains the word for each id, including the copy tail.
+        letter: the width of the letter embeddings.
+        filters: the number of filters, which is also the width of the word vectors.
+        width: the kernel size of the convolution, in letters.
     """
 
     def __init__(self, dictionary: Any, letter: int, filters: int, width: int = 5):
@@ -48,7 +51,7 @@ class SpellingEncoder(nn.Module):
         self._spelled: Dict[int, List[int]] = {}
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Encode ids (B, S) as vectors (B, S, filters)."""
+        """Encode word ids (B, S) as vectors (B, S, filters)."""
         words, places = tokens.unique(return_inverse=True)
         spelled = [self._spell(number) for number in words.tolist()]
         longest = max(map(len, spelled), default=self.width)
@@ -61,7 +64,7 @@ class SpellingEncoder(nn.Module):
         return vectors[places]
 
     def _spell(self, number: int) -> List[int]:
-        """Return the letter ids of a word, padded at least to the width of the filters."""
+        """Return the letter ids of a word, padded to the kernel size if the word is shorter."""
         if number not in self._spelled:
             spelling = self.dictionary[number].encode("utf-8", "surrogateescape")[:LONGEST_WORD]
             letters = [_BEGIN, *(1 + byte for byte in spelling), _END]
@@ -69,21 +72,21 @@ class SpellingEncoder(nn.Module):
         return self._spelled[number]
 
     def __getstate__(self) -> Dict[str, Any]:
-        """Exclude cached spellings from the pickled state."""
+        """Return the state for pickling, without cached spellings."""
         return {**vars(self), "_spelled": {}}
 
 
 class TaggerLSTM(nn.Module):
-    """A bidirectional LSTM with states that do not depend on padding, which may be on either side.
+    """A bidirectional LSTM that ignores padding on either side of a sequence.
 
-    Sequences are shifted to the first column, and each direction runs separately. For the reason, see
+    Sequences are shifted to the first column, and each direction is run separately. The reason is explained in
     :class:`~fairseq_etads.layers.recurrent.Bidirectional`.
 
     Args:
-        input_dim: width of the inputs.
-        hidden: width of each direction.
-        layers: number of layers.
-        dropout: dropout probability between layers.
+        input_dim: the width of the inputs.
+        hidden: the width of the states in each direction.
+        layers: the number of layers.
+        dropout: the dropout probability between layers.
     """
 
     def __init__(self, input_dim: int, hidden: int, layers: int, dropout: float):
@@ -95,9 +98,9 @@ class TaggerLSTM(nn.Module):
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
 
     def forward(self, x: Tensor, padding: Tensor) -> Tensor:
-        """Process inputs (B, S, input_dim) with a padding mask (B, S).
+        """Run the LSTM on inputs (B, S, input_dim). The padding mask (B, S) is True at padding.
 
-        Returns states (B, S, 2 * hidden), 0 at padding.
+        Returns the states (B, S, 2 * hidden), which are 0 at padding.
         """
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1, keepdim=True)
@@ -117,24 +120,24 @@ def words_by_sentence(
     """Group the words of documents by sentence.
 
     Args:
-        src_tokens: the documents (B, S).
-        real: (B, S), bool, True at words and False at padding, end symbols and sentence marks.
-        mark: id of the token that ends a sentence.
-        sentences, words: maximum number of sentences per document and of words per sentence.
+        src_tokens: the source documents (B, S).
+        real: the boolean mask (B, S), True at words and False at padding, end symbols and sentence marks.
+        mark: the id of the sentence mark, the token that ends a sentence.
+        sentences, words: the maximum number of sentences per document and the maximum number of words per sentence.
 
     Returns:
-        The word ids (B, N, W), 0 where there is no word; a mask (B, N, W), bool, True at words; and the sentence index
-        (B, S) of each token, 0 for tokens that are not words.
+        Three tensors: the word ids (B, N, W), which are 0 where there is no word; a boolean mask (B, N, W), True at
+        words; and the sentence index (B, S) of each token, which is 0 for tokens that are not words.
     """
     numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
-    # copy both numbers at once, so that the program waits for a GPU only once
+    # copy both numbers at once, so that the CPU waits for a GPU only once
     last, longest = torch.stack([numbers.max(), lengths.max()]).tolist() if numbers.numel() else (0, 0)
     count, width = min(last + 1, sentences), max(1, min(longest, words))
     kept = real & (numbers < count) & (rank < width)
-    place = torch.where(kept, numbers * width + rank, count * width)  # the last column collects words that are not kept
+    place = torch.where(kept, numbers * width + rank, count * width)  # the last column collects the dropped words
     table = src_tokens.new_zeros(len(src_tokens), count * width + 1).scatter(1, place, src_tokens)
     there = torch.zeros_like(table, dtype=torch.bool).scatter(1, place, kept)
     shape = len(src_tokens), count, width
@@ -148,8 +151,8 @@ class NovelSentences(nn.Module):
     is the sum of sigmoid(logit_k) u_k over the sentences k before i.
 
     Args:
-        input_dim: width of h.
-        features: width of u and d.
+        input_dim: the width of the sentence states h.
+        features: the width of the sentence vectors u and of the document vector d.
     """
 
     def __init__(self, input_dim: int, features: int):
@@ -161,11 +164,11 @@ class NovelSentences(nn.Module):
         self.novelty = nn.Linear(features, features, bias=False)
 
     def forward(self, states: Tensor, missing: Tensor) -> Tensor:
-        """Compute logits (B, N). For missing sentences, the logits have no meaning.
+        """Compute the logits (B, N). The logits of missing sentences are undefined.
 
         Args:
-            states: h (B, N, input_dim).
-            missing: (B, N), bool, True where there is no sentence.
+            states: the sentence states h (B, N, input_dim).
+            missing: the boolean mask (B, N), True where a document has fewer than N sentences.
         """
         there = (~missing).to(states)[:, :, None]
         mean = (states * there).sum(1) / there.sum(1).clamp(min=1)

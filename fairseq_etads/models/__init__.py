@@ -1,1 +1,1 @@
-"""Model families and their presets."""
+"""The model families and their presets."""

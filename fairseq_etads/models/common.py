@@ -1,4 +1,4 @@
-"""Code shared by all model families: command-line options, targets, and checks of dictionaries and checkpoints."""
+"""Code that all model families share: command-line options, targets, and checks of dictionaries and checkpoints."""
 
 import sys
 from argparse import SUPPRESS, ArgumentParser, BooleanOptionalAction, Namespace
@@ -17,7 +17,7 @@ from ..text.words import SENTENCE_MARK
 from ..vocabulary.output import OutputVocabulary
 
 AUXILIARY_PARTS = ("auxiliary", "pair_classifier")
-"""Names of the submodules that --auxiliary-task adds to a model. They exist only during training."""
+"""Names of the submodules that --auxiliary-task adds to a model during training."""
 
 
 class SummarizationModel:
@@ -36,14 +36,14 @@ class SummarizationModel:
         preset = getattr(cls, "__dataclass")()
         for option in fields(preset):
             if option.type is bool and not option.name.startswith("no_"):
-                # If a switch is on by default, fairseq's parser would turn it *off* when its flag is passed. Defaults
-                # differ between presets, so every switch gets both --option and --no-option in every preset.
+                # If a boolean option is True by default, fairseq's parser sets it to *False* when its flag is passed.
+                # Defaults differ between presets, so every boolean option has both --option and --no-option.
                 flag = "--" + option.name.replace("_", "-")
                 parser.add_argument(flag, action=BooleanOptionalAction, default=SUPPRESS, help=option.metadata["help"])
         gen_parser_from_dataclass(parser, preset, delete_default=True)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
-        """Load weights. If names or shapes differ, the error also explains how to load only the matching weights.
+        """Load weights. If names or shapes differ, the error message explains how to load only the matching weights.
 
         Weights of an auxiliary task are ignored if this model was built without that task.
         """
@@ -86,8 +86,9 @@ class EncodingDecoding:
             src_tokens: the source documents (B, S).
             src_lengths: the lengths of the documents (B,).
             prev_output_tokens: the dictionary ids of the previous words (B, T).
-            request: the words for which the loss needs log-probabilities, or None to compute logits for all words.
-            of_documents: additional inputs of the encoder, such as source factors.
+            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
+                words.
+            of_documents: additional keyword arguments for the encoder, such as source factors.
 
         Returns:
             Logits (B, T, C) and a dictionary; see :class:`DecoderOutput`.
@@ -128,11 +129,11 @@ def plain_options(cfg: Any) -> Any:
 def preset_dataclass(
     name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
 ) -> type:
-    """Create the dataclass that holds a preset's options.
+    """Create the dataclass that contains a preset's options.
 
     Args:
         name: the name of the preset.
-        options: the name, type, default and metadata of each option.
+        options: a tuple for each option, which contains its name, type, default and metadata.
         changes: a dictionary from option names to the preset's own defaults.
         module: the name of the module in which the dataclass is defined.
 
@@ -175,7 +176,7 @@ def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str
 
 
 def check_one_dictionary(option: str, task: Any) -> None:
-    """Raise ValueError unless documents and summaries share a dictionary. ``option`` requires this."""
+    """Raise ValueError unless documents and summaries share a dictionary, as ``option`` requires."""
     if task.source_dictionary != task.target_dictionary:
         raise ValueError(
             f"{option} needs one dictionary for documents and summaries, but DATA has two: prepare the data again with "
@@ -241,7 +242,7 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
 
 
 def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
-    """Return the number of positions that the model needs for documents or summaries of the maximum length.
+    """Return the number of positions that the model needs for the longest documents or summaries.
 
     Args:
         limit: the value of --max-source-positions or --max-target-positions.
@@ -283,7 +284,7 @@ def check_positions(state_dict: Any, side: str, part: Any) -> None:
 
 
 def check_padding(task: Any) -> None:
-    """Raise ValueError if summaries are padded on the left. A convolutional decoder would read the padding as words."""
+    """Raise ValueError if summaries are padded on the left, because a convolutional decoder would read the padding."""
     if task.cfg.left_pad_target:
         raise ValueError(
             "--left-pad-target does not work with a convolutional decoder, because its convolutions would read the "

@@ -43,7 +43,7 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
 
 
 def _layers(node: ast.AST) -> List[Convolution]:
-    """Return the layers that a subexpression describes. Raises ValueError if it is not a valid list of layers."""
+    """Return the layers that a subexpression describes. Raises ValueError if the subexpression is invalid."""
     if isinstance(node, ast.List):
         return [_layer(element) for element in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):

@@ -1,7 +1,7 @@
 """Use external models, mainly fairseq's own, with ``--task summarization``.
 
-Such models do not support the copy tail of the dictionary. They embed and generate only known words. In their input,
-every other word is replaced with the unknown word.
+External models do not support the copy tail of the dictionary. External models can read and generate only known words.
+In their input, every other word is replaced with the unknown word.
 """
 
 import copy
@@ -30,7 +30,10 @@ _EVALUATED = re.compile(
     r"(en|de)coder_(layers|attention|kernel_size_list)|self_attention|project_input|gated_attention|downsample|pretrained|"
     r"adaptive_(softmax|input)_cutoff|character_filters"
 )
-"""Names of options that fairseq evaluates as Python code. Their values may come from an untrusted checkpoint."""
+"""Pattern for the names of options that fairseq evaluates as Python code.
+
+The values of these options may come from an untrusted checkpoint.
+"""
 _LITERALS = re.compile(r"([\s\d.,()\[\]*+-]|True|False|None){0,2000}")
 
 DEFAULT_POSITIONS = 1024
@@ -47,12 +50,12 @@ def model_class(cfg: Any) -> Optional[type]:
 def check_evaluated(cfg: Any) -> None:
     """Raise ValueError if an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *.
 
-    A checkpoint contains its model's options. Loading the checkpoint must not run code that it contains.
+    A checkpoint contains the options of its model. Loading a checkpoint must not run code from these options.
     """
     options: Any = OmegaConf.to_container(cfg) if OmegaConf.is_config(cfg) else vars(cfg)
     for name, value in options.items():
         if isinstance(value, str) and _EVALUATED.fullmatch(name):
-            power = "**" in value or re.search(r"\d{7}", value)  # evaluation could take forever or exhaust memory
+            power = "**" in value or re.search(r"\d{7}", value)  # evaluation could take forever or exhaust the memory
             if power or not _LITERALS.fullmatch(value):
                 raise ValueError(
                     f'--{name.replace("_", "-")} "{value[:60]}": choose numbers, True or False, or a list '
@@ -98,7 +101,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
         build: a function that builds the model from ``cfg`` for the task that is passed to it.
 
     Raises:
-        ValueError: see :func:`check_suitable`.
+        ValueError: the model cannot be trained on text pairs or does not generate text from left to right.
     """
     check_suitable(cfg)
     if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
@@ -118,7 +121,7 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
 
 
 def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
-    """Replace the copy-tail words of summaries with the unknown word. Returns None if ``tokens`` is None."""
+    """Replace copy-tail words in summaries with the unknown word. Returns None if ``tokens`` is None."""
     return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
 
 
@@ -126,8 +129,8 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
     """Configure models for this project's search, after fairseq has prepared them for generation.
 
     fairseq's convolutional models return attention weights only with --print-alignment, but options such as
-    --replace-unknown need these weights. The models also store the beam size when fairseq prepares them. If the number
-    of rows per document differs from the stored size, their matrix products are wrong or raise an error.
+    --replace-unknown need these weights. When fairseq prepares these models, they also store the beam size. If the
+    number of rows per document later differs from it, their matrix products are wrong or raise an error.
 
     Args:
         models: the models to configure.
@@ -155,7 +158,7 @@ def _give_positions(cfg: Any, task: Any) -> None:
 
 
 def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module is a word embedding table.
+    """Return whether a module is a word embedding table of fairseq.
 
     Subclasses of nn.Embedding are excluded, because they contain position embeddings or belong to this project.
     """
@@ -163,7 +166,7 @@ def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
 
 
 class _HideUnknownWords:
-    """A hook on a word embedding table. It replaces copy-tail words in the input with the unknown word."""
+    """A hook for a word embedding table that replaces copy-tail words in the input with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()

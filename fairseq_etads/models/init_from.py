@@ -22,7 +22,7 @@ _WORD_TABLE = re.compile(r"embed_tokens|output_projection|fc_out|fc3")
 
 
 EXTRACTOR = "encoder.extractor."
-"""Prefix of the extractor's weight names in the checkpoint of a summariser."""
+"""Prefix of the extractor's weight names in a summariser's checkpoint."""
 
 
 def initial_extractor(model: Any, path: str) -> nn.Module:
@@ -57,7 +57,7 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
 def load_initial_weights(
     model: nn.Module, path: str, task: Any, option: str = "--init-from", whole: bool = False
 ) -> None:
-    """Copy the weights that have the same names in a checkpoint and in a model, and log which weights were copied.
+    """Copy the weights that a checkpoint and a model have in common, and log which weights were copied.
 
     If the checkpoint's folder contains its dictionary, word embeddings are matched by word (see :mod:`.pretrained`). A
     sentence extractor can also be initialised with the extractor in a summariser's checkpoint.
@@ -67,14 +67,14 @@ def load_initial_weights(
         path: the path of a checkpoint that fairseq-train wrote.
         task: the task, which provides the dictionaries.
         option: the option that specifies ``path``, for messages.
-        whole: whether the checkpoint must contain exactly the weights of the model.
+        whole: whether the checkpoint must contain exactly the weights that the model has.
 
     Raises:
         FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
-        ValueError: the file is not a checkpoint, was trained with another dictionary or contains no weight of this
-            model. Also raised if two weights differ in the checkpoint although this model shares them, or if ``whole``
-            is True and the names of the weights differ.
+        ValueError: the file is not a checkpoint, was trained with another dictionary, or contains no weight of this
+            model. ValueError is also raised if the model shares a weight that has two different values in the
+            checkpoint, or if ``whole`` is True and the weights do not correspond.
     """
     weights, remembers_words = _read(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
@@ -110,7 +110,7 @@ def load_initial_weights(
 
 
 def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
-    """Read the weights from a checkpoint. Buffers that only describe the model, such as its version, are skipped.
+    """Read the weights from a checkpoint. Buffers such as the model's version are skipped.
 
     Returns:
         A dictionary from names to weights, and whether the checkpoint records its dictionary.
@@ -136,8 +136,8 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
 
 def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
     """Rename the weights that had different names in older versions of fairseq."""
-    # If there is no version buffer, fairseq's Transformer assumes that its first version saved the weights, and
-    # converts them. To prevent this, add the current version.
+    # Without a version buffer, fairseq's Transformer assumes that the weights are from its first version and converts
+    # them. To prevent this, add the current version.
     versions = {name: value for name, value in model.state_dict().items() if name.endswith(".version")}
     weights.update(versions)
     model.upgrade_state_dict(weights)
@@ -159,10 +159,10 @@ def _fit_rows(
         parameter: the corresponding weight in the model.
         task: the task, which provides the dictionaries.
         report: the report that records changes to the weight.
-        words: the checkpoint's words if it does not record its dictionary, or None.
+        words: the words of the checkpoint's dictionary files, or None if the checkpoint records its dictionary.
 
     Raises:
-        ValueError: the rows belong to the words of another dictionary.
+        ValueError: the number of rows shows that the weight belongs to another dictionary.
     """
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
     is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
@@ -220,7 +220,7 @@ class _Report:
         """Log the report, as a warning if a weight has a different shape or if most parameters were not loaded.
 
         Args:
-            loaded, total: the number of loaded parameters, and the total number of parameters.
+            loaded, total: the number of loaded parameter values, and the total number of parameter values.
 
         Raises:
             ValueError: no weight was loaded.
@@ -246,7 +246,7 @@ class _Report:
 
 
 def _grouped(names: Iterable[str]) -> Iterable[str]:
-    """Replace layer indices in the names with *, and append a count to names that occur more than once."""
+    """Replace layer indices in weight names with *, and append a count to names that then occur more than once."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())
     return (name if count == 1 else f"{name} ({count})" for name, count in pairs)

@@ -1,4 +1,4 @@
-"""Find the dictionary of a pretrained checkpoint that does not contain one, such as fairseq's BART.
+"""Find the dictionary of a pretrained checkpoint that does not record its dictionary, such as fairseq's BART.
 
 fairseq publishes BART as ``model.pt`` with ``dict.txt`` (or ``dict.source.txt`` and ``dict.target.txt``) in the same
 folder. With these files, word embeddings can be matched by word, even if the data's dictionary lists the words in a
@@ -15,7 +15,7 @@ from torch import Tensor
 from ..vocabulary.dictionary import is_padding_word, load_checked
 
 MASK = "<mask>"
-"""Mask symbol, which fairseq's pretraining task adds after the words of the dictionary file."""
+"""The mask symbol, which fairseq's pretraining task adds after the words in the dictionary file."""
 
 
 class CheckpointWords:
@@ -23,7 +23,7 @@ class CheckpointWords:
 
     Attributes:
         files: a dictionary from "source" and "target" to the paths of the dictionary files. If the checkpoint's folder
-            contains only one file, both have the same path. If the folder contains none, the mapping is empty.
+            contains only one file, both have the same path. If the folder contains none, the dictionary is empty.
     """
 
     def __init__(self, checkpoint: str, task: Any):

@@ -38,14 +38,14 @@ fairseq's recurrent models draw these weights uniformly from [-0.1, 0.1] instead
 SEES_STD, SEES_RANGE = 1e-4, 0.02
 """Scales of the initial weights in See et al.'s code.
 
-Word embeddings and output weights are drawn from a truncated normal distribution. The first value is its standard
-deviation, and it is truncated at two standard deviations. The weights of recurrent networks are drawn from a uniform
-distribution between plus and minus the second value.
+Word embeddings and output weights are drawn from a normal distribution, which is truncated at two standard deviations.
+The first value is the standard deviation. The weights of recurrent networks are drawn from a uniform distribution
+between plus and minus the second value.
 """
 
 
 def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return the target-dictionary id of each known source word, or 0 if the target dictionary lacks the word.
+    """Return the id in the target dictionary of each known source word, or 0 if that dictionary lacks the word.
 
     Returns None if documents and summaries share a dictionary.
     """
@@ -117,9 +117,9 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         return model
 
     def mark_tables(self) -> None:
-        """Mark the weights that are only accessed by row, so that lazy optimisers update only the rows in use.
+        """Mark the weights that are used only as lookup tables, so that lazy optimisers update only the rows in use.
 
-        An output layer over all words uses every row and is therefore not marked.
+        The weight of an output layer for all words is not marked, because every row is used.
         """
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
@@ -180,7 +180,7 @@ def _tiny(weight: Tensor) -> None:
 
 
 OUTPUT_LAYER = "decoder.output_projection"
-"""Name of the output layer. :func:`new_table` initialises its weight."""
+"""Name of the output layer, which receives its initial weight from :func:`new_table`."""
 
 
 def initialise(model: nn.Module, config: Any) -> None:
@@ -241,7 +241,7 @@ def _begin_network(module: nn.Module, name: str, parameter: Tensor) -> None:
     if isinstance(module, (nn.LSTM, nn.LSTMCell)):
         nn.init.ones_(
             parameter[module.hidden_size : 2 * module.hidden_size]
-        )  # torch's order: input, forget, new, output
+        )  # PyTorch's order: input, forget, new, output
 
 
 def _glorot(parameter: Tensor, fan_in: int, fan_out: int) -> None:

@@ -1,4 +1,4 @@
-"""The decoder of the recurrent family: a recurrent cell with attention. Options add mechanisms from the papers."""
+"""The decoder of the recurrent family, a recurrent cell with attention. Options enable the papers' mechanisms."""
 
 import math
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type, Union
@@ -22,7 +22,7 @@ from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
-"""Prefix of the closed-book decoder's weight names. These weights exist only during training."""
+"""Prefix of the names of the closed-book decoder's weights, which exist only during training."""
 
 
 class DecoderState(NamedTuple):
@@ -31,13 +31,14 @@ class DecoderState(NamedTuple):
     Attributes:
         hidden: the state h (N, H).
         cell: the memory cell c (N, H) of an LSTM, or None for other cells.
-        fed: the input that the cell reads in addition to the word. It is the context (N, M) of the previous step or,
-            with --input-feed readout, the readout (N, R) of the previous step. None if attention precedes the cell.
-        spent: the logarithm of the sum of exp(scores) over the previous steps (N, S). It is minus infinity before the
-            first step, and None without temporal attention.
+        fed: the input that the cell reads in addition to the word embedding, or None if attention precedes the cell. It
+            is the context (N, M) or, with --input-feed readout, the readout (N, R) of the previous step.
+        spent: the logarithm of the sum of exp(scores) over the previous steps (N, S), or None without temporal
+            attention. Before the first step, the value is minus infinity.
         covered: the sum of the attention weights over the previous steps (N, S), or None without coverage.
-        plan, log_selection, selected: q (N, H), log p (N, L) and r (N, M) for the current sentence of the summary, or
-            None without a selector; see :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
+        plan, log_selection, selected: the plan q (N, H), the log-probabilities log p (N, L) and the selection vector r
+            (N, M) for the current summary sentence, or None without a sentence selector. For the equations, see
+            :class:`~fairseq_etads.layers.sentence_selector.SentenceSelector`.
     """
 
     hidden: Tensor
@@ -56,7 +57,7 @@ class DecoderState(NamedTuple):
 
 
 class StepOutputs(NamedTuple):
-    """Outputs of all decoding steps.
+    """The outputs of all decoding steps.
 
     Attributes:
         hidden: the states h (N, T, H).
@@ -66,9 +67,10 @@ class StepOutputs(NamedTuple):
         log_weights: the logarithms of the attention weights (N, T, S).
         log_word: the logarithms of the word-level attention weights (N, T, S) before they are combined with the
             extractor's probabilities, or None without --sentence-attention.
-        log_selection: log p of the document's sentences (N, T, L), or None without a sentence selector.
-        readouts: the inputs of the output layer (N, T, R). They are None if the steps do not depend on them. In this
-            case, they can be computed for all steps at once.
+        log_selection: the log-probabilities of selecting the source sentences (N, T, L), or None without a sentence
+            selector.
+        readouts: the inputs of the output layer (N, T, R), or None if no step depends on the previous readout. In this
+            case, the readouts can be computed for all steps at once.
     """
 
     hidden: Tensor
@@ -107,7 +109,7 @@ def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Opti
 
 
 class EncodedDocuments(NamedTuple):
-    """The encoder's output, converted once for all decoding steps. Each row is a document (B) or a hypothesis (N).
+    """The encoder output, converted for use in all decoding steps. Each row is a document (B) or a hypothesis (N).
 
     Attributes that describe sentences are None if the encoder does not return sentences.
 
@@ -155,7 +157,7 @@ class EncodedDocuments(NamedTuple):
 
 
 def count_documents(encoder_out: Dict[str, Any]) -> int:
-    """Return B, the number of documents in the batch."""
+    """Return the number of documents in the batch, B."""
     return len(encoder_out["encoder_out"][0])
 
 
@@ -168,7 +170,7 @@ def select_rows(rows: Tensor, new: Optional[Tensor], old: Optional[Tensor]) -> O
 
 
 class ClosedBookDecoder(nn.Module):
-    """A decoder without attention and pointer. It is used only in training.
+    """A decoder that has neither attention nor a pointer and is used only in training.
 
     The decoder computes s_t = cell(E y_{t-1}, s_{t-1}) and P_cb = softmax(W s_t + b) over the known words (Jiang and
     Bansal 2018, section 3). It shares the initial state s_0 (the output of the bridge) and the word embedding table E
@@ -180,7 +182,7 @@ class ClosedBookDecoder(nn.Module):
         hidden: H, the width of the state.
         words: V, the number of known words.
         dropout: the dropout probability of the states.
-        cut: whether to stop the gradient before the encoder, as in a control experiment of the paper.
+        cut: whether to stop the gradient from flowing to the encoder, as in a control experiment of the paper.
     """
 
     def __init__(self, is_lstm: bool, word: int, hidden: int, words: int, dropout: float, cut: bool):
@@ -214,7 +216,7 @@ class ClosedBookDecoder(nn.Module):
         return logits
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Replace the two biases of an LSTM with their sum. Earlier versions stored them separately."""
+        """Replace the two biases of an LSTM with their sum, because earlier versions stored both biases."""
         second = state_dict.pop(f"{name}.network.bias_hh_l0", None) if self.is_lstm else None
         if second is not None:
             state_dict[f"{name}.network.bias_ih_l0"] = state_dict[f"{name}.network.bias_ih_l0"] + second
@@ -249,8 +251,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         dictionary: the dictionary of known words.
         embed_tokens: the embeddings of the known words.
         output: the weight of the output layer (V, R), or a shared embedding table with this weight in its first V rows.
-        source_words: the id in ``dictionary`` of each known source word, or 0 if the word is missing there. None if
-            documents and summaries share a dictionary.
+        source_words: the id in ``dictionary`` of each known source word, with 0 for missing words, or None if documents
+            and summaries share a dictionary.
         context: M, the width of the context vectors.
     """
 
@@ -322,7 +324,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
     def candidates(self, src_tokens: Tensor) -> Candidates:
-        """Choose the candidate words for the documents (B, S). The softmax is computed over these words only.
+        """Choose the candidate words for the documents (B, S). The softmax is computed over only these words.
 
         In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
         list, so that its summary does not depend on the other documents.
@@ -351,8 +353,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             encoder_out: the encoder output.
             incremental_state: the cached state of the previous step. If it is not None, only the last step is computed.
             features_only: whether to return the readouts (N, T, R) instead of logits.
-            request: a loss function's request. The decoder only checks whether the loss needs a distribution over all
-                words. In any case, it returns logits for all words.
+            request: the request of a loss function, or None. The decoder always returns logits for all words, and uses
+                the request only to find out whether the loss needs the whole distribution.
 
         Returns:
             Logits (N, T, C) and a dictionary; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick,
@@ -415,7 +417,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         encoder_out: Dict[str, Any],
         incremental_state: Optional[Any],
     ) -> StepOutputs:
-        """Run all decoding steps: attention and the recurrent cell.
+        """Run attention and the recurrent cell for all decoding steps.
 
         Args:
             words: the embeddings of the previous words (N, T, E).
@@ -426,13 +428,14 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         """
         rows = len(words)
         state = self._first_state(encoder_out, incremental_state, rows)
-        # In a search on a GPU, compute everything that may be needed. Checking what is needed would require a GPU
-        # synchronisation in every step, which would take longer.
+        # In a search on a GPU, compute everything that may be needed. Checking what is needed would synchronise the CPU
+        # with the GPU in every step, which takes longer.
         unasked = words.is_cuda and incremental_state is not None
-        # Padding on the right needs no special treatment, because outputs after the end of a summary are not used.
+        # Padding on the right needs no special handling, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # Unbind the steps once. If each step indexed ``words``, its backward pass would allocate a full-size gradient.
+        # Unbind the steps once. If each step indexed ``words``, every backward pass would allocate a full-size
+        # gradient.
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)
@@ -515,7 +518,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         )
 
     def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
-        """Start a new sentence in the rows where ``starts`` (N,) is True. The state of other rows stays the same."""
+        """Start a new sentence in the rows where ``starts`` (N,) is True. The states of other rows do not change."""
         assert self.selector is not None
         plan, log_selection, selected = self.selector(
             state.hidden,
@@ -540,7 +543,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Args:
             state: the decoder state, which contains the query.
-            word_query, sentence_query: the parts of the queries (N, A) that depend on the previous word, or None.
+            word_query, sentence_query: the parts (N, A) of the word-level and the sentence-level query that depend on
+                the previous word, or None.
             documents: the encoder's output.
 
         Returns:
@@ -604,7 +608,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     def get_normalized_probs(
         self, net_output: NetOutput, log_probs: bool, sample: Optional[Dict[str, Any]] = None
     ) -> Tensor:
-        """Compute probabilities or log-probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by search id.
+        """Return probabilities or log-probabilities (N, T, V), or (N, T, V + K) with a pointer, indexed by search id.
 
         Words that are not among the candidates have probability 0.
         """

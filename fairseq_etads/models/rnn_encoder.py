@@ -1,4 +1,4 @@
-"""Encoders of the recurrent family: a bidirectional network or a convolution over the words of a document.
+"""The encoders of the recurrent family: a bidirectional network or a convolution over the words of a document.
 
 The module also creates the optional sentence extractor of a summariser.
 """
@@ -37,7 +37,7 @@ def key_width(cfg: Any) -> int:
 
 
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
-    """Return two dropout probabilities: one for word embeddings and encoder states, and one for the decoder's state.
+    """Return one dropout probability for word embeddings and encoder states, and one for the decoder's state.
 
     --dropout-at selects the probability that is set to --dropout. The other probability is 0.
     """
@@ -45,12 +45,12 @@ def dropout_rates(cfg: Any) -> Tuple[float, float]:
 
 
 def memory_width(cfg: Any) -> int:
-    """Return the width of the encoder states that attention reads with --encoder rnn, after the optional projection."""
+    """Return the width of the encoder states with --encoder rnn, after the optional projection."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
 
 class WordEncoder(FairseqEncoder):
-    """Base class of the recurrent family's encoders. It embeds words and their source factors.
+    """Base class of the recurrent family's encoders, which embeds words and their source factors.
 
     Args:
         cfg: the model options.
@@ -75,7 +75,7 @@ class WordEncoder(FairseqEncoder):
         return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
-        """Look up the embeddings of words and their factors, and concatenate them. Returns (B, S, D)."""
+        """Return the concatenated embeddings (B, S, D) of words and their factors."""
         parts = [self.embed_tokens(src_tokens)]
         check_given(self.factors, factors)
         if factors is not None:
@@ -157,8 +157,8 @@ class RecurrentEncoder(WordEncoder):
 
         Args:
             src_tokens: the source documents (B, S), int64.
-            src_lengths: ignored.
-            factors: the ids of the factors' values (B, S, F), int64, with one column per factor.
+            src_lengths: the lengths of the documents, which are ignored.
+            factors: the ids of the factor values (B, S, F), int64, with one column per factor.
 
         Returns:
             A dictionary of lists. Each list contains one tensor with one row per document: "encoder_out" (B, S, M),
@@ -203,11 +203,11 @@ class RecurrentEncoder(WordEncoder):
     def _read(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
-        """Run the network over the words of the documents. For the results, see :meth:`Bidirectional.forward`.
+        """Run the network over the words of the documents. The results are described in :meth:`Bidirectional.forward`.
 
         Args:
             src_tokens: the source documents (B, S).
-            factors: the ids of the factors' values (B, S, F), or None.
+            factors: the ids of the factor values (B, S, F), or None.
             padding: the padding mask (B, S), bool, True at padding.
             ids: the index of the sentence that contains each token (B, S), or None if the model does not use sentences.
         """
@@ -219,14 +219,17 @@ class RecurrentEncoder(WordEncoder):
 
 
 class ConvolutionalEncoder(WordEncoder):
-    """An encoder that computes attention keys with a convolution, and uses the word embeddings as attention values.
+    """An encoder that uses the output of a convolution as attention keys and word embeddings as attention values.
 
     The keys are z_i = Σ_k W_k (x_(i+k) + l_(i+k)) + b, where x are word embeddings and l are position embeddings. The
-    sum runs over a window around word i, and positions outside the document are zero (Chopra et al. 2016). Attention
+    sum runs over a window around word i, and the vectors outside the document are zero (Chopra et al. 2016). Attention
     compares its query with the keys z and returns a weighted sum of the word embeddings x.
 
     Args:
-        cfg, dictionary, embed_tokens, factors: see :class:`WordEncoder`.
+        cfg: the model options.
+        dictionary: the dictionary of known words.
+        embed_tokens: the embeddings of the known words.
+        factors: a dictionary from factor names to embeddings. The encoder reads the factors in alphabetical order.
     """
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
@@ -279,9 +282,9 @@ def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, Li
 
     Returns:
         A dictionary of lists of tensors with one row per document. "extraction" contains the extractor's logits (B, U)
-        and a mask that is True at sentences that the extractor reads. "log_selected" contains log β (B, S), where β is
-        the probability of the sentence that contains the token, with at least float32 precision. β is 0 in sentences
-        that the extractor does not read, but 1 everywhere if it reads no sentence of the document.
+        and a mask that is True at sentences that the extractor reads. "log_selected" contains log β (B, S) in float32
+        or higher precision, where β is the probability of the sentence that contains the token. β is 0 in sentences
+        that the extractor does not read. If the extractor reads no sentence of a document, β is 1 at all tokens.
     """
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)

@@ -1,4 +1,4 @@
-"""Options of the recurrent family, checks of these options, and presets.
+"""The options of the recurrent family, checks of these options, and presets.
 
 Each mechanism is an option in :class:`RecurrentConfig`. A named architecture is a preset that changes some defaults.
 """
@@ -431,8 +431,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "sentence_rewriter": _REWRITER,
     "ras_elman": {**_RAS, "rnn_cell": "elman"},
     "ras_lstm": {**_RAS, "rnn_cell": "lstm"},
-    # The sizes of See et al. and the decoder of Nallapati et al. The encoder, the decoder and the output layer share
-    # one word embedding table.
+    # This preset combines the sizes of See et al. with the decoder of Nallapati et al. The encoder, the decoder and the
+    # output layer share one word embedding table.
     "pg_coverage": {
         "encoder_embed_dim": 128,
         "encoder_hidden_size": 256,
@@ -498,7 +498,7 @@ def _check_conv(cfg: Any) -> None:
 
 
 def _check_sharing(cfg: Any, task: Any) -> None:
-    """Raise ValueError if embedding tables cannot be shared, or if two vector files are given for a shared table."""
+    """Raise ValueError if embeddings cannot be shared, or if two vector files are given for a shared table."""
     for option in ("share_all_embeddings", "share_input_embeddings"):
         if not getattr(cfg, option):
             continue

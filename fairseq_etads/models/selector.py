@@ -1,4 +1,4 @@
-"""Content selectors, which predict which words or sentences of a document appear in its summary.
+"""Content selectors, which predict the words or sentences of a document that will appear in its summary.
 
 Train a selector with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then
 run etads-select to write the predicted probabilities.
@@ -30,7 +30,7 @@ from .common import SummarizationModel, check_marks, plain_options, preset_datac
 SENTENCE_ENCODERS = ("gru", "pool")
 """Values of ``--sentence-encoder``."""
 FOLD_WORDS = 50
-"""Number of words at the beginning of a document that determine its fold; see ``folds``."""
+"""Number of words at the beginning of a document that determine its fold; see :meth:`SentenceExtractor.folds`."""
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
@@ -40,8 +40,8 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         unit: the unit that the model selects, "words" or "sentences".
         special: the ids of tokens that are not words, such as padding.
         trained_by: the criterion that trains the model.
-        labels_in_order: if True, the labels list sentences in the order of the summary (see
-            :class:`~fairseq_etads.data.selection.SentenceOrder`). If False, they contain a value for each token.
+        labels_in_order: whether the labels list sentences in the order of the summary (see
+            :class:`~fairseq_etads.data.selection.SentenceOrder`) instead of containing a value for each token.
     """
 
     unit: str
@@ -55,7 +55,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         return self.unit
 
     def real_words(self, src_tokens: Tensor) -> Tensor:
-        """Return a mask (B, S) that is True at the words of the documents (B, S), and False at other tokens."""
+        """Return a boolean mask (B, S) that is True at the words of the documents and False at other tokens."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
             real &= src_tokens != number
@@ -72,7 +72,7 @@ class Selector(SelectingModel):
         raise NotImplementedError
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Convert token values (B, S) to unit values (B, U). Values may be MISSING."""
+        """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
         raise NotImplementedError
 
 
@@ -148,7 +148,7 @@ class WordTagger(Selector):
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
-        """Compute a logit for each token of the documents (B, S), int64. The logits have shape (B, S)."""
+        """Compute a logit (B, S) for each token of the documents (B, S), int64."""
         real = self.real_words(src_tokens)
         x = self.embed_tokens(src_tokens)  # (B, S, E)
         if self.spelling is not None:
@@ -268,14 +268,14 @@ class SentenceExtractor(Selector):
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, held_out: bool = False, **_: Any
     ) -> SelectorOutput:
-        """Compute a logit for each sentence. The logits have shape (B, U). Sentences beyond the limits are not read.
+        """Compute a logit (B, U) for each sentence of the documents. Sentences beyond the limits are not read.
 
         Args:
             src_tokens: the source documents (B, S), int64.
-            src_lengths: ignored.
+            src_lengths: the lengths of the documents, which are ignored.
             held_out: whether to score training documents as if they were unseen. With ``cross_fit``, each document is
                 then scored by the extractor that was not trained on it. If ``held_out`` is False, the logits are
-                averaged over both extractors. In training mode, they come from the extractor that is trained on the
+                averaged over both extractors or, in training mode, computed with the extractor that is trained on the
                 document.
         """
         real = self.real_words(src_tokens)
@@ -293,7 +293,7 @@ class SentenceExtractor(Selector):
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
         else:
             logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
-        # number of sentences beyond the limit, which are not read
+        # number of sentences that are not read because they exceed the limit
         more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
             nn.functional.pad(logits.masked_fill(missing, -math.inf), (0, more), value=-math.inf),
@@ -324,24 +324,24 @@ class SentenceExtractor(Selector):
         return found
 
     def folds(self, src_tokens: Tensor) -> Tensor:
-        """Assign each document (B, S) to one of two folds. Returns 0 or 1 for each document (B,).
+        """Assign each document (B, S) to one of two folds, and return its fold index (B,), 0 or 1.
 
-        The fold is the parity of the sum of the ids of the document's first words. It is therefore the same in training
-        and in inference, and does not depend on the document's position in the data.
+        The fold index is the sum of the ids of the document's first words, modulo 2. Therefore, the fold index is the
+        same in training and inference, and does not depend on the document's position in the data.
         """
         real = self.real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)
         return (src_tokens * first).sum(1) % 2
 
     def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return one value per sentence: the value that its tokens share. Sentences without words are MISSING."""
+        """Return the value that the tokens of each sentence share. The value of a sentence without words is MISSING."""
         real = self.real_words(src_tokens)
         _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
 
     def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return a value for each token (B, S): the value of its sentence in ``values`` (B, U).
+        """Return, for each token (B, S), the value of its sentence in ``values`` (B, U).
 
         Sentence marks and the end symbol receive the value of the preceding word.
         """

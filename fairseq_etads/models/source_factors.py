@@ -1,4 +1,4 @@
-"""Source factors in models: parsing of the option, embeddings, and checks when a checkpoint is loaded."""
+"""Source factors in models: parsing of --source-factors, embeddings, and checks of checkpoints."""
 
 from typing import Any, Dict, Optional
 
@@ -15,12 +15,12 @@ _TABLES = "encoder.factors."
 
 
 def parse_factors(value: str, available: Dict[str, Dictionary], default: int = FACTOR_DIM) -> Dict[str, int]:
-    """Parse the names and widths of the factors that a model reads.
+    """Parse the value of --source-factors, and return a dictionary from factor names to embedding widths.
 
     Args:
         value: "none", "all", or a list such as "pos:20,tf".
-        available: a dictionary from the names of the factors in the data to their dictionaries.
-        default: width of factors for which the list does not specify a width.
+        available: a dictionary that maps the name of each factor in the data to the dictionary of its values.
+        default: the width of factors for which the list does not specify a width.
 
     Raises:
         ValueError: the list is malformed, or the data does not contain a factor.
@@ -53,11 +53,11 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
 
 
 def check_given(names: Any, factors: Optional[Tensor]) -> None:
-    """Raise ValueError if the number of factors in a batch differs from the number that the model reads.
+    """Raise ValueError if the batch does not contain as many factors as the model reads.
 
     Args:
         names: the names of the factors that the model reads.
-        factors: the ids of the factors' values in the batch (B, S, F), or None if the batch has no factors.
+        factors: the ids of the factor values in the batch (B, S, F), or None if the batch has no factors.
     """
     given = 0 if factors is None else factors.shape[2]
     if given != len(names):
@@ -67,7 +67,7 @@ def check_given(names: Any, factors: Optional[Tensor]) -> None:
 
 
 def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if the weights come from a model with different factors or different numbers of factor values.
+    """Raise ValueError if the weights come from a model with other factors or other numbers of factor values.
 
     Args:
         state_dict: the weights to load.
@@ -94,7 +94,7 @@ def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -
 
     Args:
         widths: a dictionary from factor names to embedding widths.
-        dictionaries: a mapping from factor names to the dictionaries of their values.
+        dictionaries: a dictionary that maps factor names to the dictionaries of their values.
     """
     tables = nn.ModuleDict()
     for name in sorted(widths):

@@ -70,8 +70,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         saliency: whether to gate the attention. The gate has the weights W_h (``gate_q_proj``) and W_s
             (``gate_k_proj``), both without a bias.
         gate: the variant of the gate, one of ``GATES``. In the paper's variant, the gate's logits are plain products of
-            projections. In training, these products grow to several hundred, where a sigmoid has no gradient. In all
-            other variants, the logits are
+            projections. During training, these products grow to several hundred, where the gradient of the sigmoid
+            vanishes. In all other variants, the logits are
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
 
@@ -87,8 +87,8 @@ class BridgeAttention(Observed, MultiheadAttention):
         if saliency:
             self.gate_q_proj = nn.Linear(embed_dim, embed_dim, bias=False)
             self.gate_k_proj = nn.Linear(embed_dim, embed_dim, bias=False)
-            # The gate's logits are not divided by sqrt(D). Queries and keys have unit size, so with small weights the
-            # gate is initially close to one half. With larger weights, the gate would be saturated.
+            # The gate's logits are not divided by sqrt(D). The components of queries and keys have a size of about 1,
+            # so with small weights the gate is initially close to one half. With larger weights, it would be saturated.
             nn.init.xavier_uniform_(self.gate_q_proj.weight, gain=1 / math.sqrt(2))
             nn.init.xavier_uniform_(self.gate_k_proj.weight, gain=1 / math.sqrt(2))
         has_slope = saliency and gate != "sigmoid"
@@ -117,8 +117,8 @@ class BridgeAttention(Observed, MultiheadAttention):
                 the first step.
             key_padding_mask: the padding mask (B, S), True at padding.
             incremental_state: a cache of the document's projected keys, values and gate keys.
-            need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). They sum to 1
-                over the document; see :func:`saliency_attention`.
+            need_weights: whether to return the attention weights averaged over heads, (B * beam, T, S). The weights sum
+                to 1 over the document; see :func:`saliency_attention`.
             need_head_weights: whether to return the weights of each head instead, (H, B * beam, T, S).
         """
         refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
@@ -147,11 +147,12 @@ class BridgeAttention(Observed, MultiheadAttention):
         Args:
             q: the queries (B, H, T, D).
             gate_q: the gate queries, or None.
-            memory: the keys, values and gate keys from :meth:`_project_memory`.
-            need_weights: whether to return the weights.
+            memory: the keys, values and gate keys that :meth:`_project_memory` returns.
+            need_weights: whether to return the attention weights.
 
         Returns:
-            The outputs of the heads (B, H, T, D), and the weights (B, H, T, S) or None if they are not needed.
+            The outputs of the heads (B, H, T, D), and the attention weights (B, H, T, S) or None if they are not
+            needed.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
@@ -167,10 +168,11 @@ class BridgeAttention(Observed, MultiheadAttention):
     def _attend_in_search(
         self, q: Tensor, gate_q: Optional[Tensor], memory: Dict[str, Any], need_weights: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute attention for one step of this project's search. See :meth:`_attend` for arguments and results.
+        """Compute attention for one step of this project's search. The arguments and results are as in :meth:`_attend`.
 
-        For speed, matrix products are computed in the dtype of the cached keys. fairseq's layers always request weights
-        averaged over heads. A search ignores them, because it only uses the weights of each head in the last layer.
+        For speed, matrix products are computed in the dtype of the cached keys. fairseq's layers always request
+        attention weights averaged over heads. The search ignores this request, because it only uses the weights of the
+        individual heads in the last layer.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
@@ -260,14 +262,14 @@ class BridgeAttention(Observed, MultiheadAttention):
         return incremental_state
 
     def set_beam_size(self, beam_size: int) -> None:
-        """Do nothing. fairseq's method would make attention read only every ``beam_size``-th document."""
+        """Do nothing. With fairseq's method, attention would read only every ``beam_size``-th document."""
 
 
 class SummaryAttention(MultiheadAttention):
-    """fairseq's decoder self-attention. It can also read the steps in a :class:`BeamState` without copying them."""
+    """fairseq's decoder self-attention, which can also read a :class:`BeamState` without copying it."""
 
     takes_joint_projection = True
-    """An inference copy of the model can merge the projections, because a search calls ``self_attention_inputs``."""
+    """Whether the projections can be merged in an inference copy, which requires ``self_attention_inputs``."""
 
     def forward(
         self,
@@ -290,7 +292,7 @@ class SummaryAttention(MultiheadAttention):
             if incremental_state is None and not need_weights:
                 note_kernel(query, self.head_dim, attention_dropout(self), masked=attn_mask is not None)
             if attn_mask is not None and key_padding_mask is not None:
-                # torch would also combine the masks, but would warn about their different types and import sympy.
+                # PyTorch would also combine the masks, but it would warn about their different types and import sympy.
                 hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
                 attn_mask, key_padding_mask = attn_mask.masked_fill(hidden, -math.inf), None  # (B * H, T, T)
             return super().forward(
@@ -411,12 +413,12 @@ def decoder_offsets(count: int) -> Sequence[int]:
 
 
 class NeighbourInputs(nn.Module):
-    """A layer that sums linear maps of neighbouring words' embeddings: Σ_k W_k e_(t+k) for word t, over the offsets k.
+    """Computes Σ_k W_k e_(t+k) for each word t, the sum of linear maps of neighbouring words' embeddings.
 
-    The encoder or decoder adds this sum to the embedding of word t in its input. All W_k are initialised to zero, so
-    the initial model is equivalent to a model without these maps. Without the maps, self-attention must first learn
-    where the neighbours of a word are. This takes a large part of a small model's training time. With the maps, the
-    neighbours are available from the first step.
+    The sum runs over the offsets k. The encoder or decoder adds it to the embedding of word t in its input. All W_k are
+    initialised to zero, so the initial model is equivalent to a model without these maps. Without the maps,
+    self-attention must first learn to find the neighbours of a word, which takes a large part of a small model's
+    training time. With the maps, the neighbours are available from the first step.
 
     Args:
         width: D, the width of the word embeddings.
@@ -432,7 +434,7 @@ class NeighbourInputs(nn.Module):
 
     @property
     def reach(self) -> int:
-        """Return the maximum distance between a word and a preceding word that the maps read."""
+        """Return the largest distance at which the maps read a preceding word."""
         return max((-offset for offset in self.offsets), default=0)
 
     def forward(self, vectors: Tensor, is_padding: Tensor) -> Tensor:
@@ -535,22 +537,22 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         Args:
             src_tokens: the source documents (B, S).
             src_lengths: the lengths of the documents (B,).
-            factors: the ids of the factors' values (B, S, F), int64, with one column per factor.
-            return_all_hiddens, token_embeddings: arguments of fairseq's encoder.
+            factors: the ids of the factor values (B, S, F), int64, with one column per factor.
+            return_all_hiddens, token_embeddings: additional arguments of fairseq's encoder.
 
         Returns:
             The dictionary that fairseq's encoder returns, with a few additions. "encoder_out" contains the states to
             which the decoder attends, after the optional aggregation and gate. With aggregation, each of these states
-            describes many words, so "last_states" contains the states of the last layer for the pointer. The gate is
-            also applied to them.
+            represents many words. For the pointer, "last_states" therefore contains the states of the last layer, to
+            which the gate is also applied.
         """
         all_hiddens = return_all_hiddens or self.aggregation is not None
         if token_embeddings is None:
             token_embeddings = self._embed(src_tokens, factors)
         out: Dict[str, Any] = super().forward(src_tokens, src_lengths, all_hiddens, token_embeddings)
         (last,), (padding_mask,) = out["encoder_out"], out["encoder_padding_mask"]
-        # On a GPU and with torch.compile, always keep the mask. Reading its values would force the CPU to wait for the
-        # GPU, or would cause a graph break.
+        # On a GPU or with torch.compile, always keep the mask. Reading its values would force the CPU to wait for the
+        # GPU or cause a graph break.
         kept = padding_mask.is_cuda or torch.compiler.is_compiling() or padding_mask.any()
         memory, mask = last, padding_mask if kept else None
         if self.aggregation is not None:
@@ -585,8 +587,8 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
-            # fairseq's decoder passes the whole summary only to embed_positions, and adds the result to the word
-            # embeddings.
+            # In fairseq's decoder, only embed_positions receives the whole summary. The decoder adds its output to the
+            # word embeddings.
             self.embed_positions.register_forward_hook(self._add_neighbours)
         self.pointer: Optional[Pointer] = None
         if str(cfg.pointer) != "none":
@@ -645,8 +647,9 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             prev_output_tokens: the dictionary ids of the previous words (N, T).
             encoder_out: the encoder output.
             features_only: whether to return the input of the output layer instead of logits.
-            request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
-            args, kwargs: other arguments of fairseq's decoder.
+            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
+                words.
+            args, kwargs: additional arguments of fairseq's decoder.
         """
         # If this attribute is True, fairseq always uses the padding mask. If it is False, fairseq first checks whether
         # there is padding, and therefore waits for the GPU.
@@ -660,7 +663,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return output.pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
-        """Upgrade old weights. Drop the weight of the output layer if --adaptive-softmax-cutoff replaces this layer."""
+        """Upgrade old weights. With --adaptive-softmax-cutoff, drop the weight of the output layer."""
         upgraded: Dict[str, Any] = super().upgrade_state_dict_named(state_dict, name)
         if self.output_projection is None:
             upgraded.pop(f"{name}.output_projection.weight", None)
@@ -734,7 +737,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         return model
 
     def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
-        """Initialise word embeddings and the bias of the output layer from the training text, if options request it."""
+        """Initialise word embeddings and the output layer's bias from the training text if options request this."""
         if config.embed_from_text:
             begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":

@@ -1,4 +1,4 @@
-"""Options of the Transformer family, checks for invalid values and combinations, and presets.
+"""The options of the Transformer family, checks of these options, and presets.
 
 One flat dataclass contains the options of fairseq's ``TransformerConfig`` and the options of this project's mechanisms.
 A named architecture is a preset that changes some of the defaults.
@@ -28,7 +28,7 @@ LAYERS_HELP = '"all", "none", or layer numbers, counted from 1, such as "1-2" or
 
 @dataclass
 class EncoderConfig(EncDecBaseConfig):
-    """Encoder options. fairseq stores them in a nested config, and their flat names start with ``encoder_``."""
+    """Encoder options, which fairseq stores in a nested config. Flat option names start with ``encoder_``."""
 
     gate: bool = field(
         default=False,
@@ -50,7 +50,7 @@ class EncoderConfig(EncDecBaseConfig):
 
 @dataclass
 class DecoderConfig(FairseqDecoderConfig):
-    """Decoder options. fairseq stores them in a nested config, and their flat names start with ``decoder_``."""
+    """Decoder options, which fairseq stores in a nested config. Flat option names start with ``decoder_``."""
 
     neighbours: int = field(
         default=0,
@@ -65,7 +65,7 @@ class DecoderConfig(FairseqDecoderConfig):
 
 @dataclass
 class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
-    """Options of fairseq's TransformerConfig and this project's mechanisms."""
+    """The options of fairseq's TransformerConfig and of this project's mechanisms."""
 
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     decoder: DecoderConfig = field(default_factory=DecoderConfig)
@@ -293,7 +293,8 @@ PRESETS: Dict[str, Dict[str, Any]] = {
     "etads_basic": _PLAIN,
     "etads_focus": {"saliency_layers": "none"},
     "etads_saliency": {"focus_layers": "none"},
-    # Aggregation Transformer, section 4.1: "all dropout = 0.1". The paper does not state the width, so use ETADS's.
+    # Aggregation Transformer, section 4.1: "all dropout = 0.1". The paper does not state the width, so the width of
+    # ETADS is used.
     "aggregation_transformer": {
         **_PLAIN,
         **_SINUSOIDAL,
@@ -339,7 +340,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Yield the name, type and field of each option. Nested names are flattened: encoder.layers is encoder_layers."""
+    """Yield the name, type and field of each option. Nested names are flattened, such as encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
@@ -395,10 +396,10 @@ class _Flat:
 
 
 def _check_attention(config: SummarizationTransformerConfig) -> None:
-    """Raise ValueError if a variant of focus-attention or of the gate has no effect, or if a scope is invalid.
+    """Raise ValueError if a variant of focus-attention or the gate has no effect, or if a scope is invalid.
 
-    A variant has no effect in a model without the corresponding layers. The preset's own variant is accepted even then,
-    so that users can remove the layers without changing the variant.
+    A variant has no effect in a model without the corresponding layers. In this case, the variant in the preset is
+    still accepted, so that users can remove the layers without changing the variant.
     """
     parse_scopes(config.focus_initial_scope, config.encoder.attention_heads)
     preset = PRESETS.get(str(getattr(config, "_name", "")), {})
@@ -453,9 +454,9 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     """Check fairseq's own options.
 
     Args:
-        config: the options, a TransformerConfig.
-        is_new: whether the model is built for training. If it is loaded from a checkpoint instead, options without an
-            effect are accepted.
+        config: the options, an instance of TransformerConfig.
+        is_new: whether a new model is built for training. If the model is loaded from a checkpoint instead, options
+            that have no effect are accepted.
 
     Raises:
         ValueError: an option has an invalid value, is incompatible with another option, or has no effect.

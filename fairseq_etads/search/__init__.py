@@ -1,1 +1,1 @@
-"""Beam search: settings, scores, hypotheses, ensembles and copies of models for inference."""
+"""Beam search: settings, scores, hypotheses, ensembles and inference copies of models."""

@@ -1,7 +1,7 @@
 """Run beam search over a batch, step by step.
 
 If none of this project's options are set, the results are the same as in fairseq, because operations run in the same
-order and ties are broken in the same way.
+order and ties are resolved in the same way.
 """
 
 import math
@@ -25,27 +25,27 @@ from .strategies import extended_constraints, for_one_search, keeps_beam_order, 
 from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
 
 STEPS_BETWEEN_LOOKS = 4
-"""Number of steps between checks for finished documents on a GPU. Each check has to wait for the GPU.
+"""Number of steps between checks for finished documents on a GPU, because each check waits for the GPU.
 
-Finished documents stay in the batch until the next check, but no hypotheses are added to them.
+Finished documents remain in the batch until the next check, but they do not receive any new hypotheses.
 """
 
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """The input of a search: the options and models of a generator, and the batch to process.
+    """The input of a search: a generator's options and models, and the batch to summarise.
 
     Attributes:
-        settings: search settings, resolved for these models (:meth:`SearchSettings.resolved`).
-        special: ids of the special tokens.
-        strategy: fairseq's search object, which selects extensions and is not modified.
-        models: models of the ensemble, in evaluation mode.
-        terms: terms that change the scores of words, in the order in which they are applied, with models in evaluation
-            mode.
+        settings: the search settings, which must be resolved for these models (:meth:`SearchSettings.resolved`).
+        special: the ids of the special tokens.
+        strategy: fairseq's search object, which selects the extensions of hypotheses and is not modified.
+        models: the models of the ensemble, in evaluation mode.
+        terms: the terms that change the scores of words, in the order in which they are applied. The models of these
+            terms must be in evaluation mode.
         dictionary: the target dictionary.
-        shortlist: object that selects the words available for each document, or None to allow all words.
-        sample, prefix_tokens, constraints, bos_token, encoded, on_step: see the arguments of
-            ``SummaryGenerator.generate``.
+        shortlist: the shortlist that selects the words available for each document, or None to allow all words.
+        sample, prefix_tokens, constraints, bos_token, encoded, on_step: the arguments of ``SummaryGenerator.generate``
+            with the same names.
     """
 
     settings: SearchSettings
@@ -70,8 +70,8 @@ class BeamSearch:
     words in the models' distributions.
 
     Attributes:
-        batch: the batch in the form in which terms receive it.
-        candidates: words over which the softmax is computed if there is a shortlist, otherwise None.
+        batch: the batch in the format that terms receive.
+        candidates: the words over which the softmax is computed with a shortlist, or None without a shortlist.
 
     Raises:
         ValueError: an option is incompatible with this batch or these models.
@@ -148,7 +148,7 @@ class BeamSearch:
                     f"for summaries of {settings.max_len - 1} tokens (--truncate-source shortens documents)"
                 )
             # As in fairseq, the limit is the same for all documents. The rule end_at_source_length ends each summary at
-            # the length of its own source.
+            # the length of its source document.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
             tokens = self.source.token_counts().tolist()
@@ -157,9 +157,9 @@ class BeamSearch:
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
     def _checked_prefix(self, prefix: Tensor) -> Tensor:
-        """Convert the prefixes (B, T) of the summaries to search ids, and check their lengths."""
+        """Convert summary prefixes (B, T) to search ids, and check their lengths."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
-        if self.settings.exact_length:  # only this option determines where a summary ends, so ignore end symbols
+        if self.settings.exact_length:  # ignore end symbols, because only this option determines the length
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
         for count, most in zip(words.tolist(), self.limits):
@@ -173,7 +173,8 @@ class BeamSearch:
     def run(self) -> Results:
         """Run the search.
 
-        Returns the finished hypotheses of each document, best first, with tokens as ids of the dictionary.
+        Returns a list of finished hypotheses for each document, sorted from best to worst. The tokens of hypotheses are
+        dictionary ids.
         """
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
@@ -202,8 +203,9 @@ class BeamSearch:
         In the first step, the size of the beam dimension is 1.
 
         Args:
-            lprobs: log-probabilities (B, beam, V) of the next words, changed in place.
-            attention: attention (B, beam, S), or None.
+            step: the step index, starting from 0.
+            lprobs: the log-probabilities (B, beam, V) of the next words, which are changed in place.
+            attention: the attention weights (B, beam, S), or None.
         """
         live, beam = self.live, self.live.beam
         self._apply_rules(step, lprobs)
@@ -219,7 +221,7 @@ class BeamSearch:
 
         ends[:, :beam] |= live.used_up
         chosen = ends.int().argsort(dim=1, stable=True)[:, :beam]  # active hypotheses first, in their original order
-        fillers = ends.gather(1, chosen)  # finished hypotheses fill the rest of the beam
+        fillers = ends.gather(1, chosen)  # finished hypotheses fill the remaining beam slots
         parents, words = extensions.parents.gather(1, chosen), extensions.words.gather(1, chosen)
         log_probs = extensions.log_probs.gather(1, chosen)
         if self.settings.early_stopping == "fairseq":
@@ -257,7 +259,8 @@ class BeamSearch:
         Returns False if no document is left.
 
         Args:
-            parents: indices (B, beam) of the beams that the new hypotheses continue.
+            step: the step index, starting from 0.
+            parents: the indices (B, beam) of the beams that the new hypotheses continue.
         """
         documents = self._documents_left(step)
         if documents is not None:
@@ -278,7 +281,7 @@ class BeamSearch:
         return True
 
     def _apply_rules(self, number: int, lprobs: Tensor) -> None:
-        """Add the terms' scores to the log-probabilities (B, beam, V) in place, and then apply the rules to them."""
+        """Add the scores of the terms to the log-probabilities (B, beam, V) in place, and then apply the rules."""
         for term in self.terms:
             term.add_to(lprobs, self.live.tokens[:, : lprobs.size(1), : number + 1])
         dictated: Optional[Tensor] = None
@@ -299,7 +302,7 @@ class BeamSearch:
             rule(step)
 
     def _add_coverage(self, attention: Optional[Tensor]) -> Optional[Tensor]:
-        """Add this step's attention (B, beam, S) to the coverage.
+        """Add the attention weights (B, beam, S) of this step to the coverage.
 
         Returns the coverage cost (B, beam), or None without a coverage penalty.
         """
@@ -318,9 +321,9 @@ class BeamSearch:
     def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """Select the best extensions for each document, given log-probabilities (B, beam, V).
 
-        In the first step, beam is 1.
+        In the first step, the beam dimension has size 1.
         """
-        if lprobs.device.type != "cpu":  # on a GPU, another pass takes less time than synchronising
+        if lprobs.device.type != "cpu":  # on a GPU, another pass is faster than a synchronisation
             lprobs.masked_fill_(lprobs.isnan(), -math.inf)
             return self._select_unchecked(step, lprobs, cost)
         selected = self._select_unchecked(step, lprobs, cost)
@@ -352,17 +355,19 @@ class BeamSearch:
         return best_extensions(lprobs, before, k, stepwise)
 
     def _finish(self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]) -> None:
-        """Add the extensions that end to the finished hypotheses.
+        """Add the completed extensions to the finished hypotheses.
 
-        If a document has neither a continuation nor a finished hypothesis, a hypothesis with score -inf is added, so
-        that every document has a result.
+        If a document has neither a continuation nor a finished hypothesis, a hypothesis with the score -inf is added,
+        so that every document has a result.
 
         Args:
-            ends: (B, beam), bool, True for extensions that end.
-            stuck: (B,), bool, True for documents without a continuation.
-            cost: coverage cost (B, beam) of the hypotheses before this step, or None.
+            step: the step index, starting from 0.
+            extensions: the best extensions of each document.
+            ends: the boolean mask (B, beam), True for extensions that end with the end symbol.
+            stuck: the boolean mask (B,), True for documents in which no hypothesis can be continued.
+            cost: the coverage cost (B, beam) of the hypotheses before this step, or None.
         """
-        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents takes less time than synchronising
+        on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents is faster than synchronising
         if on_cpu and not (ends.any() or stuck.any()):
             return
         live, beam = self.live, ends.size(1)
@@ -391,11 +396,12 @@ class BeamSearch:
         )
 
     def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
-        """Return a mask (B,) that is True for documents that need no further step.
+        """Return a boolean mask (B,) that is True for documents that need no further step.
 
         Args:
-            log_probs: log P (B, beam) of the hypotheses that are still active.
-            cost: coverage cost (B, beam) of the same hypotheses, or None.
+            step: the step index, starting from 0.
+            log_probs: the log-probabilities (B, beam) of the active hypotheses.
+            cost: the coverage cost (B, beam) of the active hypotheses, or None.
         """
         settings, live = self.settings, self.live
         if settings.early_stopping == "fairseq":

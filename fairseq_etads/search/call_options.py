@@ -2,8 +2,8 @@
 
 This module imports neither torch nor fairseq.
 
-The options are declared in ``options.py``. Model folders store them as defaults, :meth:`Summarizer.summarize` accepts
-them as keyword arguments, and ``etads-summarize`` and ``etads-export`` accept them as ``--name``.
+The options are declared in ``options.py``. Model folders store default values, :meth:`Summarizer.summarize` accepts the
+options as keyword arguments, and ``etads-summarize`` and ``etads-export`` accept them as ``--name``.
 """
 
 import argparse
@@ -51,13 +51,13 @@ class CallOption(NamedTuple):
     """A decoding option that can be set in a call.
 
     Attributes:
-        declared: name of the option in ``options.py``.
-        setting: name of the option in :class:`SearchSettings`.
-        kind: type of the value: int, float, bool or str.
-        help: text for ``--help``.
-        choices: allowed values, or an empty tuple if the values are not limited to a list; if the value is None, the
-            model and the other options determine the choice.
-        least: smallest allowed number, or None if there is no lower bound.
+        declared: the name of the option in ``options.py``.
+        setting: the name of the corresponding field in :class:`SearchSettings`.
+        kind: the type of the value: int, float, bool or str.
+        help: the help text of the option.
+        choices: the allowed values, or an empty tuple if other values are also allowed. If the value is None, the model
+            and the other options determine the choice.
+        least: the smallest allowed number, or None if there is no lower bound.
     """
 
     declared: str
@@ -69,7 +69,7 @@ class CallOption(NamedTuple):
 
 
 def _call_option(name: str) -> CallOption:
-    if name == "shortlist":  # the shortlist is a file in the folder; a call only chooses whether to use it
+    if name == "shortlist":  # the shortlist is a file in the folder, and a call only chooses whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
@@ -80,16 +80,16 @@ def _call_option(name: str) -> CallOption:
 
 
 OPTIONS: Dict[str, CallOption] = {name: _call_option(name) for name in _NAMES}
-"""Mapping from names to options.
+"""A dictionary from option names to options.
 
 On the command line, the names contain dashes instead of underscores. "shortlist" refers to a file in the model folder
 and is not a search setting.
 """
 
 DEFAULTS: Dict[str, Any] = {"beam": 5, "min_len": 1, "max_len": 100, "lenpen": 1.0}
-"""Default options that are written to every model folder."""
+"""Default values that are written to every model folder."""
 BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
-"""Mapping from each value of ``choose`` to the corresponding default of ``beam``."""
+"""A dictionary from the values of ``choose`` to the default values of ``beam``."""
 
 
 def default_of(name: str) -> Any:
@@ -99,10 +99,11 @@ def default_of(name: str) -> Any:
 
 
 def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
-    """Return the value of an option if it is set in ``decoding``, and otherwise its default.
+    """Return the value of an option if it is set in ``decoding``, and otherwise the default value.
 
     Args:
-        decoding: the options that are set, with their values.
+        name: the option name.
+        decoding: a dictionary from the names of the options that are set to their values.
     """
     return decoding.get(name, default_of(name))
 
@@ -111,7 +112,7 @@ def check(given: Dict[str, Any]) -> Dict[str, Any]:
     """Check that all options exist and have valid values, and return them unchanged.
 
     Raises:
-        InputError: the message names the option, the value and the choices.
+        InputError: an option does not exist or has an invalid value. The message lists the valid choices.
     """
     for name, value in given.items():
         if name not in OPTIONS:
@@ -145,10 +146,10 @@ def _refusal(name: str, value: Any) -> str:
 
 
 def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Check the options and return them as search settings.
+    """Check decoding options, and convert them to a dictionary of search settings.
 
-    Missing options from :data:`DEFAULTS` are added. The keys of the result are the names of the options in
-    :class:`SearchSettings`.
+    The keys of this dictionary are the field names of :class:`SearchSettings`. Options that are missing are added with
+    the values in :data:`DEFAULTS`.
 
     Raises:
         InputError: an option is invalid (see :func:`check`), or the minimum length exceeds the maximum length.
@@ -162,19 +163,19 @@ def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
 def call_settings(
     folder: Mapping[str, Any], given: Dict[str, Any], has_pointer: Optional[bool] = None
 ) -> Dict[str, Any]:
-    """Return the search settings for a call, in the same form as :func:`search_settings`.
+    """Return the search settings for a call, in the same format as :func:`search_settings`.
 
-    If ``choose`` in the call differs from the value in the folder and the call does not set ``beam``, the value of
-    ``beam`` is taken from :data:`BEAMS`.
+    If the call sets ``choose`` to another value than the folder but does not set ``beam``, the beam size is taken from
+    :data:`BEAMS`.
 
     Args:
-        folder: default options of the model folder, which may include options that have no effect.
-        given: options of the call.
-        has_pointer: whether the model can copy words, or None if this is not known yet, so that options that depend on
-            it are not checked.
+        folder: the default options of the model folder, which may include options that have no effect.
+        given: the options that the call sets.
+        has_pointer: whether the model can copy words, or None if this is not known yet. With None, options that depend
+            on it are not checked.
 
     Raises:
-        InputError: an option is invalid (see :func:`search_settings`), or an option of the call has no effect.
+        InputError: an option is invalid (see :func:`search_settings`), or an option that the call sets has no effect.
     """
     together = {**folder, **given}
     # a maximum length in the call also limits the folder's minimum length
@@ -195,9 +196,9 @@ def call_settings(
 
 
 class _Switch(argparse.Action):
-    """A switch with a ``--no-…`` counterpart.
+    """A boolean option with a ``--no-…`` counterpart.
 
-    The corresponding class of argparse prints SUPPRESS in the help before Python 3.13.
+    Before Python 3.13, the corresponding class of argparse prints SUPPRESS in the help.
     """
 
     def __init__(self, option_strings: Sequence[str], **kwargs: Any):
@@ -209,11 +210,12 @@ class _Switch(argparse.Action):
 
 
 def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
-    """Add a group of decoding options to a parser. The parsed arguments contain only the options that were given.
+    """Add a group of decoding options to a parser. The parsed arguments contain only options that the user set.
 
     Args:
-        title: title of the group.
-        without: names of options to leave out.
+        parser: the argument parser.
+        title: the title of the group in the help.
+        without: the names of the options to leave out.
     """
     group = parser.add_argument_group(title)
     for name, option in OPTIONS.items():
@@ -233,5 +235,5 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
 
 
 def given_on(args: argparse.Namespace) -> Dict[str, Any]:
-    """Check the decoding options that were given on the command line, and return them."""
+    """Return the decoding options that were set on the command line, after checking them."""
     return check({name: getattr(args, name) for name in OPTIONS if hasattr(args, name)})

@@ -1,6 +1,6 @@
-"""A cache for model outputs that depend only on the documents.
+"""A cache for model outputs that depend only on the source documents.
 
-Several searches over a batch, with different decoding options, can share a cache.
+Several searches over the same batch can share a cache, even if their decoding options differ.
 """
 
 from typing import Any, Dict, Iterator, List, Optional
@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 
 class EncodedModel:
-    """A cache for the encoder output of one model, and for tensors that the decoder computes from it once per document.
+    """A cache for the encoder output of one model, and for tensors that the decoder computes once per document.
 
-    The tensors are stored on the CPU and are never modified, because a search modifies only its own dictionaries.
+    The tensors are stored on the CPU and are never modified. A search modifies only its own copies of the dictionaries.
     """
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class EncodedModel:
         return _moved(self._encoder_out, device) if self._model is model else None
 
     def keep_encoder_out(self, model: Any, encoder_out: Any) -> None:
-        """Store an encoder output, and remove everything else from the cache."""
+        """Store an encoder output, and remove all other values from the cache."""
         self._model, self._memory = model, None
         self._encoder_out = _moved(encoder_out, torch.device("cpu"))
 
@@ -48,12 +48,12 @@ class EncodedModel:
 
 
 class EncodedBatch:
-    """A cache for the outputs of an ensemble on a batch.
+    """A cache for the outputs of an ensemble for one batch.
 
     The first search fills the cache, and later searches read from it.
 
     Pass the same object to all searches over a batch (:meth:`SummaryGenerator.generate`), and run only one search at a
-    time. If a model of the ensemble is replaced, the outputs are computed again for the new model. Do not train a model
+    time. If a model of the ensemble is replaced, the outputs of the new model are computed. Do not train a model
     between the searches.
     """
 
@@ -64,7 +64,7 @@ class EncodedBatch:
         """Return the cache for one model of the ensemble.
 
         Args:
-            number: index of the model in the ensemble, starting from 0.
+            number: the index of the model in the ensemble, starting from 0.
         """
         while len(self._models) <= number:
             self._models.append(EncodedModel())
@@ -72,7 +72,7 @@ class EncodedBatch:
 
     @property
     def bytes(self) -> int:
-        """Return the size of the cached tensors in bytes. Memory that several tensors share is counted only once."""
+        """Return the size of the cached tensors in bytes. Shared memory is counted only once."""
         storages = (tensor.untyped_storage() for model in self._models for tensor in model.tensors())
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 

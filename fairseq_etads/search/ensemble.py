@@ -1,6 +1,6 @@
-"""An ensemble of models for the search.
+"""An ensemble of models for the beam search.
 
-The ensemble encodes the documents once and then computes one decoding step at a time for all beams.
+The ensemble encodes the documents once. Then it computes one decoding step at a time for all beams.
 """
 
 import math
@@ -22,16 +22,16 @@ from .shortlisting import restricted
 class Member:
     """One model of the ensemble, with its encoder output and decoder state.
 
-    In tensors, the rows are ordered by document and then by beam.
+    The rows of tensors are sorted by document and then by beam.
 
     Args:
         model: the model, in evaluation mode.
-        net_input: the batch, as created by a dataset.
-        encoded: cache in which the encoder output is stored for further searches, or None for no cache.
+        net_input: the model inputs of the batch, as created by a dataset.
+        encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
 
     Attributes:
-        first_beam: number of rows per document in the first step, in which all hypotheses of a document are identical.
-        pointer: output of the pointer head in the last step, or None if the model has no pointer.
+        first_beam: the number of rows per document in the first step, where all hypotheses of a document are identical.
+        pointer: the output of the pointer head in the last step, or None if the model has no pointer.
     """
 
     first_beam: int
@@ -51,31 +51,32 @@ class Member:
                 encoded.keep_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """Run the decoder on extended ids (rows, t). At least the last of the t steps is computed."""
+        """Run the decoder on extended ids (rows, t), and return its output for at least the last of the t steps."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
-        """Give each new hypothesis the decoder state of its parent, and remove the finished documents.
+        """Reorder the decoder state to match the new hypotheses, and remove the finished documents.
 
         Args:
-            parents: index (B', beam') of the old beam that each new beam continues, within the same document.
-            rows: indices (B' * beam',) of the parents in the old rows.
-            documents: indices (B',) of the remaining documents, or None if all documents remain.
+            parents: the index (B', beam') of the old beam that each new beam continues. Both beams belong to the same
+                document.
+            rows: the row indices (B' * beam',) of the parents in the old state.
+            documents: the indices (B',) of the remaining documents, or None if all documents remain.
         """
         raise NotImplementedError
 
     def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
-        """Compute the log-probabilities of the next words and the attention.
+        """Compute the log-probabilities of the next words and the attention weights.
 
         Args:
-            tokens: (rows, t), the start symbol and the words so far.
-            temperature: number by which the logits are divided. For a model with a pointer, the log-probabilities of
-                the mixture are divided instead, so that the temperature also applies to copying.
+            tokens: the start symbol and the words so far (rows, t).
+            temperature: the number by which the logits are divided. For a model with a pointer, the log-probabilities
+                of the mixture are divided instead, so that the temperature also applies to copying.
 
         Returns:
-            The log-probabilities (rows, V) in float32 or a wider dtype; the log-probabilities (rows, V) before a switch
-            decides between generating and copying, or None for a model without a switch; and the attention (rows, S),
-            or None.
+            Three values. The first contains the log-probabilities (rows, V) in float32 or higher precision. The second
+            contains the log-probabilities (rows, V) before a switch decides between generating and copying, or is None
+            for a model without a switch. The third contains the attention weights (rows, S), or is None.
         """
         out = self.decode(tokens)
         output = DecoderOutput.of(out)
@@ -85,7 +86,7 @@ class Member:
         undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
-            # work in place, because the memory is reused; see inference.WideLinear
+            # compute in place, because the memory is reused; see inference.WideLinear
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)
         else:
             lprobs = self._log_probs((logits, *out[1:]), temperature)
@@ -105,13 +106,17 @@ class Member:
 
 
 class SharingMember(Member):
-    """A model of this project.
+    """A member of the ensemble that is a model of this project.
 
     All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.layers.beam_state`).
 
     Args:
-        selection: words that the pointer may copy, or None for all.
-        candidates: words over which the softmax is computed, or None for all V words.
+        model: the model, in evaluation mode.
+        net_input: the model inputs of the batch, as created by a dataset.
+        encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
+        documents: B, the number of documents in the batch.
+        selection: the words that the pointer may copy, or None to allow all words.
+        candidates: the words over which the softmax is computed, or None for all V words.
     """
 
     first_beam = 1
@@ -133,22 +138,22 @@ class SharingMember(Member):
         if encoded is not None:
             self.state.memory = encoded.memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
-        # Collect the modules with a state once; fairseq would search for them at every step.
+        # Collect the modules with a state only once. fairseq would search for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         self.state.begin_step()
-        # the decoder creates its vocabulary in the first step, where all tokens are start symbols and need no
-        # conversion
+        # The decoder creates its vocabulary in the first step. In this step, all tokens are start symbols and need no
+        # conversion.
         if "vocabulary" in self.encoder_out:
             tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
-            # after the first step the memory is complete, and no document has finished yet
+            # after the first step, the memory is complete and no document has finished
             self.encoded.keep_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
-            # the rows of finished documents are removed from this memory
+            # store the probabilities in the memory, where rows of finished documents are removed
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
@@ -168,10 +173,16 @@ class SharingMember(Member):
 
 
 class RepeatingMember(Member):
-    """A fairseq model from outside this project. As in fairseq, the encoder output is repeated for each beam.
+    """A member of the ensemble that is a fairseq model from outside this project.
+
+    As in fairseq, the encoder output is repeated for each beam.
 
     Args:
-        beam: number of hypotheses per document, including the first step.
+        model: the model, in evaluation mode.
+        net_input: the model inputs of the batch, as created by a dataset.
+        encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
+        documents: B, the number of documents in the batch.
+        beam: the number of hypotheses per document in all steps, including the first.
     """
 
     def __init__(
@@ -196,7 +207,7 @@ class RepeatingMember(Member):
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
         if self.capabilities.is_incremental:
             self.model.decoder.reorder_incremental_state_scripting(self.state, rows)
-        # otherwise nothing needs reordering, because all rows of a document are the same
+        # otherwise, nothing needs to be reordered, because all rows of a document are the same
         if documents is not None or len(rows) != self.rows:
             self._reorder_encoder_out(rows)
         self.rows = len(rows)
@@ -207,7 +218,7 @@ def _device(net_input: Dict[str, Tensor]) -> torch.device:
 
 
 def _has_plain_softmax(model: Any) -> bool:
-    """Return whether the model's distribution is simply the softmax of the decoder's output."""
+    """Return whether the model's word distribution is simply the softmax of the decoder output."""
     capabilities = decoder_capabilities(model)
     return (
         capabilities.shares_documents
@@ -220,27 +231,28 @@ def _has_plain_softmax(model: Any) -> bool:
 
 
 def _normalises_as_usual(part: Any) -> bool:
-    """Return whether ``get_normalized_probs`` is defined by fairseq or this project, not by another subclass."""
+    """Return whether ``get_normalized_probs`` is defined by fairseq or this project rather than another package."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
 
 
 class Ensemble:
-    """An ensemble of models for a search, with averaged probabilities.
+    """An ensemble of models for a search, which averages the models' probabilities.
 
     Args:
         models: the models, in evaluation mode.
-        net_input: the batch of B documents, as created by a dataset.
-        documents: B, the number of documents.
-        beam: number of hypotheses per document.
-        temperature: divisor of the logits; see :meth:`Member.step`.
-        encoded: cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
-        selection: words that pointers may copy, or None for all.
-        candidates: words over which all models compute the softmax, with their columns as search ids, or None for all V
-            words.
+        net_input: the model inputs of the batch, as created by a dataset.
+        documents: B, the number of documents in the batch.
+        beam: the number of hypotheses per document.
+        temperature: the number by which the logits are divided; see :meth:`Member.step`.
+        encoded: the cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
+        selection: the words that pointers may copy, or None to allow all words.
+        candidates: the words over which all models compute the softmax, or None for all V words. The search ids of the
+            candidates are their columns.
 
     Attributes:
-        decided_against: (B, beam, V), bool, True for words that have probability 0 under all models in the last step
-            because the models' switches decided between generating and copying; None if no model has a switch.
+        decided_against: the boolean mask (B, beam, V), or None if no model has a switch. The mask is True for words
+            that have probability 0 under all models in the last step, because switches decided between generating and
+            copying.
     """
 
     decided_against: Optional[Tensor] = None
@@ -267,19 +279,20 @@ class Ensemble:
         ]
 
     def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
-        """Compute the log-probabilities of the next words and the mean attention.
+        """Compute the log-probabilities of the next words and the mean attention weights.
 
-        Instead of -inf, words in :attr:`decided_against` receive their log-probability under the mixture of generating
-        and copying. The search chooses such a word only if no other word is left.
+        Words in :attr:`decided_against` receive their log-probability under the mixture of generating and copying
+        instead of -inf. The search chooses such a word only if no other word is left.
 
         Args:
-            tokens: (B, beam, t), including the start symbol.
-            first: whether this is the first step, in which all beams are identical and only one of them is returned.
+            tokens: the start symbol and the words so far (B, beam, t).
+            first: whether this is the first step. In this step, all beams are identical, and results are returned for
+                only one of them.
 
         Returns:
-            The log-probabilities (B, beam, V), and the mean attention (B, beam, S) of the members that return
-            attention, or None. V is the largest number of words in a member's distribution. For words that a member
-            lacks, the member's probability is 0.
+            The log-probabilities (B, beam, V), and the attention weights (B, beam, S) averaged over the members that
+            return attention, or None. V is the largest number of words in a member's distribution. If a member's
+            distribution does not contain a word, the member assigns it probability 0.
         """
         documents, beam, length = tokens.shape
         log_probs, undecided, attentions = [], [], []
@@ -301,7 +314,7 @@ class Ensemble:
     def copying(self) -> Optional[Tensor]:
         """Return the mean copy distribution (B, beam, S) of the last step, or None if no model has a pointer.
 
-        In the first step, beam is 1.
+        In the first step, the beam dimension has size 1.
         """
         pointers = (member.pointer for member in self.members)
         found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
@@ -311,8 +324,10 @@ class Ensemble:
         """Reorder the decoder states of all members; see :meth:`Member.reorder`.
 
         Args:
-            old_beam: number of hypotheses per document in the previous step.
-            first: whether the previous step was the first.
+            parents: the index (B', beam') of the old beam that each new beam continues.
+            documents: the indices (B',) of the remaining documents, or None if all documents remain.
+            old_beam: the number of hypotheses per document in the previous step.
+            first: whether the previous step was the first step of the search.
         """
         kept = torch.arange(self.documents, device=parents.device) if documents is None else documents
         for member in self.members:
@@ -324,9 +339,10 @@ class Ensemble:
 
 
 def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
-    """Average the probabilities of several models. Returns the logarithm of the means.
+    """Average the probabilities of several models, and return the logarithms of the means.
 
-    The arguments are log-probabilities (B, beam, V). V may differ between models, and missing words have probability 0.
+    Each list element contains the log-probabilities (B, beam, V) of one model. V may differ between models, and missing
+    words have probability 0.
     """
     if len(log_probs) == 1:
         return log_probs[0]
@@ -350,11 +366,13 @@ def output_vocabulary(
 ) -> Optional[OutputVocabulary]:
     """Return the output vocabulary of an ensemble, or None if no model has one.
 
-    The vocabulary includes the words of the documents if a model has a pointer.
+    The vocabulary includes the words of the source documents if a model has a pointer.
 
     Args:
-        candidates: words over which all models compute the softmax, with their columns as search ids, or None for the
-            models' own words.
+        models: the models of the ensemble.
+        net_input: the model inputs of the batch, as created by a dataset.
+        candidates: the words over which all models compute the softmax, or None for the vocabularies of the models. The
+            search ids of the candidates are their columns.
     """
     able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
     able.sort(key=lambda model: decoder_capabilities(model).pointer is None)

@@ -1,4 +1,4 @@
-"""Generate summaries of a batch, for fairseq's commands and for ``Summarizer``.
+"""The generator of summaries for fairseq's commands and for ``Summarizer``.
 
 If none of this project's options are set, the results are the same as with fairseq's ``SequenceGenerator``.
 ``docs/decoding.md`` describes the options.
@@ -44,23 +44,23 @@ class SummaryGenerator:
     keyword arguments.
 
     Args:
-        source_dictionary: dictionary of the source documents, which ``replace_unk`` uses, or None to align unknown
-            words without replacing them.
-        inference_models: one :class:`InferenceModel` in the requested dtype for each model, which several generators
-            may share, or None to let the generator create them.
-        shortlist: shortlist that limits the words available for each document, loaded from a file created by
-            ``etads-shortlist``, or None to allow all words.
-        terms: additional terms of the score, which are applied after the terms of the language model and the options;
-            see docs/extending.md.
-        options: other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
+        source_dictionary: the dictionary of the source documents, which ``replace_unk`` uses. If None, unknown words
+            are aligned but not replaced.
+        inference_models: a list with an :class:`InferenceModel` in the requested dtype for each model, or None to
+            create them. Several generators can share inference models.
+        shortlist: the shortlist that limits the words available for each document, or None to allow all words.
+            Shortlists are loaded from files that ``etads-shortlist`` creates.
+        terms: additional search terms, which are applied after the terms of the language model and the options. See
+            docs/extending.md.
+        options: the other options of :class:`~fairseq_etads.search.settings.SearchSettings` and
             :class:`~fairseq_etads.search.penalties.Scoring`.
 
     Attributes:
-        settings: values of all options, including defaults that depend on the models.
+        settings: the values of all options, including default values that depend on the models.
 
     Raises:
-        TypeError: an argument does not exist.
-        ValueError: an option has an invalid value or is incompatible with another.
+        TypeError: a keyword argument is not the name of an option.
+        ValueError: an option has an invalid value or is incompatible with another option.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class SummaryGenerator:
     def __call__(
         self, sample: Dict[str, Any], prefix_tokens: Optional[Tensor] = None, bos_token: Optional[int] = None
     ) -> Results:
-        """Generate summaries of a batch; see :meth:`generate`."""
+        """Generate summaries for a batch; see :meth:`generate`."""
         return self.generate(None, sample, prefix_tokens=prefix_tokens, bos_token=bos_token)
 
     forward = __call__
@@ -149,23 +149,27 @@ class SummaryGenerator:
         encoded: Optional[EncodedBatch] = None,
         on_step: Optional[OnStep] = None,
     ) -> Results:
-        """Generate summaries of a batch.
+        """Generate summaries for a batch.
 
         Args:
-            models: ignored, as in fairseq, because the constructor has received the models.
-            sample: a batch from the dataset, with the input of the models in "net_input".
-            prefix_tokens: words (B, T) with which the summaries begin, padded.
-            constraints: words that the summaries must include, in the packed format of fairseq's search classes.
-            bos_token: start symbol, if it differs from the end symbol.
-            encoded: cache for the models' outputs, which further calls with the same batch can reuse.
-            on_step: function that is called after each step of the search with the best hypothesis of each document so
-                far (:class:`~fairseq_etads.search.progress.BestSoFar`), and that can end the search with an exception.
+            models: an argument that fairseq passes. The value is ignored, because the constructor has received the
+                models.
+            sample: a batch from the dataset, which contains the model inputs in "net_input".
+            prefix_tokens: the padded words (B, T) with which the summaries must begin, or None.
+            constraints: the words that the summaries must include, in the packed format of fairseq's search classes, or
+                None.
+            bos_token: the id of the start symbol, or None to use the end symbol.
+            encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
+            on_step: a function that is called after each step of the search with the best hypotheses so far
+                (:class:`~fairseq_etads.search.progress.BestSoFar`), or None. The function can stop the search by
+                raising an exception.
 
         Returns:
-            The hypotheses of each document, best first. Each hypothesis contains "tokens" (T,) including the end
-            symbol, "score", "positional_scores" (T,), "attention" (S, T) or empty, and "alignment". With
-            ``copied_positions``, a hypothesis also contains "copied_from". With ``extractive_weights``, a hypothesis
-            also contains "features" (5,), the sums of log p and the other features over the words.
+            A list of hypotheses for each document, sorted from best to worst. Each hypothesis is a dictionary that
+            contains "tokens" (T,) including the end symbol, "score", "positional_scores" (T,), "attention" (S, T) or an
+            empty tensor, and "alignment". With ``copied_positions``, it also contains "copied_from". With
+            ``extractive_weights``, it also contains "features" (5,), the sums of log p and the other features over all
+            words.
         """
         settings, special, net_input = self.settings, self.special, sample["net_input"]
         if "src_tokens" in net_input and not len(net_input["src_tokens"]):
@@ -174,10 +178,10 @@ class SummaryGenerator:
             model if inference_model is None else inference_model.current()
             for model, inference_model in zip(self.models, self._inference_models)
         ]
-        # To process all words at once, fairseq's attention reads the weights of its layers, but 8-bit layers have no
-        # weights.
+        # When all words are processed at once, fairseq's attention reads the weights of its layers. 8-bit layers have
+        # no such weights.
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
-        # the copies are already in evaluation mode, and no other code changes their mode
+        # the inference copies are always in evaluation mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
         with evaluating([*others, *self._term_models]):
             search = BeamSearch(
@@ -216,7 +220,7 @@ class SummaryGenerator:
 
 
 def _refuse_unknown(options: Dict[str, Any]) -> None:
-    """Raise a TypeError if one of ``options`` does not exist. The message lists all arguments."""
+    """Raise TypeError if one of ``options`` does not exist. The message lists all arguments."""
     unknown = sorted(options.keys() - set(SearchSettings.option_names()))
     if unknown:
         named = inspect.signature(SummaryGenerator).parameters.keys() - {"options"}
@@ -225,7 +229,7 @@ def _refuse_unknown(options: Dict[str, Any]) -> None:
 
 
 def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
-    """Warn about documents for which the search found no summary with a positive probability."""
+    """Log a warning about documents for which the search found no summary with a positive probability."""
     scores = torch.stack([hypotheses[0]["score"] for hypotheses in results]).tolist()
     rows = [row for row, score in enumerate(scores) if score == -math.inf]
     if rows:
@@ -237,7 +241,7 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
 
 
 def _positions(models: Sequence[Any]) -> int:
-    """Return the maximum length of a summary, including the end symbol, that all models support."""
+    """Return the maximum summary length, including the end symbol, that all models support."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 
@@ -245,7 +249,7 @@ def _positions(models: Sequence[Any]) -> int:
 def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
     """Create an :class:`InferenceModel` for a model of this project.
 
-    Returns None for other models, which are used directly.
+    Returns None for other models, which are used without a copy.
     """
     if decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
@@ -259,7 +263,7 @@ _modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionar
 
 
 class _Mode(NamedTuple):
-    """Number of searches that need a model in evaluation mode, and the modules to reset to training mode later."""
+    """The number of searches that need a model in evaluation mode, and the modules that were in training mode."""
 
     searches: int
     training: List[nn.Module]
@@ -269,7 +273,7 @@ class _Mode(NamedTuple):
 def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
     """Keep models in evaluation mode within a ``with`` block.
 
-    When the last of several simultaneous searches ends, each module is reset to its original mode.
+    If several searches run at the same time, the last of them restores the original mode of each module.
     """
     models = list(models)
     with _mode_lock:

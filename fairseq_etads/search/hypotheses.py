@@ -1,4 +1,4 @@
-"""Active and finished hypotheses of a batch, and their best extensions. All tensors have one row per document."""
+"""The active and finished hypotheses of a batch, and their best extensions. Tensors have one row per document."""
 
 import math
 from typing import Callable, Dict, List, NamedTuple, Optional, Tuple
@@ -11,21 +11,22 @@ from ..vocabulary.output import number_by_first_occurrence
 
 
 class Extensions(NamedTuple):
-    """The k best extensions for each document, best first. All tensors have shape (B, k)."""
+    """The k best extensions for each document, sorted from best to worst. All tensors have the shape (B, k)."""
 
-    selection_score: Tensor  # score used for the selection; -inf if the extension must not be chosen
-    log_probs: Tensor  # log P of the hypothesis including the new word
+    selection_score: Tensor  # the score used for selection, which is -inf if the extension must not be chosen
+    log_probs: Tensor  # the log-probability of the hypothesis including the new word
     words: Tensor  # ids of the new words
     parents: Tensor  # indices of the beams that are extended
 
 
 def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """Find the k extensions of each document with the largest log P, minus the coverage cost if it is given.
+    """Find the k extensions of each document with the largest log P, from which a coverage cost can be subtracted.
 
     Args:
-        lprobs: log-probabilities (B, beam, V) of the next words.
-        before: log P (B, beam) of the hypotheses so far.
-        coverage_cost: costs (B, beam) that are subtracted for the selection only, or None.
+        lprobs: the log-probabilities (B, beam, V) of the next words.
+        before: the log-probabilities (B, beam) of the hypotheses so far.
+        k: the number of extensions to find for each document.
+        coverage_cost: the coverage cost (B, beam), which is subtracted only for the selection, or None.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
@@ -45,21 +46,22 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute ``(x + offset).flatten(1).topk(k)`` without computing the whole sum.
 
     Args:
-        x: values (B, beam, V).
-        offset: values (B, beam, 1) to add to ``x``.
+        x: the values (B, beam, V).
+        k: the number of values to find in each row.
+        offset: the values (B, beam, 1) to add to ``x``.
 
     Returns:
-        Values and flat indices, (B, k) each, best first.
+        The k largest values and their flat indices, (B, k) each, in descending order.
 
-    The k largest values lie in the k blocks of words with the largest maxima. Finding maxima is several times faster
-    than sorting, so these blocks are found first. A small vocabulary is sorted directly.
+    The k largest values lie in the k blocks of words with the largest maxima. These blocks are found first, because
+    finding maxima is several times faster than sorting. A small vocabulary is sorted directly.
     """
     documents, beam, width = x.shape
     blocks = width // TOP_BLOCK
     if blocks * beam < 8 * k:
         return (x + offset).flatten(1).topk(k)
     body = x[..., : blocks * TOP_BLOCK].unflatten(2, (blocks, TOP_BLOCK))  # (B, beam, blocks, TOP_BLOCK)
-    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), index among beam * blocks
+    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), index among the beam * blocks blocks
     first = (best // blocks) * width + (best % blocks) * TOP_BLOCK  # (B, k), flat index of each block's first word
     within = torch.arange(TOP_BLOCK, device=x.device)
     rest = torch.arange(blocks * TOP_BLOCK, width, device=x.device)  # words after the last complete block
@@ -73,7 +75,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
 def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
     """Group the hypotheses (B, beam, t) of each document by their last words.
 
-    Returns a tensor (B, beam) with the beam index of the first hypothesis in the same group.
+    Returns, for each hypothesis, the beam index (B, beam) of the first hypothesis in its group.
     """
     recent = tokens[:, :, max(0, tokens.size(2) - words) :]
     same = (recent[:, :, None] == recent[:, None]).all(dim=3)  # (B, beam, beam)
@@ -85,30 +87,30 @@ def recombined(
 ) -> Extensions:
     """Find the best extensions that differ in their last words.
 
-    Extensions that end are always kept, because they have no continuation that another extension could share.
+    Extensions that end with the end symbol are always kept, because they have no continuation in common with others.
 
     Args:
-        best: function that returns the best extensions, given their number.
-        tokens: words (B, beam, t) of the hypotheses to extend.
-        words: number of last words to compare, including the new word.
-        end: the end symbol.
-        count: number of extensions to return.
-        most: total number of possible extensions.
+        best: a function that returns the n best extensions, given n.
+        tokens: the words (B, beam, t) of the hypotheses to extend.
+        words: the number of last words to compare, including the new word.
+        end: the id of the end symbol.
+        count: the number of extensions to return.
+        most: the total number of possible extensions.
 
     Returns:
-        ``count`` extensions for each document. If there are fewer extensions, the remaining entries have the score
+        ``count`` extensions for each document. If a document has fewer extensions, the remaining entries have the score
         -inf.
     """
     group = groups_by_last_words(tokens, words - 1)  # (B, beam)
-    # At most ``largest`` extensions have the same last words and the same new word, so enough different ones are found.
+    # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
     largest = tokens.size(1)
-    if tokens.device.type == "cpu":  # on a GPU, more extensions take less time than synchronising
+    if tokens.device.type == "cpu":  # on a GPU, more extensions are faster than a synchronisation
         largest = int((group[:, :, None] == group[:, None]).sum(dim=2).max())
     found = best(min(most, count * largest))
     compared = found.words.ne(end) & found.selection_score.ne(-math.inf)
     last_words = found.words * tokens.size(1) + group.gather(
         1, found.parents
-    )  # one number for each combination of last words
+    )  # a unique number for each combination of last words
     numbers = number_by_first_occurrence(last_words, compared)[0].masked_fill(~compared, -1)
     largest_before = F.pad(numbers.cummax(dim=1).values, (1, 0), value=-1)[:, :-1]
     again = compared & (numbers <= largest_before)
@@ -122,7 +124,7 @@ def recombined(
 
 
 Results = List[List[Dict[str, Tensor]]]
-"""Result of a search: the hypotheses of each document, best first (see ``SummaryGenerator.generate``)."""
+"""The result of a search, a list of hypotheses for each document (see ``SummaryGenerator.generate``)."""
 
 
 def take_beams(x: Tensor, parents: Tensor) -> Tensor:
@@ -135,20 +137,20 @@ def take_beams(x: Tensor, parents: Tensor) -> Tensor:
 
 
 class ActiveHypotheses:
-    """Hypotheses that the search still extends.
+    """The hypotheses that the search still extends.
 
     B is the number of unfinished documents.
 
     Attributes:
-        tokens: words (B, beam, longest + 1), int64, beginning with the start symbol.
-        log_probs: cumulative log P (B, beam, longest) of the first 1, 2, … words.
-        ancestors: (B, beam, longest), int64, index of the beam from which the hypothesis descends at each step; None
-            unless the attention is kept.
-        coverage: (B, beam, S), attention summed over the steps, or None.
-        used_up: (B, beam), bool, True for beam slots that finished hypotheses have used up (fairseq never refills
-            them).
-        decided: (B,), bool, True for documents that need no further step but are still in the batch.
-        batch_rows: (B,), int64, row of each document in the original batch.
+        tokens: the start symbol and the words so far (B, beam, longest + 1), int64.
+        log_probs: the cumulative log-probabilities of the first 1, 2, … words (B, beam, longest).
+        ancestors: the index of the beam that each hypothesis continued at each step (B, beam, longest), int64, or None
+            if the attention is not recorded.
+        coverage: the attention weights summed over the steps (B, beam, S), or None.
+        used_up: the boolean mask (B, beam), True for beam slots that finished hypotheses occupy. fairseq never refills
+            them.
+        decided: the boolean mask (B,), True for documents that need no further step but are still in the batch.
+        batch_rows: the row of each document in the original batch (B,), int64.
     """
 
     def __init__(self, documents: int, beam: int, longest: int, start: int, device: torch.device, keep_ancestors: bool):
@@ -167,11 +169,13 @@ class ActiveHypotheses:
         return self.tokens.size(1)
 
     def extend(self, step: int, parents: Tensor, words: Tensor, log_probs: Tensor) -> None:
-        """Extend each hypothesis at the beam indices ``parents`` (B, beam) by one word.
+        """Replace the hypotheses with extensions that are one word longer.
 
         Args:
-            words: (B, beam), the new words.
-            log_probs: (B, beam), log P of the extended hypotheses.
+            step: the step index, starting from 0.
+            parents: the beam indices (B, beam) of the hypotheses to extend.
+            words: the ids of the new words (B, beam).
+            log_probs: the log-probabilities of the extended hypotheses (B, beam).
         """
         self.tokens = take_beams(self.tokens, parents)
         self.tokens[:, :, step + 1] = words
@@ -191,19 +195,22 @@ class ActiveHypotheses:
 
 
 class Finished:
-    """Finished hypotheses, at most ``size`` per document, and the recorded attention of all steps.
+    """The finished hypotheses, at most ``size`` per document, and the recorded attention of all steps.
 
     Args:
         documents: B, the number of documents in the original batch.
-        size: maximum number of hypotheses per document.
-        longest: maximum number of tokens of a hypothesis, with the end symbol.
-        by_score: whether to keep the ``size`` hypotheses with the best scores, best first, instead of the first
-            ``size`` hypotheses that end.
+        size: the maximum number of hypotheses per document.
+        longest: the maximum number of tokens in a hypothesis, including the end symbol.
+        device: the device of the tensors.
+        by_score: whether to keep the ``size`` hypotheses with the best scores, sorted from best to worst, instead of
+            the ``size`` hypotheses that end first.
 
     Attributes:
-        score: scores (B, size), -inf where there is no hypothesis.
-        length: numbers of tokens (B, size), including the end symbol; 0 where there is no hypothesis.
-        tokens, log_probs, ancestors: (B, size, longest), as in :class:`ActiveHypotheses`, but without the start symbol.
+        score: the scores of the hypotheses (B, size), -inf where there is no hypothesis.
+        length: the number of tokens in each hypothesis (B, size), including the end symbol, or 0 where there is no
+            hypothesis.
+        tokens, log_probs, ancestors: tensors (B, size, longest) with the same meaning as in :class:`ActiveHypotheses`.
+            The start symbol is not included.
     """
 
     def __init__(self, documents: int, size: int, longest: int, device: torch.device, by_score: bool):
@@ -217,11 +224,11 @@ class Finished:
         self._attention: List[Tuple[Tensor, Tensor]] = []  # for each step: batch rows (n,), attention (n, beam, S)
 
     def count(self, batch_rows: Tensor) -> Tensor:
-        """Return the number of hypotheses (n,) of each document in ``batch_rows`` (n,)."""
+        """Return the number of finished hypotheses (n,) of each document in ``batch_rows`` (n,)."""
         return self.length[batch_rows].gt(0).sum(1)
 
     def record_attention(self, batch_rows: Tensor, attention: Tensor) -> None:
-        """Store the attention (n, beam, S) of this step for :meth:`results`."""
+        """Store the attention weights (n, beam, S) of this step for :meth:`results`."""
         self._attention.append((batch_rows, attention))
 
     def add(
@@ -236,10 +243,11 @@ class Finished:
         """Add the hypotheses that end in this step.
 
         Args:
-            batch_rows: rows (n,) of their documents in the batch.
-            ended: (n, beam), bool, True for hypotheses that end at this step.
-            score: scores (n, beam) of the hypotheses.
-            tokens, log_probs, ancestors: (n, beam, length), including the end symbol.
+            batch_rows: the rows of the n documents in the original batch (n,).
+            ended: the boolean mask (n, beam), True for hypotheses that end in this step.
+            score: the scores of the hypotheses (n, beam).
+            tokens, log_probs, ancestors: tensors (n, beam, length) with the same meaning as in
+                :class:`ActiveHypotheses`. The end symbol is included.
         """
         length = torch.where(ended, tokens.size(2), 0)
         lengths = torch.cat([self.length[batch_rows], length], dim=1)  # (n, size + beam)
@@ -257,9 +265,9 @@ class Finished:
                 kept[batch_rows] = take_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
     def results(self) -> Results:
-        """Return a list of hypotheses for each document, best first, in fairseq's format."""
+        """Return a list of hypotheses for each document, sorted from best to worst, in fairseq's format."""
         order = self.score.argsort(dim=1, descending=True, stable=True)
-        # hypotheses with a score of -inf come before missing ones, which have the same score
+        # hypotheses with the score -inf precede missing hypotheses, which have the same score
         order = order.gather(1, self.length.gather(1, order).eq(0).int().argsort(dim=1, stable=True))
         first = self.log_probs[:, :, :1]
         steps = torch.cat([first, self.log_probs[:, :, 1:] - self.log_probs[:, :, :-1]], dim=2)
@@ -282,7 +290,7 @@ class Finished:
         ]
 
     def _hypotheses_attention(self) -> Optional[Tensor]:
-        """Return the attention (B, size, S, longest) at each step of the hypotheses, or None if it was not recorded."""
+        """Return the attention weights (B, size, S, longest) of all hypotheses, or None if they were not recorded."""
         if not self._attention:
             return None
         documents, size, longest = self.tokens.shape

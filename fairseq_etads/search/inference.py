@@ -1,7 +1,7 @@
 """Create copies of models for inference, which can use other dtypes and faster matrix products.
 
 A copy has the same structure as the model and shares its parameters, unless they must be converted to another dtype.
-The original model is not modified and can still be trained. When its parameters have changed, :class:`InferenceModel`
+The original model is not modified and can still be trained. If its parameters have changed, :class:`InferenceModel`
 creates a new copy. On a CPU, the linear layers of the copy use packed weights (:class:`PackedLinear`,
 :class:`Int8Linear`, :class:`WideLinear`).
 """
@@ -39,14 +39,16 @@ from .penalties import check_choice
 
 
 class PackedLinear(nn.Linear):
-    """A linear layer for CPUs that packs its weight once into the layout expected by the processor's matrix kernels.
+    """A linear layer for CPUs, with a weight that is packed once for the processor's matrix kernels.
 
     The unpacked weight is kept, because some of fairseq's attention modules read it instead of calling the layer.
 
     Args:
-        dtype: data type of the matrix products.
-        out_dtype: data type of the result, or None to use the data type of the input.
-        relu: whether to apply a ReLU to the result.
+        weight: the weight (out, in).
+        bias: the bias (out,), or None.
+        dtype: the data type of the matrix products.
+        out_dtype: the data type of the output, or None to use the data type of the input.
+        relu: whether to apply a ReLU to the output.
     """
 
     def __init__(
@@ -70,9 +72,9 @@ class PackedLinear(nn.Linear):
         return self.product(self.inputs(x)).to(self.out_dtype or x.dtype)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """Convert ``x`` to the form that :meth:`product` expects.
+        """Convert ``x`` to the format that :meth:`product` expects.
 
-        All layers of this class with the same dtype can use the result.
+        The result can be passed to all layers of this class with the same dtype.
         """
         return x.to(self.dtype)
 
@@ -85,14 +87,16 @@ class PackedLinear(nn.Linear):
 
 
 class Int8Linear(nn.Module):
-    """A linear layer that multiplies 8-bit integers. Each row of the weight and each input vector has its own scale.
+    """A linear layer that uses 8-bit integers, with a separate scale for each row of the weight and each input vector.
 
-    Products are summed as 32-bit integers, so errors are caused only by rounding. Weights are rounded to multiples of
-    1/127 of the largest weight in their row, and inputs to multiples of 1/127 or 1/63 of the largest input
-    (:func:`kernels.int8_levels`).
+    Products are summed as 32-bit integers, so only rounding causes errors. Weights are rounded to multiples of 1/127 of
+    the largest absolute weight in their row. Inputs are rounded to multiples of 1/127 or 1/63 of the largest absolute
+    value in the input vector (:func:`kernels.int8_levels`).
 
     Args:
-        relu: whether to apply a ReLU to the result.
+        weight: the weight (out, in).
+        bias: the bias (out,), or None.
+        relu: whether to apply a ReLU to the output.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], relu: bool = False):
@@ -108,7 +112,7 @@ class Int8Linear(nn.Module):
         self.relu = relu
 
     def forward(self, x: Tensor) -> Tensor:
-        """Compute outputs (…, out) in the dtype of ``x`` (…, in)."""
+        """Compute outputs (…, out) from inputs (…, in). The outputs have the dtype of ``x``."""
         rows, largest = self.inputs(x.reshape(-1, x.size(-1)))
         out = kernels.int8_linear(rows, self.packed, self.levels)
         self._rescale(out, largest, out)
@@ -117,12 +121,10 @@ class Int8Linear(nn.Module):
     def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         """Divide each row of ``x`` (n, in) by its largest absolute value.
 
-        Returns the scaled rows and these values (n, 1).
-
-        All layers of this class can use the result.
+        Returns the scaled rows (n, in) and the largest absolute values (n, 1), which all layers of this class can use.
         """
         x = x.float()
-        # use the minimum and maximum, because torch's norms are several times slower
+        # use the minimum and maximum, because PyTorch's norms are several times slower
         largest = torch.maximum(x.amax(1, keepdim=True), -x.amin(1, keepdim=True))
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest
@@ -135,7 +137,7 @@ class Int8Linear(nn.Module):
     def _rescale(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
         """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result`` (n, out).
 
-        Apply the ReLU if it is enabled.
+        If the ReLU is enabled, it is applied to the result.
         """
         if self.bias is None:
             torch.mul(product, largest, out=result)
@@ -146,7 +148,7 @@ class Int8Linear(nn.Module):
 
 
 class _ThreadMemory(threading.local):
-    """A result buffer for each thread. Copies and unpickled objects start without a buffer."""
+    """A separate result buffer for each thread. Copies and unpickled objects have no buffer initially."""
 
     result: Optional[Tensor] = None
 
@@ -159,16 +161,17 @@ OUTPUT_BLOCK = 4096
 
 
 class WideLinear(nn.Module):
-    """An output projection that processes one block of the vocabulary at a time and reuses its result tensor.
+    """An output projection that processes the vocabulary in blocks and reuses the tensor for the result.
 
     If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
     can take longer than the matrix product. **Each call overwrites the result of the previous call in the same
     thread.**
 
     Args:
-        weight: weight (V, in) of the projection.
-        bias: bias (V,), or None.
-        make: function that creates a :class:`PackedLinear` or :class:`Int8Linear` from the weight and bias of a block.
+        weight: the weight of the projection (V, in).
+        bias: the bias of the projection (V,), or None.
+        make: a function that creates a :class:`PackedLinear` or :class:`Int8Linear` from the weight and bias of a
+            block.
     """
 
     def __init__(self, weight: Tensor, bias: Optional[Tensor], make: Callable[[Tensor, Optional[Tensor]], nn.Module]):
@@ -184,13 +187,13 @@ class WideLinear(nn.Module):
         self._memory = _ThreadMemory()
 
     def of_words(self, words: Tensor) -> "WideLinear":
-        """Create a layer with newly packed weights that computes logits (…, C) only for the given word ids (C,)."""
+        """Create a layer with newly packed weights that computes logits (…, C) only for the word ids (C,)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
-        """Compute logits (…, V) in float32 from ``x`` (…, in).
+        """Compute the logits (…, V) in float32 from ``x`` (…, in).
 
-        Recurrent decoders pass ``rows``, which must be None because the result always contains all words.
+        Recurrent decoders pass ``rows``, which must be None, because logits are always computed for all words.
         """
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
@@ -205,10 +208,12 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """Self-attention over a document that, unlike fairseq's, calls its linear layers instead of reading their weights.
+    """Self-attention over a document. Unlike fairseq's module, it calls its linear layers.
+
+    fairseq's module reads the weights of the layers instead.
 
     Args:
-        attention: attention module of an encoder layer, from which the linear layers are taken.
+        attention: the attention module of an encoder layer, from which the linear layers are reused.
     """
 
     takes_joint_projection = True
@@ -229,9 +234,9 @@ class DocumentAttention(nn.Module):
         need_weights: bool = False,
         attn_mask: Optional[Tensor] = None,
     ) -> Tuple[Tensor, None]:
-        """Compute self-attention for ``query`` (S, B, d_m), which is also used as the key and the value.
+        """Compute self-attention for ``query`` (S, B, d_m), which is also used as key and value.
 
-        ``key_padding_mask`` (B, S) is True at padding. Returns (S, B, d_m) and None.
+        ``key_padding_mask`` (B, S) is True at padding. Returns the attention output (S, B, d_m) and None.
         """
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
@@ -245,17 +250,18 @@ logger = logging.getLogger(__name__)
 
 _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
-"""Minimum CUDA compute capabilities for full-speed products in bfloat16 (Ampere) and float16 (Volta)."""
+"""Minimum CUDA compute capabilities for products at full speed in bfloat16 (Ampere) and float16 (Volta)."""
 
 
 def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
-    """Copy the modules of a model, but not its tensors, and set the copy to evaluation mode.
+    """Copy the modules of a model without copying its tensors, and set the copy to evaluation mode.
 
     In the copy, weights that are computed by weight normalisation are replaced with their current values.
 
     Args:
-        cast: function that is applied once to each floating-point parameter and buffer, so that tied weights stay tied,
-            or None to share all tensors.
+        model: the model to copy, which is not modified.
+        cast: the function that converts floating-point parameters and buffers, or None to share all tensors. The
+            function is applied only once to each tensor, so that tied weights remain tied.
     """
     shared: Dict[int, Any] = {}
     for parameter in model.parameters():
@@ -267,12 +273,12 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
         shared[id(buffer)] = cast(buffer) if cast is not None and buffer.is_floating_point() else buffer
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
-        shared[id(dictionary)] = dictionary  # share dictionaries, which are large and never change
+        shared[id(dictionary)] = dictionary  # share dictionaries, because they are large and never change
     shared.update((id(weight), weight) for weight in normalised_weights(model))
     result = copy.deepcopy(model, shared)
     fix_normalised_weights(result)
     for module in result.modules():
-        if isinstance(module, LinearizedConvolution):  # otherwise fairseq would transpose the weight at every step
+        if isinstance(module, LinearizedConvolution):  # otherwise, fairseq would transpose the weight at every step
             module._linearized_weight = module._get_linearized_weight()
     result.eval()  # not chained, because eval() returns None after fairseq has prepared the model for generation
     return result
@@ -284,7 +290,7 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
     Layers with a single output are not replaced.
     """
     for name, child in list(module.named_children()):
-        if not is_plain_linear(child):  # also skip subclasses, which may compute something else
+        if not is_plain_linear(child):  # also skip subclasses, which may compute other functions
             _replace_linears(child, make)
         elif child.out_features > 1:
             setattr(module, name, make(module, name, child))
@@ -292,18 +298,18 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
 
 @functools.cache
 def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
-    """Log a message about the matrix products. In each process, the same message is logged only once."""
+    """Log a message about the matrix products. Each message is logged only once per process."""
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
 class _Products(NamedTuple):
-    """The kinds of matrix products that a copy uses on this processor.
+    """The implementation of matrix products that an inference copy uses on this processor.
 
     Attributes:
-        dtype: data type of all products other than 8-bit integer products.
+        dtype: the data type of all products except 8-bit integer products.
         packed: whether the weights of these products are packed.
         int8: whether 8-bit integer products are used.
-        memory: data type of cached keys and values.
+        memory: the data type of cached keys and values.
     """
 
     dtype: torch.dtype
@@ -313,7 +319,7 @@ class _Products(NamedTuple):
 
 
 def _cpu_products(infer_dtype: Optional[str]) -> _Products:
-    """Choose the kinds of matrix products for ``infer_dtype`` on this processor, and log the choice."""
+    """Choose the implementation of matrix products for ``infer_dtype`` on this processor, and log the choice."""
     levels = kernels.int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
@@ -332,13 +338,13 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
 
 
 PROBE_ROWS = 40
-"""Number of hypotheses in the matrix products that are timed to compare dtypes."""
+"""Number of hypotheses for which matrix products are timed to compare dtypes."""
 PROBE_GAIN = 1.1
-"""Minimum speed-up required to choose a narrower dtype. A smaller speed-up may be due to chance."""
+"""Minimum speed-up factor that is required to choose a narrower dtype. Smaller differences may be due to chance."""
 
 
 def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
-    """Count the matrix products of a decoder step by size. Returns pairs of a size (outputs, inputs) and its count."""
+    """Count the matrix products in a decoder step. Returns pairs of a size (outputs, inputs) and its count."""
     counts: Dict[Tuple[int, int], int] = {}
     for layer in decoder.modules():
         if isinstance(layer, (nn.Linear, OutputLayer, SharedTableOutput)):
@@ -351,7 +357,7 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
 
 @functools.cache
 def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
-    """Time matrix products and return the name of the fastest dtype on this processor.
+    """Measure the time of matrix products, and return the name of the fastest dtype on this processor.
 
     The result is cached, so equal arguments always lead to the same dtype within a process.
 
@@ -372,9 +378,9 @@ def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str
 
 
 def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
-    """Time a matrix product several times in each available dtype.
+    """Measure the time of a matrix product in each available dtype.
 
-    Returns the shortest times in seconds, fp32 first.
+    Returns a dictionary from dtype names to the shortest times in seconds. The first key is "fp32".
     """
     x = torch.linspace(-1, 1, PROBE_ROWS * inputs).view(PROBE_ROWS, inputs)
     weight = torch.ones(outputs, inputs)
@@ -387,7 +393,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
-        # alternate between the dtypes, so that other programs slow down all of them equally; the first run is a warm-up
+        # alternate between dtypes, so that other programs slow down all of them equally; the first run is a warm-up
         for _ in range(10):
             for name, layer in layers.items():
                 started = time.perf_counter()
@@ -397,9 +403,10 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
 
 
 def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
-    """Replace "auto" with the fastest dtype for the model on its device, where None is the model's own dtype.
+    """Replace "auto" with the fastest dtype for the model on its device.
 
-    Other values are returned unchanged.
+    None is returned if no faster dtype is available, and selects the model's own dtype. Values other than "auto" are
+    returned unchanged.
     """
     if infer_dtype != "auto":
         return infer_dtype
@@ -413,7 +420,7 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
 
 
 def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
-    """Create a copy for a CPU, in float32, except that matrix products may use a narrower dtype, which is faster."""
+    """Create a float32 copy for a CPU, in which matrix products may use a narrower dtype to be faster."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
         return structural_copy(model)
@@ -435,10 +442,10 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
 
 @torch.no_grad()
 def _join_projections(attention: Any) -> None:
-    """Add a layer to a self-attention that projects to queries, keys and values at once; see ``self_attention_inputs``.
+    """Add a joint layer for queries, keys and values to a self-attention module; see ``self_attention_inputs``.
 
-    In a search, the three separate products are small, so a single joint product is faster. In addition, 8-bit products
-    then round the inputs only once.
+    In a search, the three separate products are small, so a single joint product is faster. In addition, the inputs of
+    8-bit products are then rounded only once.
     """
     parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
@@ -451,9 +458,9 @@ def _join_projections(attention: Any) -> None:
 
 
 def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
-    """Create the layer that replaces a linear layer in a copy.
+    """Create the layer that replaces a linear layer in an inference copy.
 
-    The layer itself is returned if it does not need to be replaced.
+    If the layer does not need to be replaced, it is returned unchanged.
     """
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
@@ -467,17 +474,16 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _absorb_relu(parent, name)
-    # the first feed-forward layer of a Transformer returns the dtype of the products, which the second layer expects
+    # the first feed-forward layer of a Transformer returns the dtype of the products, as the second layer expects
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)
 
 
 def _absorb_relu(layer: Any, name: str) -> bool:
-    """Return whether a linear layer can apply the ReLU that follows it. If so, the separate activation is removed.
+    """Return whether a linear layer can apply the ReLU that follows it. If so, remove the separate activation.
 
-    Without a separate activation, there is one pass fewer over the output of the first feed-forward layer, which is
-    four times as wide as other outputs.
+    This saves a pass over the output of the first feed-forward layer, which is four times as wide as other outputs.
     """
     activation = getattr(layer, "activation_fn", None)
     takes_over = name == "fc1" and (activation is nn.functional.relu or activation is torch.relu_)
@@ -524,19 +530,19 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
 
 
 class InferenceModel:
-    """A model and its copy for inference. The copy is created on demand and replaced when the model has changed.
+    """A model and its inference copy, which is created on demand and replaced when the model has changed.
 
     Several threads can share the copy, because a forward pass changes only buffers that are separate for each thread
-    (:class:`WideLinear`). Pickling and deep-copying drop the copy, because packed weights cannot be read back. The
-    unpickled or copied object creates its own copy on demand.
+    (:class:`WideLinear`). Packed weights cannot be unpacked, so the copy is dropped when this object is pickled or
+    deep-copied. The new object creates another copy on demand.
 
     Args:
-        model: one of this project's models, which is not modified.
-        infer_dtype: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto" for the fastest of these, or None for
-            the model's own dtype.
+        model: a model of this project, which is not modified.
+        infer_dtype: the dtype of the copy: "fp32", "bf16", "fp16" (for GPUs), "int8" (for CPUs), "auto" for the fastest
+            of these, or None for the model's own dtype.
 
     Raises:
-        ValueError: the dtype is unknown or, when the copy is created, not supported by the model's device.
+        ValueError: the dtype is unknown or, when the copy is created, is not supported by the model's device.
     """
 
     def __init__(self, model: nn.Module, infer_dtype: Optional[str] = None):
@@ -560,7 +566,7 @@ class InferenceModel:
 
     def current(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""
-        # loading a checkpoint replaces tensors or changes them in place, and a change in place increases the version
+        # loading a checkpoint replaces tensors or changes them in place, which increases their version
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
         with self._lock:

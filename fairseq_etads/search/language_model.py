@@ -1,4 +1,4 @@
-"""Add the log-probabilities of a language model to the log-probabilities of the ensemble (``--lm-path``)."""
+"""A search term that adds the log-probabilities of a language model (``--lm-path``)."""
 
 import math
 from typing import Any, Optional, Sequence
@@ -16,7 +16,7 @@ class LanguageModelTerm(SearchTerm):
 
     Args:
         model: a fairseq language model.
-        weight: weight of the log-probabilities (``--lm-weight``).
+        weight: the weight of the language model's log-probabilities (``--lm-weight``).
     """
 
     def __init__(self, model: nn.Module, weight: float):
@@ -27,7 +27,7 @@ class LanguageModelTerm(SearchTerm):
         return (self.model,)
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:
-        """Raise ValueError if the first words of the language model are not the words of the summarisation models.
+        """Raise ValueError unless the language model's dictionary begins with the words of the target dictionary.
 
         Language models without a dictionary are not checked.
         """
@@ -50,24 +50,24 @@ class LanguageModelTerm(SearchTerm):
 
 
 class _LanguageModel(ActiveTerm):
-    """The term of a language model in one search.
+    """The language model term during one search.
 
-    A language model reads and scores only known words. Words that were copied from the document are treated as the
-    unknown word, both as previous words and as candidates for the next word.
+    A language model reads and scores only known words. Other words, which can be copied from the document, are replaced
+    with the unknown word, both in the text so far and as candidates for the next word.
 
     Args:
         model: the language model, in evaluation mode.
-        weight: weight of the log-probabilities.
-        vocabulary: the vocabulary of :class:`TermBatch`.
+        weight: the weight of the language model's log-probabilities.
+        vocabulary: the output vocabulary of the batch, as in :class:`TermBatch`, or None.
     """
 
     def __init__(self, model: Any, weight: float, vocabulary: Optional[OutputVocabulary]):
         self.model, self.weight, self.vocabulary = model, weight, vocabulary
-        # with a negative weight, improbable words are rewarded without limit
+        # a negative weight can increase scores without limit
         self.largest_gain = 0.0 if weight > 0 else math.inf
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Add the weighted log-probabilities of the next words, in place.
+        """Add the weighted log-probabilities of the next words to ``lprobs``, in place.
 
         Raises:
             ValueError: the language model has fewer words than the ensemble.

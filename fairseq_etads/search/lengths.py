@@ -6,16 +6,16 @@ This module imports neither torch nor fairseq.
 from typing import Any, Dict, Iterable, Optional, Sequence
 
 REMEMBERED = (1, 5, 10, 25, 50, 75, 90, 95, 99)
-"""Percentiles that are stored in checkpoints, model folders and recipe records."""
+"""Percentiles of length that are stored in checkpoints, model folders and recipe records."""
 LONG = 40
-"""Smallest median length in tokens for which beam search is assumed to end summaries too early."""
+"""Minimum median length in tokens for which beam search is assumed to end summaries too early."""
 
 
 class Lengths:
     """The lengths of a collection of texts in tokens, without end symbols.
 
     Args:
-        counts: length of each text, of at least one text.
+        counts: the length of each text. At least one length is required.
 
     Raises:
         ValueError: there are no texts.
@@ -32,16 +32,16 @@ class Lengths:
         return sum(kept) / len(kept)
 
     def at(self, percent: int) -> int:
-        """Return a percentile of the lengths: ``percent`` per cent of the texts do not exceed this length."""
+        """Return a percentile of the lengths, the length that ``percent`` per cent of the texts do not exceed."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
     def percentiles(self) -> Dict[str, int]:
-        """Return the percentiles listed in :data:`REMEMBERED`, in a form that can be written as JSON."""
+        """Return a dictionary that maps the percentages in :data:`REMEMBERED`, as strings, to percentiles of length."""
         return {str(percent): self.at(percent) for percent in REMEMBERED}
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the form of a result of :meth:`Lengths.percentiles`."""
+    """Return whether a value has the format of :meth:`Lengths.percentiles`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in REMEMBERED]:
         return False
     found: Sequence[Any] = list(value.values())
@@ -49,16 +49,16 @@ def are_percentiles(value: Any) -> bool:
 
 
 def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
-    """Choose the minimum and maximum length of summaries in a search, based on the lengths of the training summaries.
+    """Choose the minimum and maximum length of generated summaries from the lengths of training summaries.
 
     Beam search tends to end long summaries too early. If the training summaries are long, the minimum length is
-    therefore their median, so that the summaries are about as long as the training summaries. The length of a short
-    summary depends on its content. If the training summaries are short, the limits exclude only the lengths of their
-    shortest tenth and longest hundredth.
+    therefore their median length, so that generated summaries have a similar length. The length of a short summary
+    depends on its content. If the training summaries are short, the limits therefore exclude only the lengths of the
+    shortest 10 % and the longest 1 %.
 
     Args:
-        percentiles: percentiles of the lengths; see :meth:`Lengths.percentiles`.
-        longest: maximum number of tokens that the model can produce, or None for no limit.
+        percentiles: the percentiles of the lengths of the training summaries; see :meth:`Lengths.percentiles`.
+        longest: the maximum number of tokens that the model can produce, or None for no limit.
     """
     median = percentiles["50"]
     if median < LONG:

@@ -2,15 +2,16 @@
 
 This module imports neither torch nor fairseq, so that ``--help`` is fast.
 
-The name of a field is the name of the option on fairseq's command line. The metadata of a field contain:
+Each field has the same name as the option on fairseq's command line. The metadata of a field can contain:
 
-- ``help``: text for ``--help``;
-- ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: see :mod:`fairseq_etads.platform.option_checks`;
-  ``needs`` can also list a kind of model (:data:`POINTER`, :data:`NO_POINTER`);
-- ``least_in_call``: lower bound for the option in a call, which fairseq's commands do not check;
-- ``setting``: name of the option in :class:`~fairseq_etads.search.settings.SearchSettings` and in the arguments of
-  ``SummaryGenerator``, if this name differs from the field name;
-- ``tuned``: values that ``etads-tune`` tries;
+- ``help``: the help text of the option;
+- ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: the conditions that are described in
+  :mod:`fairseq_etads.platform.option_checks`, where ``needs`` can also require a kind of model (:data:`POINTER`,
+  :data:`NO_POINTER`);
+- ``least_in_call``: a lower bound that is checked in calls but not in fairseq's commands;
+- ``setting``: the name of the option in :class:`~fairseq_etads.search.settings.SearchSettings` and in the arguments of
+  ``SummaryGenerator``, if it differs from the field name;
+- ``tuned``: the values that ``etads-tune`` tries;
 - ``tunable``: False if ``etads-tune`` cannot tune the option.
 
 ``--task summarization`` inherits :class:`DecodingOptions`. The search settings, the options of a call
@@ -35,11 +36,11 @@ INFER_DTYPES = ("fp32", "bf16", "fp16", "int8", "auto")
 LENGTH_PENALTY_BETA = 5.0
 """Default value of beta, the constant in equation 14 of Wu et al. 2016."""
 LARGEST = 1_000_000
-"""Upper bound for every number that is set in a call, such as the maximum number of tokens."""
+"""Upper bound for all numbers that are set in a call, such as the maximum number of tokens."""
 
 
 POINTER, NO_POINTER = "a model with --pointer", "a model without --pointer"
-"""Kinds of model that an option can require."""
+"""The kinds of models that an option can require."""
 
 
 def _option(default: Any, help: str, **metadata: Any) -> Any:
@@ -260,17 +261,17 @@ class FolderOptions:
 DECLARED: Mapping[str, Any] = {
     option.name: option for kind in (DecodingOptions, FairseqOptions, FolderOptions) for option in fields(kind)
 }
-"""Mapping from the name of each option to its field."""
+"""A dictionary from option names to dataclass fields."""
 
 
 def setting_of(name: str) -> str:
-    """Return the name of an option in the search settings."""
+    """Return the name that an option has in the search settings."""
     setting: str = DECLARED[name].metadata.get("setting", name)
     return setting
 
 
 BY_SETTING: Mapping[str, str] = {setting_of(name): name for name in DECLARED}
-"""Mapping from names in the search settings to names of options."""
+"""A dictionary from names in the search settings to option names."""
 
 
 def kind_of(name: str) -> type:
@@ -280,7 +281,7 @@ def kind_of(name: str) -> type:
 
 
 def problem(name: str, value: Any) -> str:
-    """Return a description of the values that an option accepts, or an empty string if ``value`` is valid."""
+    """Return a description of the valid values of an option, or an empty string if ``value`` is valid."""
     option, kind = DECLARED[name], kind_of(name)
     limits = option.metadata
     if value is None and option.default is None:
@@ -305,13 +306,12 @@ def refusal(name: str, value: Any) -> str:
 
 
 def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_pointer: Optional[bool]) -> str:
-    """Return the error message for an option without an effect, or an empty string if all given options have an effect.
+    """Return the error message for an option that has no effect, or an empty string if there is no such option.
 
     Args:
-        given: options that differ from their defaults.
-        present: values of all options, including fairseq's options, where missing options are considered off.
-        has_pointer: whether one of the models can copy words, or None if this is not known yet and therefore not
-            checked.
+        given: the options that differ from their default values.
+        present: the values of all options, including fairseq's options. Missing options are considered off.
+        has_pointer: whether one of the models can copy words, or None if this is not known yet and cannot be checked.
     """
     kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
     declared = {name: option.metadata for name, option in DECLARED.items()}
@@ -319,4 +319,4 @@ def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_poi
 
 
 SYSTEMS: Dict[str, str] = {name: system for name in DECLARED if (system := system_of(flag(name))) is not None}
-"""Mapping from the options of systems to the systems that implement them."""
+"""A dictionary from option names to the systems that implement these options."""

@@ -1,9 +1,9 @@
-"""Scores of hypotheses: length and coverage penalties, and an upper bound for the scores of unfinished hypotheses.
+"""The scores of hypotheses: length and coverage penalties, and an upper bound for unfinished hypotheses.
 
     score(Y) = log P(Y) / lp(Y) - cp(Y)
 
-As in fairseq, |Y| is the number of words including the end symbol, so the empty summary has length 1. Coverage is the
-sum of the decoder's attention over the same |Y| steps.
+As in fairseq, |Y| is the number of words including the end symbol, so an empty summary has the length 1. The coverage
+is the sum of the decoder's attention weights over these |Y| steps.
 """
 
 import math
@@ -40,7 +40,7 @@ def check_options(settings: Any) -> None:
     for field in fields(settings):
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
-            # a tuple in the settings has already been parsed from text and needs no further check
+            # a tuple has already been parsed from text and needs no further check
             problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
@@ -53,13 +53,14 @@ def check_options(settings: Any) -> None:
 
 
 def length_penalty(length: Number, alpha: float, beta: float = LENGTH_PENALTY_BETA, kind: str = "wu") -> Number:
-    """Compute the length penalty lp(Y), the divisor of log P(Y).
+    """Compute the length penalty lp(Y), by which log P(Y) is divided.
 
     Args:
-        length: |Y| including the end symbol, at least 1; a number or a tensor of any shape.
-        alpha: strength of the penalty; 0 disables the normalisation.
-        beta: constant that only the kind "wu" uses.
-        kind: "wu" for ((beta + |Y|) / (beta + 1))^alpha (Wu et al. 2016, equation 14), "avg" for |Y|^alpha (fairseq).
+        length: the length |Y| including the end symbol, at least 1, as a number or a tensor of any shape.
+        alpha: the strength of the penalty. With 0, log P(Y) is not normalised.
+        beta: the constant beta, which is used only by the kind "wu".
+        kind: "wu" for ((beta + |Y|) / (beta + 1))^alpha (Wu et al. 2016, equation 14), or "avg" for |Y|^alpha
+            (fairseq).
 
     Raises:
         ValueError: the kind is unknown.
@@ -77,16 +78,17 @@ def coverage_penalty(
     If the weight is not negative, the penalty is not negative either.
 
     Args:
-        coverage: coverage c_j (…, S), which is the sum of the attention to source token j, before any gate, over the
-            steps of the hypothesis.
-        weight: the weight w.
-        kind: "summary" for w Σ_j (max(c_j, 1) - 1), which penalises reading words twice; "wu" for
-            -w Σ_j log(min(c_j, 1)), which penalises leaving words unread (Wu et al. 2016, equation 14).
-        padding_mask: mask (B, S) for a coverage (B, …, S), True at padding, which is ignored; or None.
+        coverage: the coverage c_j (…, S), which is the sum of the attention weights of source token j over all steps of
+            the hypothesis. The weights before any gate are used.
+        weight: the weight w of the penalty.
+        kind: "summary" for w Σ_j (max(c_j, 1) - 1), which penalises attending to the same words repeatedly, or "wu" for
+            -w Σ_j log(min(c_j, 1)), which penalises words that receive little attention (Wu et al. 2016, equation 14).
+        padding_mask: the padding mask (B, S) for a coverage (B, …, S), True at padding, or None if there is no padding.
+            Padding has no penalty.
 
     Returns:
-        Penalties (…). With "wu", a token without any attention costs 87 w instead of infinity, because the logarithm of
-        the smallest positive float32 number is -87.
+        The penalties (…). With "wu", a token without any attention costs 87 w instead of infinity, because the
+        logarithm of the smallest positive float32 number is -87.
 
     Raises:
         ValueError: the kind is unknown.
@@ -103,21 +105,21 @@ def coverage_penalty(
 
 @dataclass(frozen=True)
 class Scoring:
-    """The scoring function for hypotheses.
+    """The function that computes the scores of hypotheses.
 
-    The fields of this class are decoding options, which are declared in :mod:`.options`.
+    The fields of this class are decoding options that are declared in :mod:`.options`.
 
     Attributes:
-        len_penalty: alpha, the exponent of the length penalty (``--lenpen``); 0 disables the normalisation.
+        len_penalty: alpha, the exponent of the length penalty (``--lenpen``). With 0, scores are not normalised.
         normalize_scores: whether to divide log P by the length penalty (False with ``--unnormalized``).
-        length_penalty_type, length_penalty_beta: kind and beta of :func:`length_penalty`.
-        coverage_penalty, coverage_penalty_type: weight and kind of :func:`coverage_penalty`; a weight of 0 disables the
-            penalty.
-        stepwise_coverage_penalty: whether to subtract the coverage cost not only from the final score but also when
-            extensions are selected.
+        length_penalty_type, length_penalty_beta: the arguments ``kind`` and ``beta`` of :func:`length_penalty`.
+        coverage_penalty, coverage_penalty_type: the arguments ``weight`` and ``kind`` of :func:`coverage_penalty`. A
+            weight of 0 disables the penalty.
+        stepwise_coverage_penalty: whether to subtract the coverage cost when extensions are selected, in addition to
+            the final score.
 
     Raises:
-        ValueError: a kind is unknown, or a number is out of range.
+        ValueError: the kind of a penalty is unknown, or a number is out of range.
     """
 
     len_penalty: float = FairseqOptions.lenpen
@@ -135,11 +137,11 @@ class Scoring:
 
     @property
     def penalised(self) -> bool:
-        """Return whether the score differs from the score in fairseq."""
+        """Return whether scores are computed differently from fairseq."""
         return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
 
     def divisor(self, length: int) -> float:
-        """Compute the length penalty lp for |Y| = ``length``."""
+        """Compute the length penalty lp for the length |Y| = ``length``."""
         if not self.normalize_scores:
             return 1.0
         return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
@@ -154,14 +156,14 @@ class Scoring:
     def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
         """Compute the coverage cost cp (B, beam) from the coverage (B, beam, S).
 
-        Returns None if there is no coverage penalty.
+        Returns None without a coverage penalty.
         """
         if coverage is None or not self.coverage_penalty:
             return None
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
     def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
-        """Compute the scores (…) of hypotheses from their ``length``, ``log_probs`` (…) and coverage ``cost`` (…)."""
+        """Compute the scores (…) of hypotheses from log-probabilities (…), their length and coverage costs (…)."""
         scores = log_probs / self.divisor(length)
         return scores if cost is None else scores - cost
 
@@ -177,18 +179,19 @@ class Scoring:
         """Compute an upper bound (B, beam) for the scores of unfinished hypotheses.
 
         Args:
-            log_probs: log P (B, beam) of the words so far.
-            shortest, longest: lower and upper bound for the final length |Y|, where ``longest`` may be a tensor (B,)
+            log_probs: the log-probabilities (B, beam) of the words so far.
+            shortest, longest: the lower and upper bounds for the final length |Y|. ``longest`` may be a tensor (B,)
                 with one number per document.
-            cost: cp (B, beam) of the words so far, or None without a coverage penalty.
-            source_lengths: number of tokens (B,) without padding, required for a coverage penalty of kind "wu".
-            gain: upper bound for the increase of log P in each remaining step, which is 0 unless a negative --unkpen
-                rewards the unknown word or a term of the search adds to log P.
+            cost: the coverage cost cp (B, beam) of the words so far, or None without a coverage penalty.
+            source_lengths: the numbers of source tokens (B,) without padding, which are required for a coverage penalty
+                of the kind "wu".
+            gain: the upper bound for the increase of log P in each remaining step, which is 0 unless a negative
+                --unkpen rewards the unknown word or a term of the search increases log P.
 
-        log P can only decrease, and lp is monotone in the length, so log P / lp is largest for the shortest or the
-        longest summary. The "summary" cost can only increase, because the coverage can only increase. The "wu" cost
-        decreases, but the attention of each step sums to 1. By Jensen's inequality, the logarithms of S numbers that
-        sum to n add up to at most S log(n / S).
+        Without a gain, log P can only decrease. lp is monotonic in the length, so log P / lp is largest for the
+        shortest or the longest summary. The "summary" cost can only increase, because the coverage can only increase.
+        The "wu" cost decreases, but the attention weights of each step sum to 1. By Jensen's inequality, the logarithms
+        of S numbers that sum to n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
             largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)
@@ -208,7 +211,7 @@ class Scoring:
         return best - least.clamp(min=0).unsqueeze(1)
 
     def describe(self) -> str:
-        """Return the formula of the score as text for the log."""
+        """Return the formula of the score as a string for the log."""
         name = {"avg": "|Y|^{a:g}", "wu": "(({b:g}+|Y|)/{c:g})^{a:g}"}[self.length_penalty_type]
         text = name.format(a=self.len_penalty, b=self.length_penalty_beta, c=self.length_penalty_beta + 1)
         text = f"log P / {text}" if self.normalize_scores and not math.isclose(self.len_penalty, 0.0) else "log P"

@@ -1,4 +1,4 @@
-"""Progress reports during a search, which contain the best hypothesis of each document so far."""
+"""Reports on the progress of a search, which contain the best hypothesis of each document so far."""
 
 from typing import Callable, List, NamedTuple, Optional
 
@@ -9,7 +9,7 @@ from .hypotheses import ActiveHypotheses, Finished, take_beams
 
 
 class StepAttention(NamedTuple):
-    """The attention to the document and the copy distribution in one step.
+    """The attention weights and the copy distribution of one step.
 
     Each tensor has the shape (S,), or (B, beam, S) for a batch. A field is None if the models do not return its value.
     """
@@ -18,12 +18,12 @@ class StepAttention(NamedTuple):
     copying: Optional[Tensor] = None
 
     def continued(self, parents: Tensor) -> "StepAttention":
-        """Gather the entries at the beam indices ``parents`` (B, beam) from tensors (B, beam, S) or (B, 1, S)."""
+        """Gather the rows at the beam indices ``parents`` (B, beam) from tensors (B, beam, S) or (B, 1, S)."""
         beam = parents.size(1)
         return StepAttention(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
 
     def of(self, document: int, beam: int) -> "StepAttention":
-        """Return the entries of one hypothesis from tensors (B, beam, S)."""
+        """Return the rows (S,) of one hypothesis from tensors (B, beam, S)."""
         return StepAttention(*(None if x is None else x[document, beam] for x in self))
 
 
@@ -31,10 +31,11 @@ class BestSoFar(NamedTuple):
     """The best finished or active hypothesis of a document after a step.
 
     Attributes:
-        row: the document's row in the batch.
-        tokens: ids (t,) of the dictionary, ending with the end symbol if the hypothesis has ended.
-        score: score of the hypothesis, where an active hypothesis is scored as if it ended after this step.
-        read: attention when the last word was generated, with fields that are None if the hypothesis has ended.
+        row: the row of the document in the batch.
+        tokens: the dictionary ids of the hypothesis (t,), including the end symbol if the hypothesis has ended.
+        score: the score of the hypothesis. An active hypothesis is scored as if it ended after this step.
+        read: the attention weights and the copy distribution of the last word. The fields are None if the hypothesis
+            has ended.
     """
 
     row: int
@@ -44,9 +45,9 @@ class BestSoFar(NamedTuple):
 
 
 OnStep = Callable[[List[BestSoFar]], None]
-"""Function that is called after each step except the last, with the best hypothesis of each unfinished document.
+"""A function that is called with the best hypothesis of each unfinished document after each step except the last.
 
-An exception in the function ends the search and is passed to the caller, so the function can stop a search.
+If the function raises an exception, the search stops and the caller receives the exception.
 """
 
 
@@ -62,12 +63,14 @@ def best_so_far(
     """Find the best hypothesis of each document after a step.
 
     Args:
-        step: number of the step, from 0.
-        live: active hypotheses of the B remaining documents after this step.
-        scores: scores (B, beam) of the active hypotheses as if they ended now; -inf in used-up slots.
-        parents: index (B, beam) of the beam that each active hypothesis continues.
-        read: attention (B, beam, S) or (B, 1, S) in this step, for the beams before the step.
-        vocabulary: object that translates search ids to ids of the dictionary, or None if they are the same.
+        step: the step index, starting from 0.
+        live: the active hypotheses of the B remaining documents after this step.
+        done: the finished hypotheses.
+        scores: the scores (B, beam) of the active hypotheses as if they ended now, and -inf in slots of finished
+            hypotheses.
+        parents: the index (B, beam) of the beam that each active hypothesis continues.
+        read: the attention weights and the copy distribution (B, beam, S) or (B, 1, S) of this step, before reordering.
+        vocabulary: the vocabulary that converts search ids to dictionary ids, or None if both are the same.
     """
     found = []
     best_score, best = scores.max(dim=1)

@@ -1,4 +1,4 @@
-"""Compute the likelihoods of given summaries (``--score-reference``)."""
+"""Compute the likelihoods of reference summaries (``--score-reference``)."""
 
 from typing import Any, Callable, Dict, List
 
@@ -12,10 +12,11 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _Scored:
-    """A wrapper for a model that is used to score references, so that every reference has a positive probability.
+    """A wrapper for a model that scores references. With it, every reference has a positive probability.
 
-    For this purpose, a switch pointer mixes generating and copying instead of choosing the more probable of the two.
-    Distributions are extended to ``width`` words, unless ``width`` is 0. Words that the model lacks have probability 0.
+    For this purpose, a pointer with a switch mixes generating and copying instead of choosing one of them.
+    Distributions are padded to ``width`` words, unless ``width`` is 0. Words that the model cannot produce have
+    probability 0.
     """
 
     def __init__(self, model: Any, width: int):
@@ -34,25 +35,26 @@ class _Scored:
             return scores
         probs: Tensor = self.model.get_normalized_probs(net_output, log_probs=False, sample=sample)
         probs = nn.functional.pad(probs, (0, max(0, self.width - probs.size(-1))))
-        return probs.log() if log_probs else probs  # ensembles average probabilities before taking the logarithm
+        return probs.log() if log_probs else probs  # ensembles average probabilities before computing the logarithm
 
 
 def score_references(
     models: List[Any], sample: Dict[str, Any], pad: int, score: Callable[[List[Any], Dict[str, Any]], Hypotheses]
 ) -> Hypotheses:
-    """Score the references of a batch.
+    """Score the reference summaries of a batch.
 
     Args:
-        models: the models of an ensemble.
-        sample: a batch with references in "target" (B, T), as ids of the dictionary.
-        pad: id of the padding symbol.
-        score: function that calls fairseq's scorer, given the models and a batch with extended ids in "target".
+        models: the models of the ensemble.
+        sample: a batch that contains the dictionary ids of the references in "target" (B, T).
+        pad: the id of the padding symbol.
+        score: a function that runs fairseq's scorer, given a list of models and a batch with extended ids in "target".
 
     Raises:
         ValueError: the batch contains no references.
 
     Returns:
-        The scorer's hypotheses, one per document, with the original ids of the reference in "tokens".
+        The scorer's output, a list with one hypothesis for each document. "tokens" contains the reference's dictionary
+        ids.
     """
     references = sample.get("target")
     if references is None:
@@ -60,8 +62,8 @@ def score_references(
     target, width = references, 0
     vocabulary = output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
-        # As in training, words that the model cannot produce become the unknown word. Otherwise, a reference with such
-        # a word would have probability 0.
+        # As in training, words that the model cannot produce are replaced with the unknown word. Otherwise, a reference
+        # with such a word would have probability 0.
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1

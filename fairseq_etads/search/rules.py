@@ -1,7 +1,7 @@
-"""Rules that forbid or force words in a search step, depending on the options.
+"""Rules that forbid or force words at a search step.
 
-A rule changes the log-probabilities of the next words in place. :func:`rules_of` lists the rules in fairseq's order,
-because the results depend on the order.
+A rule changes the log-probabilities of the next words in place. :func:`rules_of` returns the rules that the options
+require, in fairseq's order, because the results depend on the order.
 """
 
 import math
@@ -16,15 +16,15 @@ from .settings import SearchSettings, SpecialTokens
 
 
 class Source(NamedTuple):
-    """Padding and lengths of the documents in a search."""
+    """The padding mask and the lengths of the documents in a search."""
 
-    padding: Optional[Tensor]  # (B, S), True at padding; None if the source does not consist of tokens
-    lengths: Tensor  # numbers of tokens (B,), counted as in fairseq
-    width: int  # S
+    padding: Optional[Tensor]  # padding mask (B, S), True at padding; None if the source does not consist of tokens
+    lengths: Tensor  # the numbers of tokens (B,), counted as in fairseq
+    width: int  # S, the number of columns in the batch
 
     @classmethod
     def of(cls, net_input: Dict[str, Tensor], eos: int, pad: int) -> "Source":
-        """Read padding and lengths from a batch. As in fairseq, the batch may also contain speech."""
+        """Read the padding mask and the lengths from a batch. As in fairseq, the batch may also contain speech."""
         if "src_tokens" in net_input:
             tokens = net_input["src_tokens"]
             padding = tokens.eq(pad) if tokens.dim() == 2 else None
@@ -44,29 +44,32 @@ class Source(NamedTuple):
         return self.lengths if self.padding is None else (~self.padding).sum(1)
 
     def select(self, documents: Tensor) -> "Source":
-        """Return the data of the documents with the given indices (n,)."""
+        """Select the documents with the given indices (n,)."""
         padding = None if self.padding is None else self.padding[documents]
         return self._replace(padding=padding, lengths=self.lengths[documents])
 
 
 @dataclass
 class Step:
-    """The data of a search step, which the rules read and change.
+    """The data of a search step, which the rules read and modify.
 
     B is the number of remaining documents, and W is the number of words in the distributions.
 
     Attributes:
-        number: number of the step, starting from 0, which is also the number of words so far.
-        lprobs: log-probabilities (B, beam, W), changed in place; beam is 1 in the first step.
-        live: hypotheses so far, for all beams even in the first step.
-        source: the documents.
-        longest: (B,), maximum number of tokens in each summary before the end symbol.
-        dictated: (B,), next word in the prefix of each document, or padding if the prefix has ended; None if all
-            prefixes have ended.
-        forced: (B,), bool, True for documents with a word in ``dictated``; None if ``dictated`` is None.
-        decided_against: mask of words; see :attr:`Ensemble.decided_against`.
-        constraints: packed constraints (B, n), or None.
-        unknown, end: (B, beam), scores of the unknown word and the end symbol before any rule is applied.
+        number: the step index, starting from 0, which is also the number of words generated so far.
+        lprobs: the log-probabilities of the next words (B, beam, W), which rules change in place. In the first step,
+            the beam dimension has size 1.
+        live: the active hypotheses, with all beams even in the first step.
+        source: the padding mask and the lengths of the source documents.
+        longest: the maximum number of tokens in each summary before the end symbol (B,).
+        special: the search ids of the special tokens.
+        dictated: the next word in the prefix of each summary (B,), with padding for prefixes that have ended, or None
+            if all prefixes have ended.
+        forced: the boolean mask (B,), True for documents with a word in ``dictated``, or None if ``dictated`` is None.
+        decided_against: the boolean mask (B, beam, W) of words that switches exclude; see
+            :attr:`Ensemble.decided_against`.
+        constraints: the packed constraints (B, n), or None.
+        unknown, end: the scores of the unknown word and the end symbol before any rule is applied (B, beam).
     """
 
     number: int
@@ -89,10 +92,11 @@ class Step:
             self.forced = self.dictated.ne(self.special.pad) & self.longest.gt(self.number)
 
     def forbid_end(self, where: Optional[Tensor] = None) -> None:
-        """Forbid the end symbol, except in documents for which the next word is forced.
+        """Forbid the end symbol, except in documents with a forced next word.
 
         Args:
-            where: mask (B, beam or 1) of hypotheses that must not end, or None for all.
+            where: the boolean mask (B, beam) or (B, 1), True for hypotheses that must not end, or None for all
+                hypotheses.
         """
         end = self.lprobs[..., self.special.eos]
         if self.forced is not None:
@@ -110,13 +114,13 @@ Rule = Callable[[Step], None]
 def rules_of(
     settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
-    """List the rules to apply in every step, in order.
+    """Return the rules to apply at every step, in order.
 
     Args:
         settings: the resolved settings.
         special: the special tokens, as search ids.
-        shortest_limit: the smallest number in :attr:`Step.longest`.
-        end_always_counts: whether a term needs the score of the end symbol; see
+        shortest_limit: the smallest value in :attr:`Step.longest`.
+        end_always_counts: whether a term requires that the score of the end symbol is always included; see
             :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
     rules: List[Rule] = [forbid_padding]
@@ -145,7 +149,7 @@ def forbid_padding(step: Step) -> None:
 
 
 class UnknownWordPenalty:
-    """Penalise the unknown word (``--unkpen``). An infinite penalty forbids it."""
+    """Penalise the unknown word (``--unkpen``). With an infinite penalty, the word is forbidden."""
 
     def __init__(self, penalty: float):
         self.penalty = penalty
@@ -158,9 +162,9 @@ class EndAtGreatestLength:
     """Force summaries to end at their maximum length.
 
     Args:
-        shortest_limit: first step in which a summary may have reached its maximum length.
-        ending_is_free: whether the score ignores the end symbol, as with ``--exact-length``, with which the model does
-            not choose where a summary ends.
+        shortest_limit: the first step at which a summary may have reached its maximum length.
+        ending_is_free: whether the score ignores the end symbol. With ``--exact-length``, the score ignores the end
+            symbol, because the model does not choose where a summary ends.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -178,8 +182,8 @@ class EndAtGreatestLength:
 def keep_to_prefix(step: Step) -> None:
     """Allow only the next word of the prefix until the prefix ends (``--prefix-size``).
 
-    If this word has probability 0, it receives the score of the unknown word. Words that are not on the document's list
-    (``--large-vocabulary-trick``) have probability 0, and so does the unknown word if it is forbidden.
+    If this word has probability 0, it receives the score of the unknown word. Words outside the document's candidate
+    list (``--large-vocabulary-trick``) have probability 0. A forbidden unknown word also has probability 0.
     """
     if step.dictated is None or step.forced is None:
         return
@@ -187,8 +191,8 @@ def keep_to_prefix(step: Step) -> None:
     index = word[:, None, None].expand(-1, lprobs.size(1), -1)  # (B, beam, 1)
     before = lprobs.gather(2, index)
     scores = torch.where(before.isneginf(), step.unknown[:, :, None], before)
-    # If the prefix ends with the end symbol, all hypotheses end with the scores of the first one, because only this one
-    # has followed the prefix.
+    # If the prefix ends with the end symbol, all hypotheses end with the scores of the first hypothesis, because only
+    # the first hypothesis has followed the prefix.
     ended = word.eq(step.special.eos) & step.forced
     scores = torch.where(ended[:, None, None], scores[:, :1], scores)
     forced = step.forced[:, None, None]
@@ -228,8 +232,8 @@ class LeastSentences:
 
 
 def suppress_words(step: Step) -> None:
-    """Forbid the words in ``tokens_to_suppress``, except where the prefix contains them."""
-    # loop over the words, which are few, because a list of indices would be copied to the GPU in every step
+    """Forbid the words in ``tokens_to_suppress``, unless the prefix contains them."""
+    # loop over these few words, because a list of indices would be copied to the GPU at every step
     for word in step.special.suppressed:
         scores = step.lprobs[..., word]
         if step.forced is None:
@@ -239,7 +243,7 @@ def suppress_words(step: Step) -> None:
 
 
 def end_at_source_length(step: Step) -> None:
-    """End a summary when it is as long as its source, unless the prefix continues (``--match-source-len``)."""
+    """End a summary that is as long as its source, unless its prefix continues (``--match-source-len``)."""
     over = step.source.lengths.le(step.number)
     over = over if step.forced is None else over & ~step.forced
     step.lprobs.masked_fill_(over[:, None, None], -math.inf)
@@ -253,8 +257,8 @@ class NGramBlocker:
     Unlike fairseq's blocker, which needs a CUDA extension, this class uses tensor operations that run on any device.
 
     Args:
-        size: n, at least 1.
-        ignored: ids of tokens that may repeat, so that n-grams that contain one of them are never blocked.
+        size: n, the length of the n-grams, at least 1.
+        ignored: the ids of tokens that may repeat. An n-gram that contains one of them is never blocked.
     """
 
     def __init__(self, size: int, ignored: Iterable[int] = ()):
@@ -274,13 +278,13 @@ class NGramBlocker:
         """Set the log-probabilities of forbidden words to -inf, in place.
 
         Args:
-            tokens: (rows, t), int64, the words so far without the start symbol.
-            lprobs: (rows, V), log-probabilities of the next word.
-            exempt: (rows,), bool, True for rows in which no word is forbidden, because the next word is forced.
+            tokens: the ids of the words so far, without the start symbol (rows, t), int64.
+            lprobs: the log-probabilities of the next words (rows, V).
+            exempt: the boolean mask (rows,), True for rows where no word may be forbidden, because the next word is
+                forced, or None if there are no such rows.
 
-        If all words of a row would be forbidden, all of them stay allowed, so that the search can continue. The end
-        symbol never completes a repeated n-gram, so this happens only if another rule forbids the end symbol and no
-        other word is left.
+        If all words in a row would be forbidden, they remain allowed, so that the search can continue. The end symbol
+        never completes a repeated n-gram, so this happens only if another rule forbids the end symbol.
         """
         n, length = self.size, tokens.size(1)
         if length < n:
@@ -296,7 +300,7 @@ class NGramBlocker:
             repeats &= ~exempt.unsqueeze(1)
         words = ngrams[:, :, -1]
         before = lprobs.gather(1, words)
-        # several n-grams may end in the same word, so add rather than assign: x + -inf = -inf, x + 0 = x
+        # several n-grams may end with the same word, so add instead of assigning: x + -inf = -inf, x + 0 = x
         lprobs.scatter_add_(1, words, torch.zeros_like(before).masked_fill_(repeats, -math.inf))
         wordless = repeats.any(1) & (lprobs.amax(1) == -math.inf)
         if lprobs.device.type != "cpu" or wordless.any():  # unconditional on a GPU, where any() would synchronise
@@ -304,10 +308,10 @@ class NGramBlocker:
 
 
 def keep_to_switch_decisions(step: Step) -> None:
-    """Forbid words that the models' switches have decided against (``--pointer switch``).
+    """Forbid words that the models' switches exclude (``--pointer switch``).
 
-    A word stays allowed if a constraint requires it, or if a hypothesis has no other word left, because its end is
-    forced or because every word of the document would repeat an n-gram.
+    A word remains allowed if a constraint requires it or if a hypothesis has no other word left. A hypothesis has no
+    other word left if its end is forced or if every word of the document would repeat an n-gram.
     """
     against, lprobs = step.decided_against, step.lprobs
     if against is None:

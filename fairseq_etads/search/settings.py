@@ -1,4 +1,4 @@
-"""Settings of a search: the decoding options after adaptation to the models and the dictionary."""
+"""The settings of a search: decoding options after adaptation to the models and the dictionary."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -18,58 +18,58 @@ _SCORING_OPTIONS = tuple(field.name for field in fields(Scoring))
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """Settings of a search. The settings that change the score are in ``scoring``.
+    """The settings of a search. The field ``scoring`` contains the settings that determine the score.
 
     The corresponding options, their defaults and their bounds are declared in :mod:`.options`.
 
     Attributes:
-        beam_size: number of hypotheses per document that are extended in every step (``--beam``).
-        max_len_a, max_len_b: the summary of a document with S tokens has at most ``max_len_a`` * S + ``max_len_b``
-            tokens before the end symbol.
-        max_len_per_document: whether S is the length of the document itself instead of the length of the longest
-            document in the batch, including padding, as in fairseq.
-        max_len: maximum number of tokens in a summary, including the end symbol, or 0 to use the models' number of
-            positions.
-        min_len: minimum number of tokens before the end symbol.
-        unk_penalty: number that is subtracted from the log-probability of the unknown word (``--unkpen``).
-        temperature: number by which the logits are divided.
-        match_source_len: whether to end a summary at the latest when it has as many tokens as its source
+        beam_size: the number of hypotheses per document that are extended at every step (``--beam``).
+        max_len_a, max_len_b: two numbers that limit the summary length. The summary of a document with S tokens has at
+            most ``max_len_a`` * S + ``max_len_b`` tokens before the end symbol.
+        max_len_per_document: whether S is the length of each document. Otherwise, as in fairseq, S is the length of the
+            longest document in the batch, including padding.
+        max_len: the maximum number of tokens in a summary, including the end symbol, or 0 to use the number of
+            positions in the models.
+        min_len: the minimum number of tokens before the end symbol.
+        unk_penalty: the number that is subtracted from the log-probability of the unknown word (``--unkpen``).
+        temperature: the number by which the logits are divided.
+        match_source_len: whether to end a summary when it has as many tokens as its source, unless it ends earlier
             (``--match-source-len``).
-        no_repeat_ngram_size: length of the n-grams that a summary must not repeat, or 0 to allow all repetitions.
-        lm_weight: weight of the language model's log-probabilities, if there is a language model.
-        extractive_weights: weights for log p and the features of ABS, or () if the score is log p alone.
-        recombine: number of last words. Only the best of the hypotheses that share these words is kept, unless the
-            number is 0.
-        tokens_to_suppress: words that are never produced.
-        ngram_ignore_tokens: words that may repeat, so that n-grams that contain one of them are never blocked.
-        exact_length: exact number of tokens before the end symbol, which then does not change the score, or 0 if the
-            length is not fixed.
-        min_sentences: minimum number of sentences in a summary, which are separated by the sentence mark, or 0 for no
+        no_repeat_ngram_size: the length of the n-grams that a summary must not repeat, or 0 to allow all repetitions.
+        lm_weight: the weight of the language model's log-probabilities, if a language model is used.
+        extractive_weights: the weights of log p and of the features of ABS, or () to use only log p.
+        recombine: the number of last words that are compared, or 0 to keep all hypotheses. Of the hypotheses that share
+            these words, only the best is kept.
+        tokens_to_suppress: the words that are never produced.
+        ngram_ignore_tokens: the words that may repeat. An n-gram that contains one of them is never blocked.
+        exact_length: the exact number of tokens before the end symbol, or 0 if the length is not fixed. With an exact
+            length, the end symbol does not change the score.
+        min_sentences: the minimum number of sentences in a summary, which are separated by sentence marks, or 0 for no
             minimum.
-        selection_threshold, selection_factor: if a batch contains probabilities of words ("selection"), a pointer
-            copies only words with a probability above the threshold, and the copy probabilities of these words are
-            multiplied by the factor.
-        early_stopping: condition for ending the search for a document. "fairseq": ``beam_size`` hypotheses have ended.
-            "admissible": no unfinished hypothesis can still become one of the ``nbest`` best. "heuristic": no
-            unfinished hypothesis would become one of them if it ended in the next step. None: "admissible" if the score
-            differs from fairseq's, otherwise "fairseq".
-        nbest: number of hypotheses that the caller reads from the result, at most ``beam_size``.
-        infer_dtype: "fp32", "bf16", "fp16" or "int8" to convert copies of this project's models to this dtype, "auto"
-            to use the fastest of these on this processor, or None to use the models' own dtype.
-        keep_attention: whether to return the attention of each hypothesis, as fairseq does, which needs memory for beam
-            x S x T numbers per document.
-        print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention.
-        allow_unk: whether models with a pointer may produce the unknown word instead of copying a word, as they do by
-            default.
-        replace_unk: whether to replace unknown words with the most attended word of the source, and to return the
-            position of this word for each token in "alignment".
-        copied_positions: whether to also return "copied_from": the position in ``src_tokens`` from which each token was
+        selection_threshold, selection_factor: the threshold and the factor for batches that contain word probabilities
+            ("selection"). A pointer copies only words with a probability above the threshold, and their copy
+            probabilities are multiplied by the factor.
+        early_stopping: the condition for ending the search for a document. "fairseq": ``beam_size`` hypotheses have
+            ended. "admissible": no unfinished hypothesis can still become one of the ``nbest`` best hypotheses.
+            "heuristic": no unfinished hypothesis would become one of them if it ended in the next step. None:
+            "admissible" if scores are computed differently from fairseq, and otherwise "fairseq".
+        nbest: the number of hypotheses per document that the caller needs, at most ``beam_size``.
+        infer_dtype: the dtype of inference copies of this project's models: "fp32", "bf16", "fp16", "int8", "auto" for
+            the fastest of these on this processor, or None for the models' own dtype.
+        keep_attention: whether to return the attention weights of each hypothesis, as fairseq does. The attention
+            weights need memory for beam x S x T numbers per document.
+        print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention
+            weights, or None for no alignments.
+        allow_unk: whether models with a pointer may produce the unknown word. By default, they copy a word instead.
+        replace_unk: whether to replace unknown words with the most attended word of the source. The position of this
+            word is returned for each token in "alignment".
+        copied_positions: whether to also return "copied_from", the position in ``src_tokens`` from which each token was
             copied, or -1 if the token was generated. "copied_from" requires a model with a pointer and an additional
             pass over the summaries.
-        scoring: settings that determine the score of a hypothesis.
+        scoring: the settings that determine the score of a hypothesis.
 
     Raises:
-        ValueError: an option has an invalid value or is incompatible with another.
+        ValueError: an option has an invalid value or is incompatible with another option.
     """
 
     beam_size: int = 1  # the default of fairseq's SequenceGenerator; its commands use 5
@@ -108,11 +108,11 @@ class SearchSettings:
 
     @classmethod
     def of(cls, **options: Any) -> "SearchSettings":
-        """Create settings from options, including the scoring options.
+        """Create settings from keyword arguments, which can include scoring options.
 
         Raises:
             TypeError: an option does not exist.
-            ValueError: an option has an invalid value or is incompatible with another.
+            ValueError: an option has an invalid value or is incompatible with another option.
         """
         for name in ("tokens_to_suppress", "ngram_ignore_tokens"):
             words = options.get(name, getattr(cls, name))
@@ -138,13 +138,13 @@ class SearchSettings:
             )
 
     def resolved(self, strategy: Any, has_pointer: bool, vocabulary_size: int, positions: int) -> "SearchSettings":
-        """Return a copy in which all defaults that depend on the models are replaced with actual values.
+        """Return a copy in which default values that depend on the models are replaced with actual values.
 
         Args:
-            strategy: fairseq's search object, which selects extensions.
+            strategy: fairseq's search object, which selects the extensions of hypotheses.
             has_pointer: whether one of the models can copy words.
-            vocabulary_size: number of entries in the target dictionary.
-            positions: maximum number of tokens in a summary, including the end symbol, that all models support.
+            vocabulary_size: the number of entries in the target dictionary.
+            positions: the maximum number of tokens in a summary, including the end symbol, that all models support.
 
         Raises:
             ValueError: an option is incompatible with these models or this strategy.
@@ -158,8 +158,8 @@ class SearchSettings:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities, but other strategies rank
-        # differently
+        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities. Other strategies use different
+        # rankings.
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
@@ -184,7 +184,7 @@ class SearchSettings:
 
 
 def selection_of(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
-    """Return the words that pointers may copy from a batch's documents, or None if the batch does not restrict them."""
+    """Return the words that pointers may copy from the documents of a batch, or None if they may copy all words."""
     if "selection" not in sample:
         return None
     return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
@@ -201,14 +201,14 @@ def check_least_length(min_len: int, longest: int) -> None:
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Ids of the dictionary entries that the search treats specially.
+    """The ids of dictionary entries that have a special meaning in the search.
 
     Attributes:
-        pad, unk: padding and the unknown word.
-        eos: symbol at the end of a summary, which is also the start symbol unless another start symbol is given.
-        suppressed: words that are never produced unless a prefix contains them.
-        may_repeat: words that may repeat, so that n-grams that contain one of them are never blocked.
-        sentence_mark: symbol between sentences, or -1 if no number of sentences is required.
+        pad, unk: the ids of the padding symbol and the unknown word.
+        eos: the id of the end symbol, which is also the start symbol unless another start symbol is specified.
+        suppressed: the ids of words that are never produced unless a prefix contains them.
+        may_repeat: the ids of words that may repeat. An n-gram that contains one of them is never blocked.
+        sentence_mark: the id of the sentence mark, or -1 if no minimum number of sentences is set.
     """
 
     pad: int
@@ -224,7 +224,8 @@ class SpecialTokens:
 
         Args:
             dictionary: the target dictionary.
-            eos: id of the end symbol, or None to use the end symbol of the dictionary.
+            settings: the search settings.
+            eos: the id of the end symbol, or None to use the end symbol of the dictionary.
 
         Raises:
             ValueError: a word in the settings is not in the dictionary, or the end symbol is among the suppressed
@@ -232,7 +233,7 @@ class SpecialTokens:
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
-        if settings.exact_length:  # also suppress the start symbol, which is not a word and is not printed
+        if settings.exact_length:  # also suppress the start symbol, which is not a word and is never printed
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
         if eos in suppressed:
@@ -248,7 +249,7 @@ class SpecialTokens:
 
 
 def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
-    """Look up the ids of words. Raises ValueError for words that are not known words of the dictionary."""
+    """Return the ids of words. Raises ValueError if a word is not a known word of the dictionary."""
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
         if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):

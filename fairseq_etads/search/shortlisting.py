@@ -1,8 +1,8 @@
-"""Search with a shortlist: compute the softmax only over the words that a batch may need.
+"""Search with a shortlist, in which the softmax is computed over only the words that a batch may need.
 
-The words of a batch are the union of the lists of its documents. For each document, the softmax is computed over the
-document's own list, so that the summary does not depend on the other documents in the batch. During the search, a word
-is represented by its column in the union.
+Each document has a list of words. The softmax of a document is computed over its own list, so that its summary does not
+depend on other documents in the batch. The words of a batch are the union of these lists. During the search, a word is
+represented by its column in the union.
 """
 
 import functools
@@ -26,11 +26,11 @@ from .settings import SpecialTokens
 
 
 def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
-    """Raise ValueError if a model's softmax cannot be limited to a shortlist, or if a search might need other words.
+    """Raise ValueError if the models or the search strategy do not support shortlists.
 
     Args:
-        models: models of the ensemble.
-        strategy: fairseq's search object.
+        models: the models of the ensemble.
+        strategy: fairseq's search object, which selects the extensions of hypotheses.
     """
     for model in models:
         capabilities = decoder_capabilities(model)
@@ -63,21 +63,23 @@ def batch_candidates(
 ) -> Candidates:
     """Return the words over which the softmax is computed for a batch.
 
-    Each document's list includes the words of its prefix and constraints. All lists include the special tokens of the
-    search.
+    Each document's list includes the words of its prefix and constraints. All lists include the special tokens.
 
     Args:
-        prefix: words (B, T) with which the summaries begin, or None.
-        constraints: packed constraints (B, n), or None.
-        start: the start symbol.
+        shortlist: the shortlist, which selects words for each document.
+        net_input: the model inputs of the batch.
+        prefix: the words (B, T) with which the summaries must begin, or None.
+        constraints: the packed constraints (B, n), or None.
+        special: the ids of the special tokens.
+        start: the id of the start symbol.
         beam: the beam size.
     """
     extra = [] if prefix is None else [prefix]
     if constraints is not None:
-        extra.append(constraints[:, 1:])  # the first number counts the constraints, and zeros separate them
+        extra.append(constraints[:, 1:])  # the first number is the number of constraints, and zeros separate them
     marks = () if special.sentence_mark < 0 else (special.sentence_mark,)
     always = (start, special.eos, *special.suppressed, *special.may_repeat, *marks)
-    least = 2 * beam + 1  # enough words so that the beam size does not depend on the other documents
+    least = 2 * beam + 1  # enough words, so that the beam size does not depend on other documents
     words = torch.cat(extra, dim=1).long() if extra else None
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
@@ -85,7 +87,7 @@ def batch_candidates(
 def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
     """Convert the special tokens and the start symbol to search ids.
 
-    The list of every document contains these tokens.
+    The lists of all documents must contain these tokens.
     """
     words = candidates.words.tolist()
     column = {word: number for number, word in enumerate(words)}.__getitem__
@@ -103,8 +105,9 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
     """Create the additional encoder outputs that restrict the softmax to the candidates.
 
     Args:
-        src_tokens: the documents (B, S).
-        candidates: words over which the softmax is computed.
+        model: a model of this project.
+        src_tokens: the source documents (B, S).
+        candidates: the words over which the softmax is computed.
     """
     decoder = model.decoder
     has_pointer = decoder_capabilities(model).pointer is not None
@@ -114,7 +117,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
 
 
 def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
-    """Create an output layer that maps states (…, in) to logits (…, C) of the candidates only."""
+    """Create an output layer that computes the logits (…, C) of only the candidates from states (…, in)."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output

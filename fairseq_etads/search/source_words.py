@@ -1,7 +1,7 @@
-"""Post-process finished summaries: replace unknown words, and add alignments or the source positions of copied words.
+"""Post-process finished summaries: replace unknown words, and add alignments or source positions of copied words.
 
-The public functions change the hypotheses in place. The attention has the shape (S, T), for S source tokens and T
-summary tokens.
+The public functions change the hypotheses in place. The attention of a hypothesis has the shape (S, T), for S source
+tokens and T summary tokens.
 """
 
 from typing import Any, Dict, Optional, Tuple
@@ -24,13 +24,15 @@ def replace_unknown_words(
 ) -> None:
     """Replace each unknown word in "tokens" with the most attended known word of the source.
 
-    For every token, "alignment" (T,) is set to the position of the most attended known word. Padding on the left is not
-    counted.
+    "alignment" (T,) is set to the position of the most attended known word for every token, not counting padding on the
+    left.
 
     Args:
-        src_tokens: the documents (B, S).
-        source_dictionary: dictionary of the source documents, or None to align unknown words without replacing them.
-        target_dictionary: dictionary of the summaries, to which missing replacements are added.
+        results: the hypotheses of each document.
+        src_tokens: the source documents (B, S).
+        special: the ids of the special tokens.
+        source_dictionary: the dictionary of the source documents. If None, unknown words are aligned but not replaced.
+        target_dictionary: the dictionary of the summaries. Replacements that it lacks are added.
     """
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())
@@ -44,10 +46,10 @@ def replace_unknown_words(
 
 
 def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
-    """Find the most attended known word for each token.
+    """Find the most attended known word for each token in a summary.
 
-    Returns the position (T,) of the word, and a mask (T,) that is True if there is a known word. If the source (S,)
-    contains no known words, the position is 0.
+    Returns the source position (T,) of this word and a mask (T,) that is True if a known word was found. If the source
+    (S,) contains no known words, the position is 0.
     """
     is_known = (source != special.pad) & (source != special.eos) & (source != special.unk)
     position = attention.masked_fill(~is_known[:, None], -1).argmax(dim=0)
@@ -55,7 +57,7 @@ def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialToken
 
 
 def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
-    """Translate ids (n,) of the source dictionary to ids of the target dictionary, to which missing words are added."""
+    """Convert source-dictionary ids (n,) to target-dictionary ids. Missing words are added to the target dictionary."""
     if source_dictionary is target_dictionary:
         return words
     spelt = [source_dictionary[word] for word in words.tolist()]
@@ -70,12 +72,15 @@ def add_copied_positions(
     selection: Optional[Selection] = None,
     candidates: Optional[Candidates] = None,
 ) -> None:
-    """Set "copied_from" (T,): the position in the source from which each token was copied, or -1 if it was generated.
+    """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
 
     Args:
-        model: model with a pointer, which is run once more on the finished summaries.
-        selection: words that the model may copy, or None for all.
-        candidates: words that the model may generate, or None for all.
+        results: the hypotheses of each document.
+        model: a model with a pointer, which is run once more on the finished summaries.
+        net_input: the model inputs of the batch.
+        special: the ids of the special tokens.
+        selection: the words that the model may copy, or None to allow all words.
+        candidates: the words that the model may generate, or None to allow all words.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
@@ -99,7 +104,7 @@ def add_copied_positions(
 
 
 def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
-    """Set "alignment" as fairseq does: to pairs of positions for ``kind`` "hard", or to rows of weights for "soft"."""
+    """Set "alignment", as fairseq does, to pairs of positions for the kind "hard" or rows of weights for "soft"."""
     extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
     hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
     texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)

@@ -1,8 +1,8 @@
-"""Adapt fairseq's search classes (sampling, diverse beams, allowed and required words) to this project's search.
+"""Adapt fairseq's search strategies (sampling, diverse beams, allowed and required words) to this project's search.
 
-fairseq's search objects have a state, fail for some option values, and expect ids of the dictionary, whereas this
-project's search uses extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore :func:`for_one_search`
-creates a copy for each search.
+fairseq's search objects have a state, fail for some option values, and expect dictionary ids, whereas this project's
+search uses extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`for_one_search` creates an
+adapted copy for each search.
 """
 
 import copy
@@ -20,15 +20,15 @@ from .settings import SpecialTokens
 
 CONSTRAINTS = ("ordered", "unordered")
 GREEDY_SCORE = 1.0
-"""Score that identifies the greedy hypothesis. For sampled hypotheses, the score is log P, which is at most 0."""
+"""Score that identifies the greedy hypothesis. The score of a sampled hypothesis is log P, which is at most 0."""
 
 
 class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
-    """Beam search that subtracts ``diversity_rate`` times i from the score of each parent's i-th best extension.
+    """Beam search that subtracts ``diversity_rate`` * i from the score of the i-th best extension of each hypothesis.
 
-    Here, i starts from 0. With this penalty, extensions of more parents survive (Li et al. 2016). The penalty remains
-    part of the score of a hypothesis. fairseq's class counts from 1 and applies no penalty in the first step.
-    Therefore, fairseq's class prefers short hypotheses, which are less diverse.
+    i starts from 0. With this penalty, extensions of more hypotheses remain in the beam (Li et al. 2016). The penalty
+    remains part of the score of a hypothesis. In fairseq's class, i starts from 1, and no penalty is applied in the
+    first step. Therefore, fairseq's class prefers short hypotheses, which are less diverse.
     """
 
     def step(
@@ -39,7 +39,7 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Select the best 2 * beam extensions. Returns scores, words and parents; see fairseq's ``Search.step``."""
+        """Select the best 2 * beam extensions, and return scores, words and parents; see fairseq's ``Search.step``."""
         _, beam, width = lprobs.shape
         count = min(2 * beam, width - 1)  # the padding symbol is never chosen
         totals = lprobs[:, :1] if step == 0 or scores is None else lprobs + scores[:, :, step - 1 : step]
@@ -50,10 +50,10 @@ class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
 
 
 class SamplingWithGreedy(fairseq_search.Search):
-    """Search that samples all hypotheses of a document word by word, except one, which is decoded greedily.
+    """A search strategy that samples all hypotheses of a document except one, which is decoded greedily.
 
-    Sampled and greedy hypotheses are decoded in the same batch. The greedy hypothesis has the score
-    :data:`GREEDY_SCORE` instead of its log P. Therefore, this hypothesis is the document's first result and can be
+    Sampled and greedy hypotheses are decoded in the same batch. The score of the greedy hypothesis is
+    :data:`GREEDY_SCORE` instead of log P. Therefore, this hypothesis is the first result of the document and can be
     recognised at every step.
     """
 
@@ -65,9 +65,9 @@ class SamplingWithGreedy(fairseq_search.Search):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Draw one extension for each hypothesis. Returns scores, words and parents, (B, beam) each.
+        """Choose one extension for each hypothesis, and return scores, words and parents, (B, beam) each.
 
-        The log-probabilities have the shape (B, beam, V) even in the first step. See fairseq's ``Search.step``.
+        The log-probabilities have the shape (B, beam, V) even in the first step. See also fairseq's ``Search.step``.
         """
         before = lprobs.new_zeros(lprobs.shape[:2]) if step == 0 or scores is None else scores[:, :, step - 1]
         is_greedy = before > GREEDY_SCORE / 2  # sums of log P may exceed 0 because of rounding
@@ -77,7 +77,7 @@ class SamplingWithGreedy(fairseq_search.Search):
         if lprobs.device.type == "cpu":
             probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
-        else:  # on a GPU, drawing for all rows is faster than synchronising to select the sampled rows
+        else:  # on a GPU, sampling in all rows is faster than synchronising to select rows
             words = torch.where(is_greedy, words, draw_indices(lprobs.exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
@@ -85,18 +85,18 @@ class SamplingWithGreedy(fairseq_search.Search):
 
 
 def draw_indices(probs: Tensor) -> Tensor:
-    """Draw one index for each row of unnormalised probabilities (…, n).
+    """Sample one index from each row of unnormalised probabilities (…, n).
 
-    Unlike ``torch.multinomial``, this function does not check the probabilities. On a GPU, such a check would have to
-    wait until the probabilities have been computed.
+    Unlike ``torch.multinomial``, this function does not check the probabilities. Such a check would have to wait for a
+    GPU.
     """
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
 
 class DrawnOnDevice(fairseq_search.Sampling):
-    """A version of fairseq's sampling that does not wait for a GPU.
+    """A version of fairseq's sampling strategy that does not wait for a GPU.
 
-    The distribution is the same, but the random numbers differ.
+    Words are drawn from the same distribution, but with different random numbers.
     """
 
     def step(
@@ -107,9 +107,9 @@ class DrawnOnDevice(fairseq_search.Sampling):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, Tensor, Tensor]:
-        """Draw one extension for each hypothesis.
+        """Sample one extension for each hypothesis.
 
-        Like fairseq's class, returns scores, words and parents, (B, beam) each.
+        As in fairseq's class, the returned values are scores, words and parents, (B, beam) each.
         """
         documents, beam, width = lprobs.shape
         lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
@@ -117,7 +117,7 @@ class DrawnOnDevice(fairseq_search.Sampling):
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
             below = probs.cumsum(dim=2).lt(self.sampling_topp)
-            # keep the most probable words until their sum reaches p
+            # keep the most probable words until the sum of their probabilities reaches p
             kept = torch.arange(width, device=probs.device) <= below.sum(dim=2, keepdim=True)
             probs = probs.masked_fill(~kept, 0)
         elif self.sampling_topk > 0:
@@ -136,10 +136,10 @@ class DrawnOnDevice(fairseq_search.Sampling):
 
 
 class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
-    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` with only one copy to the device per step."""
+    """A version of fairseq's class for ``prefix_allowed_tokens_fn`` that copies data to the device once per step."""
 
     def apply_mask(self, x: Tensor, prev_output_tokens: Tensor, original_batch_idxs: Tensor) -> Tensor:
-        """Return a mask like ``x`` (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
+        """Return a mask (rows, 1, V) that is 0 for allowed words and minus infinity for all other words."""
         numbers = original_batch_idxs.repeat_interleave(len(x) // len(original_batch_idxs))
         told = torch.cat([numbers[:, None], prev_output_tokens], dim=1).cpu()  # (rows, 1 + t)
         rows, words = [], []
@@ -173,7 +173,7 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         prev_output_tokens: Optional[Tensor] = None,
         original_batch_idxs: Optional[Tensor] = None,
     ) -> Tuple[Tensor, ...]:
-        """Run fairseq's step with one copy to the CPU and one copy back."""
+        """Run fairseq's step on the CPU, with one copy to the CPU and one copy back."""
         if lprobs.device.type == "cpu":
             return super().step(step, lprobs, scores, prev_output_tokens, original_batch_idxs)
         before = lprobs[:, :, :1] * 0 if scores is None or step == 0 else scores[:, :, step - 1 :]
@@ -192,15 +192,16 @@ ON_DEVICE = {
     fairseq_search.PrefixConstrainedBeamSearch: AllowedWords,
     fairseq_search.LexicallyConstrainedBeamSearch: RequiredWords,
 }
-"""Mapping from fairseq's search classes to replacements that return the same results but wait less for a GPU."""
+"""A dictionary from fairseq's search classes to subclasses that return the same results but wait less for a GPU."""
 
 
 def check_strategy(strategy: Any, beam: int, words: int) -> None:
-    """Raise ValueError if the options would cause one of fairseq's search classes to fail.
+    """Raise ValueError if one of fairseq's search classes would fail with these options.
 
     Args:
+        strategy: fairseq's search object, which selects the extensions of hypotheses.
         beam: the value of ``--beam``.
-        words: V, the number of words.
+        words: V, the number of words in the models' distributions.
     """
     if isinstance(strategy, fairseq_search.Sampling):
         if strategy.sampling_topk > words:
@@ -217,12 +218,12 @@ def check_strategy(strategy: Any, beam: int, words: int) -> None:
 
 
 def keeps_beam_order(strategy: Any) -> bool:
-    """Return whether each hypothesis continues in its own slot, so that no finished one reappears in another slot."""
+    """Return whether each hypothesis keeps its beam slot. Finished hypotheses then cannot reappear in other slots."""
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
 def widest_beam(strategy: Any, beam: int, width: int) -> int:
-    """Return the largest beam size, up to ``beam``, that is possible with V + K = ``width`` words."""
+    """Return the largest possible beam size, up to ``beam``, for distributions over V + K = ``width`` words."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
         beam = min(beam, (width - 1) // 2)  # these two strategies select 2 * beam words from a single hypothesis
@@ -234,13 +235,13 @@ def widest_beam(strategy: Any, beam: int, width: int) -> int:
 def for_one_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
-    """Copy a strategy for a search. The copy has its own state and identifies documents by their rows in the batch.
+    """Copy a strategy for one search. The copy has a separate state and identifies documents by their rows.
 
     Args:
-        strategy: fairseq's search object.
-        vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
-        ids: numbers that identify the documents for ``prefix_allowed_tokens_fn``.
-        device: device on which the search runs.
+        strategy: fairseq's search object, which selects the extensions of hypotheses.
+        vocabulary: the vocabulary of the search, or None if the search uses dictionary ids.
+        ids: the numbers that identify the documents for ``prefix_allowed_tokens_fn``.
+        device: the device on which the search runs.
     """
     strategy = copy.copy(strategy)
     strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
@@ -253,7 +254,7 @@ def for_one_search(
         strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
         slots = 0 if vocabulary.slots is None else vocabulary.slots.slot_words.size(1)
-        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # greater than every extended id
+        strategy.vocab_size = max(strategy.vocab_size, vocabulary.known_words + slots)  # larger than every extended id
     return strategy
 
 
@@ -261,10 +262,10 @@ class _AllowedWords:
     """A wrapper for ``prefix_allowed_tokens_fn`` that uses extended ids and identifies documents by their rows.
 
     Args:
-        function: function that returns the allowed next ids, given the number of the document and the ids (t,) so far,
-            all as ids of the dictionary. Allowed ids that cannot occur in the document's summary are ignored.
-        vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
-        ids: number of the document in each row.
+        function: the function that returns the allowed next words, given the number of a document and the words so far
+            (t,). All words are dictionary ids. Allowed words that cannot occur in the document's summary are ignored.
+        vocabulary: the vocabulary of the search, or None if the search uses dictionary ids.
+        ids: the number that identifies the document in each row.
     """
 
     def __init__(self, function: Any, vocabulary: Optional[OutputVocabulary], ids: List[int]):
@@ -287,23 +288,24 @@ def extended_constraints(
     longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
-    """Convert packed constraints from ids of the dictionary to extended ids, on the CPU.
+    """Convert packed constraints from dictionary ids to extended ids.
 
     Args:
-        constraints: packed constraints (B, n), or None.
-        strategy: fairseq's search object.
-        vocabulary: vocabulary of the search, or None if it uses the ids of the dictionary.
+        constraints: the packed constraints (B, n), or None.
+        strategy: fairseq's search object, which selects the extensions of hypotheses.
+        vocabulary: the vocabulary of the search, or None if the search uses dictionary ids.
         dictionary: the target dictionary.
-        special: ids of the special tokens.
-        longest: maximum number of tokens in each summary before the end symbol.
+        special: the ids of the special tokens.
+        longest: the maximum number of tokens in each summary before the end symbol.
         unknown_allowed: whether summaries may contain the unknown word.
 
     Returns:
-        Packed constraints, or None if the strategy does not use constraints.
+        The packed constraints on the CPU, or None if the strategy does not use constraints.
 
     Raises:
         NotImplementedError: constraints are given, but the strategy does not support them.
-        ValueError: the strategy requires constraints, or no summary can meet the constraints of a document.
+        ValueError: constraints are missing although the strategy requires them, or no summary can satisfy the
+            constraints of a document.
     """
     if not getattr(strategy, "supports_constraints", False):
         if constraints is not None:

@@ -1,8 +1,8 @@
-"""Terms of the search: objects that change the scores of words at every step, or the scores of finished hypotheses.
+"""Search terms, which change the scores of words at every step or the scores of finished hypotheses.
 
-A :class:`SearchTerm` belongs to a generator. For each batch, the term creates an :class:`ActiveTerm`, which the search
-calls at every step. The language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``) are
-another term, which the ABS system registers with :func:`register_option_term`. Additional terms can be passed as
+A :class:`SearchTerm` belongs to a generator. For each batch, it creates an :class:`ActiveTerm`, which the search calls
+at every step. For example, the language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``)
+are another term, which the ABS system registers with :func:`register_option_term`. Additional terms can be passed as
 ``SummaryGenerator(..., terms=[...])``.
 """
 
@@ -19,12 +19,12 @@ from .options import SYSTEMS, flag
 
 
 class TermBatch(NamedTuple):
-    """The batch of B documents in a search.
+    """A batch of B documents, as terms receive it at the start of a search.
 
     Attributes:
-        net_input: input of the models, where "src_tokens" (B, S) contains ids of the documents' dictionary.
-        vocabulary: object that translates between ids of the dictionary and search ids; None if they are the same.
-        dictionary: the summaries' dictionary.
+        net_input: the model inputs of the batch. "src_tokens" (B, S) contains ids of the source dictionary.
+        vocabulary: the vocabulary that converts between dictionary ids and search ids, or None if both are the same.
+        dictionary: the target dictionary.
     """
 
     net_input: Dict[str, Any]
@@ -32,21 +32,21 @@ class TermBatch(NamedTuple):
     dictionary: Any
 
     def search_ids(self, words: Tensor) -> Tensor:
-        """Translate ids of the dictionary (B, n) to search ids, which index the log-probabilities.
+        """Convert dictionary ids (B, n) to search ids, which index the log-probabilities.
 
-        Words that can be neither generated nor copied become the unknown word.
+        Words that can be neither generated nor copied are replaced with the unknown word.
         """
         return words if self.vocabulary is None else self.vocabulary.search_ids(words)
 
 
 class ActiveTerm(abc.ABC):
-    """A term in one search. B is the number of unfinished documents, and beam is 1 in the first step.
+    """A term during one search. B is the number of unfinished documents.
 
     Attributes:
-        largest_gain: upper bound for the amount that the term adds to the score of a word in one step. Early stopping
-            relies on this bound. The default, infinity, is always correct, but prevents searches with
+        largest_gain: the upper bound for the number that the term adds to the score of a word in one step. Early
+            stopping relies on this bound. The default, infinity, is always correct, but it prevents searches with
             ``--early-stopping admissible`` from ending early.
-        scale: positive factor by which the term multiplies the existing scores before it adds its own.
+        scale: the positive factor by which the term multiplies the existing scores before it adds its own scores.
         end_always_counts: whether the score of the end symbol is included even if ``--exact-length`` fixes the length.
     """
 
@@ -59,33 +59,34 @@ class ActiveTerm(abc.ABC):
         """Change the scores of the next words in place.
 
         Args:
-            lprobs: log-probabilities (B, beam, W), indexed by search id.
-            tokens: search ids (B, beam, t) of the start symbol and the words so far.
+            lprobs: the log-probabilities of the next words (B, beam, W), indexed by search id. In the first step, the
+                beam dimension has size 1.
+            tokens: the search ids of the start symbol and the words so far (B, beam, t).
         """
 
     def select(self, documents: Tensor) -> "ActiveTerm":
-        """Return the term for the documents with the given indices (n,).
+        """Return the term for only the documents with the given indices (n,).
 
-        Override this method if the term has a state per document.
+        Override this method if the term has a separate state for each document.
         """
         return self
 
     def reorder(self, parents: Tensor) -> None:  # noqa: B027  # optional
-        """Give each new hypothesis the state of its parent.
+        """Reorder the state of the term, so that each new hypothesis has the state of its parent.
 
-        Override this method if the term has a state per hypothesis.
+        Override this method if the term has a separate state for each hypothesis.
 
         Args:
-            parents: (B, beam'), index of the parent of each new hypothesis, among the beams in the last call of
-                :meth:`add_to`. The documents are the ones that :meth:`select` has kept.
+            parents: the beam index of each new hypothesis's parent in the last call of :meth:`add_to`, (B, beam'). Only
+                the documents that :meth:`select` has kept are included.
         """
 
 
 class SearchTerm(abc.ABC):
-    """A term that belongs to a generator.
+    """Base class for the search terms of a generator.
 
     Attributes:
-        reranks: whether :meth:`finish` changes the order of the hypotheses, so that the search must continue until
+        reranks: whether :meth:`finish` changes the order of the hypotheses. If True, the search continues until
             ``beam_size`` hypotheses have ended.
     """
 
@@ -95,17 +96,17 @@ class SearchTerm(abc.ABC):
     def models(self) -> Sequence[nn.Module]:
         """Return the models that the term uses.
 
-        These models are in evaluation mode during a search, and their numbers of positions limit the length of
-        summaries.
+        The models of a term are in evaluation mode during a search, and the numbers of their positions limit the
+        summary length.
         """
         return ()
 
     def check(self, models: Sequence[Any], dictionary: Any) -> None:  # noqa: B027  # optional
-        """Raise ValueError if the term is incompatible with the ensemble ``models`` or the summaries' dictionary."""
+        """Raise ValueError if the term is incompatible with the ensemble ``models`` or the target ``dictionary``."""
 
     @abc.abstractmethod
     def begin(self, batch: TermBatch) -> Optional[ActiveTerm]:
-        """Create the term for one search, or return None if the term has no effect on this batch.
+        """Create the active term for one search, or return None if the term has no effect on this batch.
 
         Raises:
             ValueError: the term is incompatible with this batch.
@@ -114,12 +115,12 @@ class SearchTerm(abc.ABC):
     def finish(self, results: Results, batch: TermBatch) -> None:  # noqa: B027  # optional
         """Add keys to the finished hypotheses, or change their scores and order, in place.
 
-        The "tokens" of hypotheses are ids of the dictionary.
+        The "tokens" of hypotheses are dictionary ids.
         """
 
 
 def gain_of(terms: Iterable[ActiveTerm]) -> float:
-    """Compute an upper bound for the total amount that the terms add to the log-probability of a word in one step."""
+    """Compute an upper bound for the number that all terms together add to a word's log-probability in one step."""
     gain = 0.0
     for term in terms:
         gain = gain * term.scale + term.largest_gain
@@ -138,19 +139,19 @@ def register_option_term(option: str, parse: Callable[[Any], Any], make: Callabl
     """Register a decoding option that adds a term to the search.
 
     Args:
-        option: name of a field of :class:`~fairseq_etads.search.settings.SearchSettings`.
-        parse: function that converts the given value to the value in the settings, which is falsy if the option is off,
-            and that raises ValueError for invalid values.
-        make: function that creates the term from the parsed value.
+        option: the name of the option's field in :class:`~fairseq_etads.search.settings.SearchSettings`.
+        parse: a function that converts the value of the option to the value in the settings. The resulting value must
+            be falsy if the option is off. The function raises ValueError for invalid values.
+        make: a function that creates the term from the value in the settings.
     """
     _OPTION_TERMS[option] = _OptionTerm(parse, make)
 
 
 def parse_option(option: str, value: Any) -> Any:
-    """Convert the given value of a registered option to its value in the settings, which is () if the option is off.
+    """Convert the value of a registered option to the value in the settings, which is () if the option is off.
 
     Raises:
-        ValueError: the value is invalid, or the option's system is missing.
+        ValueError: the value is invalid, or the system to which the option belongs is missing.
     """
     if option in _OPTION_TERMS:
         return _OPTION_TERMS[option].parse(value)

@@ -1,4 +1,4 @@
-"""Systems with which the papers compare their models. Each system has its own folder.
+"""Systems with which the papers compare their models, one folder per system.
 
 The rest of the package never imports these folders. The ``__init__`` module of each folder imports the classes that the
 system registers with fairseq, and its docstring lists the other parts of the system.
@@ -13,7 +13,7 @@ from ..platform.systems import BROUGHT, belongs_to, is_there
 
 
 def present() -> List[ModuleType]:
-    """Import all installed systems in alphabetical order. Errors during an import are propagated."""
+    """Import all installed systems in alphabetical order, and return their modules. Import errors are propagated."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
@@ -37,7 +37,7 @@ def register() -> None:
 
 
 def _missing(sentence: str) -> Type[Any]:
-    """Create a placeholder for a model or criterion of a missing system. It raises ValueError when it is used."""
+    """Create a placeholder for a model or criterion of a missing system. Using the placeholder raises ValueError."""
 
     class Missing:
         @classmethod

@@ -1,1 +1,1 @@
-"""Vocabulary: dictionaries, the extended ids of a batch, the candidates of a softmax, and word vectors."""
+"""Dictionaries, the extended ids of words in a batch, softmax candidates, and pretrained word vectors."""

@@ -1,8 +1,8 @@
-"""Dictionaries, which contain the known words followed by the copy tail of words that the model can only copy.
+"""Dictionaries, which contain the known words followed by the copy tail of words that can only be copied.
 
 Documents and summaries may share a dictionary but have different numbers of known words (:func:`with_known_words`). The
-decoder then generates only the first V words, while the encoder has vectors for these words and more. Each word has the
-same id on both sides.
+decoder then generates only the first V words, whereas the encoder has embeddings for more words. Each word has the same
+id in the encoder and the decoder.
 """
 
 import copy
@@ -16,18 +16,18 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-# All dictionaries share this lock, because a lock inside a dictionary could not be pickled or copied.
+# All dictionaries share this lock, because a dictionary that contains a lock cannot be pickled or copied.
 _growing = threading.Lock()
 _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
 def known_words(dictionary: Dictionary) -> int:
-    """Return V, the number of entries for which the model has vectors and, on the summary side, probabilities.
+    """Return V, the number of known words, for which the model has embeddings and can compute probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
-    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*:
-    words of documents that the model knows only by their spelling. If all words of a dictionary have a count of 0, all
-    of them are known.
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*,
+    which contains words of documents for which the model has no embeddings. If all words in a dictionary have a count
+    of 0, all of them are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -41,31 +41,34 @@ def known_words(dictionary: Dictionary) -> int:
 
 
 def counts_of_known_words(dictionary: Dictionary) -> Dict[str, int]:
-    """Return the count of each known word in the training text. Special symbols and padding words are left out."""
+    """Return a dictionary from known words to their counts in the training text.
+
+    Special symbols and padding words are excluded.
+    """
     first, end = dictionary.nspecial, known_words(dictionary)
     entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
     return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
 
 
 def is_padding_word(word: str) -> bool:
-    """Return whether fairseq added a word only to pad a dictionary ("madeupword0000")."""
+    """Return whether fairseq added a word, such as "madeupword0000", only to pad a dictionary."""
     return _PADDING_WORD.fullmatch(word) is not None
 
 
 def fingerprint(dictionary: Dictionary) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 hash of all known words in order.
 
-    The copy tail is left out.
+    The copy tail is excluded.
     """
     words = "\n".join(dictionary.symbols[: known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
 def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dictionary) -> None:
-    """Raise ValueError if a checkpoint was trained with dictionaries that differ from the given ones.
+    """Raise ValueError if a checkpoint was trained with other dictionaries.
 
     Args:
-        state: state of the task in the checkpoint. If the state contains no fingerprint, any dictionary is accepted.
+        state: the task state in the checkpoint. If it contains no fingerprint, any dictionary is accepted.
         source, target: the dictionaries of documents and summaries in DATA.
     """
     for side, dictionary in (("source", source), ("target", target)):
@@ -79,7 +82,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
 
 
 def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
-    """Return a copy of a dictionary in which only the first ``size`` words are known.
+    """Return a copy of a dictionary in which only the first ``size`` entries are known words.
 
     Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
     equal, because fairseq compares only words and ids.
@@ -90,7 +93,7 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def without_tail(dictionary: Dictionary) -> Dictionary:
-    """Copy the first V entries to a separate dictionary for models. The length of this dictionary is always V."""
+    """Copy the first V entries to a separate dictionary for a model, which always has the length V."""
     size = known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -103,10 +106,12 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
     """Load a dictionary file with fairseq's ``load``.
 
     Args:
-        file: name of the file or, as in fairseq, an open file.
+        load: the ``load`` method of a dictionary class.
+        file: the name of the dictionary file or, as in fairseq, an open file.
+        arguments: additional arguments for ``load``.
 
     Raises:
-        ValueError: the file is not a dictionary. Unlike fairseq's message, the message names the file and the line.
+        ValueError: the file is not a dictionary. Unlike fairseq's message, this message contains the file and the line.
     """
     try:
         return load(file, *arguments)
@@ -121,7 +126,7 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
 
 
 def _first_bad_line(file: str) -> int:
-    """Return the number of the first line in a dictionary file that is not UTF-8, lacks a count or repeats a word."""
+    """Return the number of the first invalid line, which is not UTF-8, lacks a count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):
@@ -134,11 +139,11 @@ def _first_bad_line(file: str) -> int:
 
 
 class SummarizationDictionary(Dictionary):
-    """A fairseq dictionary that stores V when it is loaded. Words can be added to its copy tail.
+    """A fairseq dictionary that stores the number of known words V. Words can be added to its copy tail.
 
-    If ``grows`` is set, a new word receives the next free id instead of the id of the unknown word. The model itself
-    never uses ids from V on, so the new word can be copied like any other word in the copy tail. Several threads may
-    add words at the same time.
+    If ``grows`` is set, a new word receives the next free id instead of the id of the unknown word. The model never
+    uses ids of V or more itself, so the new word can be copied like any other word in the copy tail. Several threads
+    may add words at the same time.
     """
 
     known_words: int
@@ -146,11 +151,11 @@ class SummarizationDictionary(Dictionary):
 
     @classmethod
     def load(cls, f: Any, add_special_symbols: bool = True) -> "SummarizationDictionary":
-        """Load a dictionary with fairseq's method, and check it.
+        """Load a dictionary with fairseq's method, and check its counts.
 
         Raises:
-            ValueError: the file is not a dictionary (the message names the file and the line), or a word with a
-                positive count follows a word with count 0, so that the model would not learn it.
+            ValueError: the file is not a dictionary, or a word with a positive count follows a word with the count 0.
+                The model would not learn such a word.
         """
         dictionary: SummarizationDictionary = load_checked(super().load, f, add_special_symbols)
         known = known_words(dictionary)
@@ -164,7 +169,7 @@ class SummarizationDictionary(Dictionary):
         return dictionary
 
     def add_symbol(self, word: str, n: int = 1, overwrite: bool = False) -> int:
-        """Return the id of a word, after adding the word if it is new; see fairseq's ``Dictionary``."""
+        """Return the id of a word. A new word is added first; see fairseq's ``Dictionary``."""
         with _growing:
             return int(super().add_symbol(word, n, overwrite))
 
@@ -177,9 +182,9 @@ class SummarizationDictionary(Dictionary):
         append_eos: bool = True,
         reverse_order: bool = False,
     ) -> torch.IntTensor:
-        """Return the ids (int32) of the words in a line, like fairseq's method.
+        """Return the ids of the words in a line, int32, like fairseq's method.
 
-        If ``grows`` is set, unknown words are added.
+        If ``grows`` is set, unknown words are added to the dictionary.
         """
         if self.grows and not add_if_not_exist:
             for word in line_tokenizer(line):
@@ -189,5 +194,5 @@ class SummarizationDictionary(Dictionary):
 
 
 def hide_unknown_words(tokens: Tensor, known_words: int, unk: int) -> Tensor:
-    """Replace all ids from V = ``known_words`` on in ``tokens`` (any shape) with the unknown word's id ``unk``."""
+    """Replace all ids of V = ``known_words`` or more in ``tokens``, of any shape, with ``unk``."""
     return tokens.masked_fill(tokens >= known_words, unk)

@@ -1,4 +1,4 @@
-"""Detect whether a dictionary contains words, characters or subwords, and which kind of subwords."""
+"""Detect whether a dictionary contains words, characters or subwords, and the type of words or subwords."""
 
 import os
 from argparse import Namespace
@@ -12,23 +12,25 @@ from ..text.words import Characters
 from .dictionary import known_words
 
 SUBWORD_SHARE = 0.02
-"""Share of known words with subword marks above which a dictionary is assumed to contain subwords."""
+"""Minimum proportion of known words with subword marks for which a dictionary is assumed to contain subwords."""
 WIDE_SHARE = 0.2
-"""Share of known words with wide characters (such as Chinese) above which a dictionary is assumed to be of characters.
+"""Minimum proportion of words with wide (such as Chinese) characters for a dictionary of characters.
 """
 GPT2_SHARE = 0.9
-"""Share of numbers among the known words above which a dictionary is assumed to contain GPT-2's subwords."""
+"""Minimum proportion of numbers among the known words for which a dictionary is assumed to contain GPT-2 subwords."""
 
 
 def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
-    """Detect the kind of subwords in a dictionary.
+    """Detect the type of subwords in a dictionary.
 
     Args:
-        data: DATA as in fairseq: the data folder, or several folders separated by colons.
+        dictionary: the dictionary to examine.
+        data: the path of the data folder or, as in fairseq, several paths separated by colons, or None if there is no
+            folder.
 
     Returns:
-        "huggingface" if there is a tokenizer.json next to the data folder, "subword_nmt" or "sentencepiece" if there
-        are subword marks, "gpt2" if the words are numbers, and otherwise "none".
+        "huggingface" if a tokenizer.json exists next to the data folder, "subword_nmt" or "sentencepiece" if the words
+        have subword marks, "gpt2" if the words are numbers, and otherwise "none".
     """
     if _files_beside(data, "huggingface"):
         return "huggingface"
@@ -45,12 +47,13 @@ def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
 
 
 def detect_words(dictionary: Dictionary, subwords: str) -> str:
-    """Detect the kind of words in a dictionary.
+    """Detect the type of words in a dictionary.
 
     Returns a value for the option ``text_words`` of the tokeniser ``etads``.
 
     Args:
-        subwords: the result of :func:`detect_subwords`.
+        dictionary: the dictionary to examine.
+        subwords: the type of subwords in the dictionary, as returned by :func:`detect_subwords`.
     """
     if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
@@ -61,16 +64,16 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
 
 
 def opaque_pieces(kind: str, data: Optional[str]) -> Optional[Any]:
-    """Create fairseq's encoder for ``--bpe`` of a kind in OPAQUE from the files next to the data folder.
+    """Create fairseq's encoder for a type of subwords in OPAQUE from the files next to the data folder.
 
-    Returns None if the files are missing.
+    The type is a value of ``--bpe``. Returns None if the files are missing.
     """
     files = _files_beside(data, kind)
     return encoders.build_bpe(Namespace(bpe=kind, **files)) if files else None
 
 
 def _files_beside(data: Optional[str], kind: str) -> Dict[str, str]:
-    """Return the files of a kind of subwords next to the data folder, with the names of fairseq's options as keys.
+    """Return a dictionary from fairseq's option names to the paths of subword files next to the data folder.
 
     The result is empty if a file is missing.
     """

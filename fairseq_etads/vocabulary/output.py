@@ -1,16 +1,16 @@
-"""Translate between the different numbers of a word in a model's output.
+"""Convert between the different ids of a word in a model's output.
 
-A word has up to three numbers:
+A word is identified by up to three numbers:
 
-- its *id in the dictionary*: 0 … V-1 for words in the summary vocabulary, and V or more for words that can only be
+- its *dictionary id*: 0, …, V - 1 for known words, which can be generated, and V or more for words that can only be
   copied;
-- its *extended id* in a batch: the same as the id if this is below V, and V + k for slot k of the document (see
-  :class:`BatchVocab`). ``get_normalized_probs`` returns probabilities by extended id;
-- its *column* in the decoder's logits: the same as the extended id, unless the softmax is computed over candidates only
-  (see ``candidates.py``). The criterion and the pointer use columns.
+- its *extended id* in a batch: the same as the dictionary id if it is below V, and V + k for slot k of the document
+  (see :class:`BatchVocab`). The probabilities from ``get_normalized_probs`` are indexed by extended id;
+- its *column* in the decoder's logits: the same as the extended id, unless the softmax is computed over only the
+  candidates (see ``candidates.py``). The criterion and the pointer use columns.
 
-The search uses extended ids. With a shortlist (see ``shortlist.py``), the search uses columns instead, so that none of
-its tensors is as wide as the vocabulary. The numbers that the search uses are called *search ids*.
+The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses columns instead, so that none of its
+tensors is as large as the vocabulary. The numbers that the search uses are called *search ids*.
 """
 
 import copy
@@ -27,12 +27,12 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     """Number the distinct ids in each row as 0, 1, … in the order of their first occurrence.
 
     Args:
-        ids: (B, S), int64.
-        wanted: bool mask (B, S), True at the positions to number.
+        ids: the ids to number (B, S), int64.
+        wanted: the boolean mask (B, S), True at the positions to number.
 
     Returns:
-        The numbers (B, S), int64, which are 0 at unwanted positions; and the counts (B,), int64, of distinct ids in
-        each row.
+        Two int64 tensors: the numbers (B, S), which are 0 at other positions, and the number of distinct ids in each
+        row (B,).
     """
     positions = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
     # A stable sort groups equal ids in the order of their occurrence, and moves unwanted positions to the end.
@@ -40,7 +40,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     starts_run = torch.ones_like(wanted)
     starts_run[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
     starts_run &= wanted.gather(1, order)
-    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # mask in the order of the text
+    is_first = torch.zeros_like(wanted).scatter(1, order, starts_run)  # mask in the original order
     number_of_first = is_first.cumsum(dim=1) - 1
     run = positions.masked_fill(~starts_run, 0).cummax(dim=1).values  # start of each run of equal ids in the sorted row
     numbers = number_of_first.gather(1, order.gather(1, run))
@@ -48,9 +48,9 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
 
 
 def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
-    """Return the maximum of each tensor (B,), or 0 if B is 0, but wait for a GPU only once.
+    """Return the maximum of each tensor (B,), or 0 if B is 0. The CPU waits for a GPU only once.
 
-    If ``most`` is given, it is returned for each tensor instead.
+    If ``most`` is not None, it is returned for each tensor instead.
     """
     if most is not None:
         return [most] * len(counts)
@@ -61,30 +61,33 @@ def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
 class BatchVocab:
     """The vocabulary for a batch of B documents: V known words, and K slots for other words of the documents.
 
-    The distribution of a pointer has a *column* for each word of the softmax, followed by a column for each slot. If
-    there are no candidates, the softmax is computed over all V words, and columns are equal to extended ids.
+    The distribution of a pointer has a *column* for each word in the softmax, followed by a column for each slot.
+    Without candidates, the softmax is computed over all V words, and columns are equal to extended ids.
 
     Args:
-        src_tokens: documents (B, S), int64, ids of the dictionary.
+        src_tokens: the dictionary ids of the source documents (B, S), int64.
         known_words: V, the number of known words.
-        pad, bos, eos, unk: ids of the special symbols. The first three symbols are never copied.
-        candidates: words over which the softmax is computed, including all words of the documents, or None for all V
-            words.
-        bounded: whether to set K and U to S, their maximum, on a GPU, instead of waiting for the actual numbers. The
-            results are the same, but a distribution over all columns is wider.
+        pad, bos, eos, unk: the ids of the special symbols. The first three symbols are never copied.
+        candidates: the words over which the softmax is computed, which include all words of the documents, or None for
+            all V words.
+        bounded: whether to use S, the maximum, instead of the actual values of K and U on a GPU, so that the CPU does
+            not wait for them. The results are the same, but a distribution over all columns is wider.
 
     Attributes:
         known_words: V, the number of known words.
-        softmax_width: number of columns in the softmax, which is V or the number of candidates.
-        output_width: total number of columns, softmax_width + K, where K is the largest number of slots for a document.
-        slots_used: number (B,) of slots that each document uses.
-        copyable: bool mask (B, S), True at words and False at padding, start symbols and end symbols.
-        source_columns: column (B, S) of the word at each position of the document.
-        word_columns: columns (B, U) of the distinct words in each document, in the order of their first occurrence.
-            Rows with fewer than U words are filled with 0, the start symbol, which is never copied.
-        is_word: bool mask (B, U), True at words and False at fillers.
-        word_numbers: index (B, S) of the word at each position among the distinct words of its document; 0 at positions
-            that are not copyable.
+        softmax_width: the number of columns in the softmax, which is V or the number of candidates.
+        output_width: the total number of columns, ``softmax_width`` + K. K is the largest number of slots that a
+            document uses.
+        slots_used: the number of slots that each document uses (B,).
+        slot_words: the dictionary ids of the words in the slots (B, K). Unused slots contain the id of the unknown
+            word.
+        copyable: the boolean mask (B, S), True at words and False at padding, start symbols and end symbols.
+        source_columns: the column of the word at each document position (B, S).
+        word_columns: the columns of the distinct words in each document (B, U), in the order of their first occurrence.
+            Rows with fewer than U words are padded with 0, the column of the start symbol, which is never copied.
+        is_word: the boolean mask (B, U), True at words and False at padding in ``word_columns``.
+        word_numbers: the index of the word at each document position among the document's distinct words (B, S), and 0
+            at positions that are not copyable.
     """
 
     def __init__(
@@ -103,15 +106,15 @@ class BatchVocab:
         self.known_words = known_words
         self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk
-        outside = src_tokens >= known_words  # True at words that the model does not know
+        outside = src_tokens >= known_words  # True at words outside the vocabulary
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
         slot_count, width = _largest([self.slots_used, distinct], most)
         width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
-        # Dictionary ids of the slots (B, K). An extra column collects the positions without a slot and is dropped
-        # afterwards.
+        # Compute the dictionary ids of the slots (B, K). An additional column collects the positions without a slot and
+        # is removed afterwards.
         table = src_tokens.new_full((len(src_tokens), slot_count + 1), unk)
         table = table.scatter(1, torch.where(outside, slots, slot_count), src_tokens.masked_fill(~outside, unk))
         self.slot_words = table[:, :slot_count]
@@ -124,9 +127,10 @@ class BatchVocab:
         self.word_columns = columns[:, :width].masked_fill(~self.is_word, 0)
 
     def select(self, documents: Tensor) -> "BatchVocab":
-        """Return the vocabulary for the documents with the given indices (N,), which may be repeated.
+        """Return the vocabulary for the documents with the given indices (N,). An index can occur more than once.
 
-        The widths stay the same, because the width of scores must not change when documents are removed from a batch.
+        The number of columns does not change, because the shape of scores must stay the same when documents are removed
+        from a batch.
         """
         return self._with_each(lambda table: table.index_select(0, documents))
 
@@ -143,12 +147,13 @@ class BatchVocab:
         return changed
 
     def encode(self, tokens: Tensor) -> Tensor:
-        """Convert ids of the dictionary to extended ids.
+        """Convert dictionary ids to extended ids.
 
-        Words that neither the model knows nor the document contains become the unknown word.
+        Words that are neither known nor in the document are replaced with the unknown word.
 
         Args:
-            tokens: ids (N, T), int64. N is a multiple of B, and the rows of the same document are adjacent.
+            tokens: the dictionary ids (N, T), int64. N is a multiple of B, and rows that belong to the same document
+                are adjacent.
         """
         slot_words = self.expand_rows(self.slot_words, tokens)
         hidden = hide_unknown_words(tokens, self.known_words, self.unk)
@@ -160,13 +165,13 @@ class BatchVocab:
         return torch.where(has_slot, slots, hidden)
 
     def decode(self, tokens: Tensor, document: Optional[int] = None) -> Tensor:
-        """Convert extended ids (N, T) to ids of the dictionary.
+        """Convert extended ids to dictionary ids.
 
-        A slot that the document does not use becomes the unknown word.
+        Slots that the document does not use are replaced with the unknown word.
 
         Args:
-            tokens: extended ids. The rows of the same document are adjacent.
-            document: index of the document to which all rows belong, or None if there may be several documents.
+            tokens: the extended ids (N, T). Rows that belong to the same document are adjacent.
+            document: the index of the document to which all rows belong, or None if the rows belong to all documents.
         """
         table = self.slot_words if document is None else self.slot_words[document : document + 1]
         slot_words = self.expand_rows(table, tokens)
@@ -177,7 +182,7 @@ class BatchVocab:
 
     @staticmethod
     def expand_rows(table: Tensor, like: Tensor) -> Tensor:
-        """Repeat the rows of a table (B, …) with one row per document, so that each row of ``like`` has its own row."""
+        """Repeat the rows of a tensor (B, …), which has one row per document, to match the rows of ``like`` (N, …)."""
         repeats, rest = divmod(len(like), max(1, len(table)))
         if rest:
             raise ValueError(f"{len(like)} rows cannot be divided evenly among {len(table)} documents")
@@ -187,14 +192,15 @@ class BatchVocab:
 class OutputVocabulary(NamedTuple):
     """The words in the distributions for a batch of B documents.
 
-    Methods expect ids (N, T), int64. N is a multiple of B, and the rows of the same document are adjacent.
+    Methods expect ids (N, T), int64. N is a multiple of B, and rows that belong to the same document are adjacent.
 
     Attributes:
         known_words: V, the number of known words.
-        unk: id of the unknown word.
-        slots: words of the documents that can be copied, or None for a model without a pointer.
-        candidates: words over which the softmax is computed, or None for all V words.
-        by_column: whether ``get_normalized_probs`` returns probabilities by column, so that search ids are columns.
+        unk: the id of the unknown word.
+        slots: the vocabulary of the words that can be copied, or None for a model without a pointer.
+        candidates: the words over which the softmax is computed, or None for all V words.
+        by_column: whether the probabilities from ``get_normalized_probs`` are indexed by column. Search ids are then
+            columns.
     """
 
     known_words: int
@@ -212,10 +218,14 @@ class OutputVocabulary(NamedTuple):
         candidates: Optional[Candidates] = None,
         bounded: bool = False,
     ) -> "OutputVocabulary":
-        """Create the output vocabulary for documents (B, S), with slots if the model has a ``pointer``.
+        """Create the output vocabulary for source documents (B, S).
 
         Args:
-            bounded: see :class:`BatchVocab`.
+            src_tokens: the dictionary ids of the source documents (B, S).
+            dictionary: the target dictionary.
+            pointer: whether the model has a pointer. If so, the vocabulary includes slots.
+            candidates: the words over which the softmax is computed, or None for all known words.
+            bounded: whether to avoid waiting for a GPU, at the cost of more columns; see :class:`BatchVocab`.
         """
         size, pad, bos, eos, unk = (
             known_words(dictionary),
@@ -231,23 +241,23 @@ class OutputVocabulary(NamedTuple):
         return cls(size, unk, slots, candidates)
 
     def extended_ids(self, tokens: Tensor) -> Tensor:
-        """Convert ids of the dictionary to extended ids.
+        """Convert dictionary ids to extended ids.
 
-        Words that neither the model knows nor the document contains become the unknown word.
+        Words that are neither known nor in the document are replaced with the unknown word.
         """
         if self.slots is None:
             return hide_unknown_words(tokens, self.known_words, self.unk)
         return self.slots.encode(tokens)
 
     def target_columns(self, tokens: Tensor) -> Tensor:
-        """Convert ids of the dictionary to columns. Words without a column become the unknown word."""
+        """Convert dictionary ids to columns. Words without a column are replaced with the unknown word."""
         extended = self.extended_ids(tokens)
         return extended if self.candidates is None else self.candidates.columns(extended)
 
     def producible_ids(self, tokens: Tensor) -> Tensor:
-        """Convert ids like :meth:`extended_ids`, but also replace words without a column with the unknown word.
+        """Convert dictionary ids to extended ids of words to which the model assigns a probability.
 
-        The model assigns a probability to all resulting words.
+        Unlike :meth:`extended_ids`, this method also replaces words without a column with the unknown word.
         """
         extended = self.extended_ids(tokens)
         if self.candidates is None:
@@ -255,7 +265,7 @@ class OutputVocabulary(NamedTuple):
         return extended.masked_fill(self.candidates.columns(extended) == self.unk, self.unk)
 
     def search_ids(self, tokens: Tensor) -> Tensor:
-        """Convert ids of the dictionary to search ids. Words without a search id become the unknown word."""
+        """Convert dictionary ids to search ids. Words without a search id are replaced with the unknown word."""
         return self.target_columns(tokens) if self.by_column else self.extended_ids(tokens)
 
     def _from_search(self, search_ids: Tensor) -> Tensor:
@@ -265,14 +275,14 @@ class OutputVocabulary(NamedTuple):
         return search_ids
 
     def by_search_id(self, scores: Tensor) -> Tensor:
-        """Reorder log-probabilities (N, T, C + K) by column to log-probabilities by search id.
+        """Convert log-probabilities (N, T, C + K), indexed by column, to log-probabilities indexed by search id.
 
-        Words without a column have the value minus infinity.
+        The log-probability of words without a column is minus infinity.
         """
         return scores if self.by_column or self.candidates is None else self.candidates.spread(scores)
 
     def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
-        """Convert search ids (N, T), or search ids (T,) of one document's summary, to ids of the dictionary."""
+        """Convert search ids (N, T) to dictionary ids. If ``document`` is set, convert the ids (T,) of its summary."""
         extended = self._from_search(search_ids)
         if self.slots is None:
             return extended
@@ -281,17 +291,17 @@ class OutputVocabulary(NamedTuple):
     def known_ids(self, search_ids: Tensor) -> Tensor:
         """Convert search ids of any shape to ids of known words, for models without a pointer.
 
-        Slots become the unknown word.
+        Slots are replaced with the unknown word.
         """
         return hide_unknown_words(self._from_search(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
         """Add the scores of a model that has only known words to other scores, in place.
 
-        The other scores (…, V + K) or (…, C + K) are indexed by search id.
-
         Args:
-            known: scores (…, at least V), indexed by id. The score of the unknown word is added to each slot.
+            scores: the scores to change, (…, V + K) or (…, C + K), indexed by search id.
+            known: the scores to add, with V or more columns, indexed by dictionary id. The score of the unknown word is
+                added to each slot.
         """
         if self.by_column and self.candidates is not None:
             own = known[..., self.candidates.words]  # (…, C)
@@ -301,9 +311,9 @@ class OutputVocabulary(NamedTuple):
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
     def own_words(self, words: Tensor, document: int) -> Tensor:
-        """Convert ids (n,) of the dictionary to search ids (m,).
+        """Convert dictionary ids (n,) to search ids (m,).
 
-        Words that the summary of the document cannot contain are left out.
+        Words that the summary of the document cannot contain are omitted.
         """
         vocabulary = self.select(torch.tensor([document], device=words.device))
         translate = vocabulary.target_columns if self.by_column else vocabulary.producible_ids

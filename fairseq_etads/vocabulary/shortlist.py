@@ -1,13 +1,12 @@
-"""Shortlists: the few words that the summary of a document may need, so that a search does not consider all words.
+"""Shortlists of the words that the summary of a document may need, so that a search does not consider all words.
 
-As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), the shortlist of a document consists
-of
+As in machine translation (Jean et al. 2015, section 3.2; Devlin 2017, section 4), the shortlist of a document contains
 
-- the special symbols and the words that are most frequent in summaries,
-- the words of the document that are known in summaries,
-- for each word of the document, the words that are most frequent in summaries of documents that contain this word.
+- the special symbols and the most frequent words in summaries,
+- the words of the document that are known words of the target dictionary,
+- for each word of the document, the most frequent words in summaries of documents that contain this word.
 
-The first and the last group are taken from a table that ``etads-shortlist`` creates. ``data/shortlist_file.py`` reads
+The first and the third group are stored in a table that ``etads-shortlist`` creates. ``data/shortlist_file.py`` reads
 and writes this table.
 """
 
@@ -23,11 +22,12 @@ from .dictionary import known_words
 
 
 class ListedCandidates(Candidates):
-    """The candidates of a batch of B texts. Each text has its own list.
+    """The candidates of a batch of B texts, where each text has its own list.
 
     Args:
-        listed: bool mask (B, V), True for the words on the list of each text. All lists contain the special symbols.
-        unk: id of the unknown word.
+        listed: the boolean mask (B, V), True for the words on the list of each text. All lists contain the special
+            symbols.
+        unk: the id of the unknown word.
     """
 
     def __init__(self, listed: Tensor, unk: int):
@@ -39,17 +39,17 @@ class ListedCandidates(Candidates):
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """The shortlist table for a pair of dictionaries, with V_s known words in documents and V in summaries.
+    """The shortlist table for a source dictionary with V_s known words and a target dictionary with V known words.
 
     Attributes:
-        frequent: ids (F,), int64, of the most frequent words in summaries.
-        together: ids (V_s + 1, k), int64, of the summary words that are associated with each document word. Shorter
-            rows are filled with the id of the unknown word. The last row, which represents all other document words,
+        frequent: the ids of the F most frequent words in summaries (F,), int64.
+        together: the ids of the summary words that are associated with each document word (V_s + 1, k), int64. Shorter
+            rows are padded with the id of the unknown word. The last row represents all unknown document words and
             contains only this id.
-        own: id (V_s + 1,), int64, of each document word in the summaries' dictionary, or the id of the unknown word.
-        known_words: V, the number of known words in summaries.
-        specials: number of special symbols, which have the smallest ids.
-        unk: id of the unknown word.
+        own: the id of each document word in the target dictionary (V_s + 1,), int64, or the id of the unknown word.
+        known_words: V, the number of known words in the target dictionary.
+        specials: the number of special symbols, which have the smallest ids.
+        unk: the id of the unknown word.
     """
 
     frequent: Tensor
@@ -65,14 +65,14 @@ class Shortlist:
         """Choose the candidates for the summaries of B documents.
 
         Args:
-            src_tokens: documents (B, S), as ids of the documents' dictionary.
-            least: minimum number of words on each list, if there are enough words.
-            extra: ids (B, n) of additional words for the summary of each document, or None.
-            always: ids of additional words for all summaries. Here and in ``extra``, ids from V on, which belong to the
-                copy tail, are ignored.
+            src_tokens: the ids of the documents' words in the source dictionary (B, S).
+            least: the minimum number of words on each list, if there are enough words.
+            extra: the ids of additional words for the summary of each document (B, n), or None. Ids in the copy tail
+                are ignored.
+            always: the ids of additional words for all summaries. Ids in the copy tail are ignored.
         """
         tokens = src_tokens.cpu()
-        # The last column collects words that are unknown in summaries.
+        # The last column collects words that are not known words of the target dictionary.
         listed = torch.zeros(len(tokens), self.known_words + 1, dtype=torch.bool)  # (B, V + 1)
         listed[:, : max(self.specials, least)] = True
         listed[:, self.frequent] = True
@@ -86,11 +86,12 @@ class Shortlist:
 
     @classmethod
     def of(cls, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any) -> "Shortlist":
-        """Create a shortlist from the arrays in a file and the dictionaries of documents and summaries.
+        """Create a shortlist from the arrays in a shortlist file and the dictionaries.
 
         Args:
-            frequent: array (F,), int32; see the attribute of the same name.
-            together: array (V_s, k), int32, in which rows with fewer than k words are filled with -1.
+            frequent: the ids of the most frequent words in summaries, an int32 array (F,).
+            together: the ids of the summary words that are associated with each document word, an int32 array (V_s, k).
+                Rows with fewer than k words are padded with -1.
             source, target: the dictionaries of documents and summaries.
         """
         unk, known = target.unk(), known_words(target)
@@ -100,7 +101,7 @@ class Shortlist:
             own[number] = found if found < known else unk
         rows = np.vstack([together, np.full((1, together.shape[1]), -1, dtype=together.dtype)])
         table = torch.from_numpy(rows).long()
-        table[: source.nspecial] = unk  # no words are associated with padding, which depends on the batch
+        table[: source.nspecial] = unk  # associate no words with special symbols, because padding depends on the batch
         return cls(
             frequent=torch.from_numpy(frequent).long(),
             together=table.masked_fill(table < 0, unk),

@@ -1,14 +1,14 @@
 """Compute word vectors from text with pointwise mutual information and a truncated singular value decomposition.
 
-Let #(w, c) be the number of times that the words w and c occur near each other, and let P_a(c) be proportional to the
-frequency of c to the power of 3/4:
+Let #(w, c) be the number of times that the words w and c occur near each other, and let the probability P_a(c) be
+proportional to the frequency of c to the power of 3/4:
 
     M_wc = max(0, log(#(w, c) / #(w) / P_a(c))),   M ~ U S V^T,   vectors: rows of U S^(1/2)
 
 These are the vectors of Levy, Goldberg and Dagan 2015 ("Improving Distributional Similarity with Lessons Learned from
-Word Embeddings") with context distribution smoothing and eigenvalue weighting 1/2. Afterwards, the mean of all vectors
-is subtracted from each vector, and the vectors are scaled to unit length, which is approximately the length of
-fairseq's random vectors. Processing a million words takes less than a second.
+Word Embeddings") with context distribution smoothing and an eigenvalue weighting of 1/2. Afterwards, the mean of all
+vectors is subtracted from each vector, and the vectors are scaled to unit length. This is approximately the length of
+fairseq's random embeddings. Processing a million words takes less than a second.
 """
 
 from typing import NamedTuple
@@ -20,18 +20,18 @@ WEIGHTS = (1.0, 0.7, 0.5, 0.4)
 """Weights of word pairs at distances of 1, 2, 3 and 4 words."""
 SMOOTHING = 0.75
 MOST_CONTEXTS = 4000
-"""Maximum number of context words, which limits the size of tables. Context words are the most frequent words."""
+"""Maximum number of context words, which limits the size of the count matrix. The most frequent words are used."""
 _SHORTEST = 1e-4
-"""Length below which a vector contains only rounding errors, because the contexts of the word carry no information."""
+"""Minimum length of a vector before scaling. Shorter vectors contain only rounding errors."""
 _OVERSAMPLING, _ITERATIONS, _SEED = 16, 2, 0
 
 
 class TextVectors(NamedTuple):
-    """Vectors for the words of a text.
+    """Word vectors that were computed from a text.
 
     Attributes:
-        vectors: vectors (V, D), which are zero for words without a vector.
-        found: bool mask (V,), True for words with a vector.
+        vectors: the vectors of all words in the vocabulary (V, D), which are zero for words without a vector.
+        found: the boolean mask (V,), True for words that have a vector.
     """
 
     vectors: Tensor
@@ -39,14 +39,15 @@ class TextVectors(NamedTuple):
 
 
 def cooccurrences(words: Tensor, size: int) -> Tensor:
-    """Count how often each word occurs near each context word, weighted by :data:`WEIGHTS`.
-
-    Returns the counts (V, C).
+    """Count how often each word occurs near each context word. Pairs are weighted with :data:`WEIGHTS`.
 
     Args:
-        words: word ids (n,) in the order of the text, where -1 represents a missing word, and len(WEIGHTS) missing
-            words separate two texts.
-        size: V, the number of words in the vocabulary. C is the smaller of V and :data:`MOST_CONTEXTS`.
+        words: the word ids (n,) in the order of the text. -1 represents a missing word. Texts are separated by
+            len(WEIGHTS) missing words.
+        size: V, the number of words in the vocabulary.
+
+    Returns:
+        The weighted counts (V, C). C is the smaller of V and :data:`MOST_CONTEXTS`.
     """
     contexts = min(size, MOST_CONTEXTS)
     counts = torch.zeros(size * contexts)
@@ -73,7 +74,7 @@ def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
     """Compute vectors (V, D) for the words of a text. The result is deterministic.
 
     Args:
-        words: see :func:`cooccurrences`.
+        words: the word ids (n,) in the order of the text, in the format that :func:`cooccurrences` expects.
         size: V, the number of words in the vocabulary.
         width: D, the width of the vectors.
     """

@@ -11,17 +11,19 @@ logger = logging.getLogger(__name__)
 
 
 def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
-    """Copy word vectors from a file to the rows of a table that belong to the same words. Other rows stay unchanged.
+    """Copy the word vectors in a file to an embedding table. Rows of other words remain unchanged.
 
     Args:
-        path: path of a file in word2vec's text format: an optional line "COUNT WIDTH", followed by lines that each
-            contain a word and its numbers. If a word occurs more than once, its last vector is used. If the path is
-            None, nothing is copied.
-        option: name of the option that is used in error messages.
+        path: the path of a file in word2vec's text format, or None to copy nothing. The file may begin with a line
+            "COUNT WIDTH". Each other line contains a word and its vector. If a word occurs more than once, its last
+            vector is used.
+        dictionary: the dictionary that contains the words of the table's rows.
+        table: the embedding table.
+        option: the option that specified the path, for messages.
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file is not in this format, its vectors do not have the width of the table, or it contains no
+        ValueError: the file has a different format, its vectors do not have the width of the table, or it contains no
             word of the dictionary.
     """
     if path is None:
@@ -33,7 +35,7 @@ def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embeddin
             for number, line in enumerate(lines, 1):
                 word, *values = line.rstrip("\r\n ").split(" ")
                 if number == 1 and len(values) == 1:
-                    continue  # this line is the header; a wrong width is detected in the next line
+                    continue  # this line is the header, and a wrong width is detected in the next line
                 if len(values) != width:
                     raise ValueError(f"{option} {path}: line {number} has {len(values)} numbers instead of {width}")
                 place = dictionary.indices.get(word)

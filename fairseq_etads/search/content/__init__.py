@@ -1,1 +1,1 @@
-"""Predict the words and bigrams of a summary, and choose sentences by their expected ROUGE."""
+"""Predict the words and bigrams of a summary, and choose the sentences with the highest expected ROUGE."""

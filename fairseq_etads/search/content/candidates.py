@@ -1,4 +1,4 @@
-"""Select summary sentences from a document's own and generated sentences, by a content model."""
+"""Select summary sentences with a content model, from a document's sentences and from generated sentences."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -11,9 +11,9 @@ class Candidate(NamedTuple):
     """A candidate sentence for a summary.
 
     Attributes:
-        words: words of the sentence.
-        number: index among the document's sentences, or None for a generated sentence.
-        written: index among the generated sentences, or None for a sentence of the document.
+        words: the words of the sentence.
+        number: the index of the sentence in the document, or None for a generated sentence.
+        written: the index of the sentence among the generated sentences, or None for a sentence of the document.
     """
 
     words: List[str]
@@ -22,19 +22,19 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The sentences chosen for a summary, in order, and their expected ROUGE (:meth:`Expectation.rouge`)."""
+    """The chosen sentences of a summary, in order, and their expected ROUGE (:meth:`Expectation.rouge`)."""
 
     sentences: List[Candidate]
     score: float
 
 
 def stems(words: Sequence[str]) -> List[str]:
-    """Return the stems of words in the form that ROUGE compares."""
+    """Return the stems of words, as ROUGE compares them."""
     return Settings().tokenizer.tokenize(" ".join(words))
 
 
 def padded(probabilities: Sequence[float], sentences: int) -> List[float]:
-    """Return exactly ``sentences`` probabilities. Missing probabilities are 0."""
+    """Pad or truncate a list of probabilities to the number of sentences. Missing probabilities are 0."""
     return [*probabilities, *[0.0] * sentences][:sentences]
 
 
@@ -45,16 +45,18 @@ def choose_sentences(
     written: Sequence[List[str]] = (),
     most_words: Optional[int] = None,
 ) -> Choice:
-    """Choose the sentences with the largest expected ROUGE.
+    """Choose the set of sentences with the highest expected ROUGE.
 
     Args:
-        sentences: words of each sentence of the document.
-        probabilities: probability of each of these sentences, from an extractor; missing probabilities are 0.
-        written: words of further candidates, such as the sentences of all hypotheses.
-        most_words: maximum number of words (default: :data:`LONGEST` times the mean of the training summaries).
+        model: the content model, which predicts the content of the summary.
+        sentences: the words of each sentence in the document.
+        probabilities: the selection probability of each sentence in the document. Missing probabilities are 0.
+        written: the words of additional candidate sentences, such as the sentences of all hypotheses.
+        most_words: the maximum number of words in the summary. By default, this is :data:`LONGEST` times the mean
+            length of the training summaries.
 
     Returns:
-        The chosen sentences, or no sentences if no candidate contains words.
+        The chosen sentences and their score. The list is empty if no candidate contains words.
     """
     document = [stems(sentence) for sentence in sentences]
     expected = Expectation(model.items(document, padded(probabilities, len(sentences))), model.length)
@@ -69,13 +71,13 @@ def merged(
 ) -> List[Candidate]:
     """Merge the sentences of a document with generated sentences, and drop duplicate generated sentences.
 
-    Each generated sentence is placed after the document sentence with which it shares the most distinct stems. If there
-    are several such sentences, it is placed after the first one.
+    Each generated sentence is placed after the document sentence with which it shares the most distinct stems. If
+    several document sentences share the same number of stems, it is placed after the first of them.
 
     Args:
-        sentences: words of the document's sentences.
-        document: the document's sentences, each as a list of stems.
-        written: words of the generated sentences.
+        sentences: the words of each sentence in the document.
+        document: the stems of each sentence in the document.
+        written: the words of each generated sentence.
     """
     words = [set(sentence) for sentence in document]
     seen = {tuple(sentence) for sentence in document}

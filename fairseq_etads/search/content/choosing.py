@@ -1,4 +1,4 @@
-"""Choose the sentences of a summary that maximise the expected ROUGE under a content model."""
+"""Choose the summary sentences that maximise the expected ROUGE under a content model."""
 
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
@@ -13,30 +13,30 @@ LONGEST = 1.15
 FEWEST_WORDS = 3
 """Minimum number of words in a chosen sentence."""
 SAME = 0.6
-"""Two sentences are not chosen together if they share more than this proportion of the words of the shorter one."""
+"""Maximum proportion of the shorter sentence's words that two chosen sentences may have in common."""
 WIDTH = 10
-"""Beam size: the number of sentence sets that the search extends in each step."""
+"""Beam size, the number of sentence sets that the search extends in each step."""
 
 
 class Expectation(NamedTuple):
-    """Expected words and bigrams in the reference summary of a document.
+    """The words and bigrams that are expected in the reference summary of a document.
 
     Attributes:
-        items: probability of each item.
-        length: expected number of words.
+        items: a dictionary from items to the probabilities that the reference summary contains them.
+        length: the expected number of words in the reference summary.
     """
 
     items: Mapping[Item, float]
     length: float
 
     def rouge(self, sentences: Sequence[Sequence[str]]) -> float:
-        """Compute the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times its expected ROUGE-2 F1.
+        """Return the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times the expected ROUGE-2 F1.
 
-        F1 is 2 × (expected number of common grams) / (number of grams in the summary + expected number in the
-        reference).
+        F1 is estimated as 2 × (expected number of common grams) / (number of grams in the summary + expected number of
+        grams in the reference).
 
         Args:
-            sentences: stems of each sentence.
+            sentences: the stems of each sentence in the summary.
         """
         words = [word for sentence in sentences for word in sentence]
         total = 0.0
@@ -52,15 +52,16 @@ class Expectation(NamedTuple):
 
 
 def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_words: float) -> List[int]:
-    """Choose the set of sentences with the largest expected ROUGE, by beam search over sets of increasing size.
+    """Choose the set of sentences with the highest expected ROUGE, using beam search over sets of increasing size.
 
     Args:
-        sentences: stems of each candidate, in the order in which candidates appear in a summary.
-        expectation: expected content of the reference.
-        most_words: maximum number of words in a summary. If every candidate is longer, only the best one is chosen.
+        sentences: the stems of each candidate sentence, in the order in which candidates appear in a summary.
+        expectation: the expected content of the reference summary.
+        most_words: the maximum number of words in a summary. If every candidate is longer, only the best candidate is
+            chosen.
 
     Returns:
-        Indices of sentences in ascending order; empty if there are no words.
+        The indices of the chosen sentences in ascending order. The list is empty if no candidate contains words.
     """
     words: List[Set[str]] = [set(sentence) for sentence in sentences]
     usable = [number for number, sentence in enumerate(sentences) if len(sentence) >= FEWEST_WORDS]
@@ -87,6 +88,6 @@ def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_wo
 
 
 def _alike(words: Sequence[Set[str]], one: int, other: int) -> bool:
-    """Return whether two sentences are the same or have too many words in common."""
+    """Return whether two sentences are identical or have too many words in common."""
     common = len(words[one] & words[other])
     return one == other or common > SAME * min(len(words[one]), len(words[other]))

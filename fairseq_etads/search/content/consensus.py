@@ -1,4 +1,4 @@
-"""Compute the consensus among hypotheses: the mean ROUGE of each hypothesis against the others."""
+"""Compute the consensus among hypotheses, which is the mean ROUGE of each hypothesis against the others."""
 
 from collections import Counter
 from typing import List, Sequence
@@ -10,11 +10,11 @@ def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> Li
     """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others.
 
     Args:
-        hypotheses: stems of each hypothesis.
-        counts: whether each hypothesis is included in the means of the others.
+        hypotheses: the stems of each hypothesis.
+        counts: a boolean for each hypothesis, True if the other hypotheses are compared with it.
 
     Returns:
-        The mean for each hypothesis, from 0 to 1, or 0 if no other hypothesis is included.
+        The consensus of each hypothesis, from 0 to 1, which is 0 for a hypothesis that is not compared with any other.
     """
     totals = [0.0] * len(hypotheses)
     for one in range(len(hypotheses)):
@@ -27,7 +27,7 @@ def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> Li
 
 
 def similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts, each treated as one sentence."""
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is one sentence."""
     common = [_common_grams(one, other, order) for order in (1, 2)]
     sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
     rows = [*zip(common, sizes), (lcs_length(one, other), sizes[0])]

@@ -1,8 +1,8 @@
-"""Compute features of a document's words and bigrams, with which the content model predicts the content of a summary.
+"""Compute features of the words and bigrams in a document. The content model predicts a summary's content from them.
 
-An *item* is a word or bigram (a *gram*) together with a count k. A summary contains the item if the gram occurs in it
-at least k times, which corresponds to the counts of ROUGE. Words are stems. The bigrams of a document do not cross
-sentence boundaries.
+A *gram* is a word or a bigram. An *item* is a gram together with a count k. A summary contains the item if the gram
+occurs in the summary at least k times, which corresponds to the counts in ROUGE. All words are stems. The bigrams of a
+document do not cross sentence boundaries.
 """
 
 import math
@@ -18,13 +18,13 @@ Item = Tuple[Gram, int]
 Sentences = Sequence[Sequence[str]]
 
 MOST_COUNTED = {1: 4, 2: 1}
-"""Mapping from the number of words in a gram to the largest count of an item."""
+"""A dictionary from the number of words in a gram to the largest count of an item."""
 DOCUMENTS = 8000
 """Default number of training documents for which features are computed."""
 PRIOR_WEIGHT = 10.0
-"""Weight of the proportion over all items in the prior of an item, expressed as a number of documents."""
+"""Weight of the average over all items in the prior of an item, expressed as a number of documents."""
 WIDTHS = {1: 21, 2: 26}
-"""Mapping from the number of words in a gram to the number of features."""
+"""A dictionary from the number of words in a gram to the number of features."""
 
 
 def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
@@ -38,15 +38,15 @@ def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
 
 
 class Priors:
-    """Prior probabilities of items.
+    """The prior probabilities of items.
 
-    Among the training documents that contain an item, its prior is the proportion for which the summary also contains
-    the item.
+    Consider the training documents that contain an item. The prior of the item is the proportion of these documents
+    with a summary that also contains it.
 
     Attributes:
-        counts: mapping from each item to the number of training documents that contain it, and the number of these
-            documents with a summary that also contains it.
-        base: mapping from (order, count) to the proportion over all such items.
+        counts: a dictionary from items to two numbers: the number of training documents that contain the item, and the
+            number of these documents with a summary that also contains it.
+        base: a dictionary from pairs (number of words, count) to the proportion computed over all such items.
     """
 
     def __init__(self, counts: Dict[Item, Tuple[int, int]], base: Dict[Tuple[int, int], float]):
@@ -54,7 +54,7 @@ class Priors:
 
     @classmethod
     def learn(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "Priors":
-        """Count the items in all pairs of a document and its summary."""
+        """Count the items in all pairs of document and summary."""
         found: Dict[Item, List[int]] = {}
         totals: Dict[Tuple[int, int], List[int]] = defaultdict(lambda: [2, 1])
         for document, summary in pairs:
@@ -70,15 +70,16 @@ class Priors:
         return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
 
     def frequent(self, least: int) -> "Priors":
-        """Return priors without the items that occur in fewer than ``least`` documents."""
+        """Return a copy without the items that occur in fewer than ``least`` documents."""
         return Priors({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
     def of(self, item: Item, without: int = -1) -> Tuple[float, float]:
-        """Return the logit of an item's prior, and the logarithm of its number of documents plus one.
+        """Return the logit of an item's prior, and log(1 + number of documents that contain the item).
 
         Args:
-            without: 1 to leave out a training pair with the item in its summary, 0 to leave out a pair without the item
-                in its summary, or -1 to count all pairs.
+            item: the item.
+            without: whether to leave one training pair out of the counts: 1 for a pair with the item in its summary, 0
+                for a pair without the item in its summary, or -1 to count all pairs.
         """
         documents, summaries = self.counts.get(item, (0, 0))
         if without >= 0 and documents:
@@ -88,18 +89,19 @@ class Priors:
 
 
 def logit(probability: float) -> float:
-    """Compute the logit of a probability after limiting it to the range from 0.001 to 0.999."""
+    """Compute the logit of a probability, which is first clipped to the range from 0.001 to 0.999."""
     probability = min(max(probability, 1e-3), 1 - 1e-3)
     return math.log(probability / (1 - probability))
 
 
 class Table(NamedTuple):
-    """Items of one order in a document, with their features.
+    """The items of one order in a document, with their features. The order is 1 for words and 2 for bigrams.
 
     Attributes:
-        items: the items.
-        features: features of the items, (items, WIDTHS[order]).
-        labels: whether the summary contains each item; empty without a summary.
+        items: a list of the N items of this order.
+        features: the feature vectors of the items, an array (N, WIDTHS[order]).
+        labels: a boolean for each item, True if the reference summary contains the item. The list is empty without a
+            reference summary.
     """
 
     items: List[Item]
@@ -114,14 +116,14 @@ def tables(
     summary: Sentences = (),
     held_out: bool = False,
 ) -> Dict[int, Table]:
-    """Compute the features of all items in a document. Returns a table for each order.
+    """Compute the features of all items in a document. Returns a dictionary from orders to tables.
 
     Args:
-        document: stems of each sentence.
-        probabilities: probability of each sentence, from an extractor.
-        priors: prior probabilities of items.
-        summary: stems of each sentence of the reference summary, for labels.
-        held_out: whether to leave this training pair out of the priors.
+        document: the stems of each sentence in the document.
+        probabilities: the selection probability of each sentence in the document.
+        priors: the prior probabilities of items.
+        summary: the stems of each sentence in the reference summary, from which labels are computed.
+        held_out: whether to exclude this pair of document and summary from the priors.
     """
     places = {order: _places(document, order) for order in MOST_COUNTED}
     by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
@@ -153,7 +155,7 @@ def tables(
 
 
 def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
-    """Map each gram to the sorted indices of the sentences that contain it, with one index for each occurrence."""
+    """Return a dictionary from grams to the sorted sentence indices of all their occurrences."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
         for gram in ngrams(sentence, order):
@@ -164,7 +166,7 @@ def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
 def _gram_features(
     numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
 ) -> List[float]:
-    """Return the features of a gram: its frequency, and the probabilities, positions and ranks of its sentences."""
+    """Return the features of a gram: its frequency, and probabilities, positions and ranks of its sentences."""
     different = sorted(set(numbers))
     values = sorted((probabilities[number] for number in different), reverse=True)
     best = min(ranks[number] for number in different)

@@ -1,4 +1,4 @@
-"""A content model predicts whether a summary contains a word or bigram of its document.
+"""The content model, which predicts whether a summary contains a word or bigram of its document.
 
 This module does not import torch.
 """
@@ -17,22 +17,22 @@ from ...platform.outputs import writing_bytes
 from .features import MOST_COUNTED, WIDTHS, Item, Priors, Sentences, tables
 
 FILE = "content.npz"
-"""Name of the content model's file in the run folder of an extractor."""
+"""Name of the file that contains the content model in an extractor's run folder."""
 LEAST_DOCUMENTS = 5
 """Minimum number of training documents that must contain an item for it to be stored."""
 MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25
-"""Maximum number of stored items, and maximum number of bytes in their text. The most frequent items are kept."""
+"""Maximum number of stored items, and maximum size of their text in bytes. The most frequent items are kept."""
 _MOST_BYTES = 1 << 26
 """Maximum total size of the arrays in a file, in bytes."""
 _MOST_WORDS = 1_000_000
 
 
 class Network(NamedTuple):
-    """A perceptron with two hidden tanh layers over standardised features.
+    """A multilayer perceptron with two hidden tanh layers, applied to standardised features.
 
     Attributes:
-        mean, deviation: mean and standard deviation of each feature in training.
-        layers: weights (out, in) and biases (out,) of each layer.
+        mean, deviation: the mean and the standard deviation of each feature in the training data.
+        layers: a pair of the weight (out, in) and the bias (out,) for each layer.
     """
 
     mean: np.ndarray
@@ -40,7 +40,7 @@ class Network(NamedTuple):
     layers: Tuple[Tuple[np.ndarray, np.ndarray], ...]
 
     def probabilities(self, features: np.ndarray) -> np.ndarray:
-        """Compute the probability for each row of features."""
+        """Compute the probability of each item from its row of features."""
         x = (features - self.mean) / self.deviation
         for number, (weight, bias) in enumerate(self.layers):
             x = x @ weight.T + bias
@@ -51,14 +51,14 @@ class Network(NamedTuple):
 
 
 class ContentModel(NamedTuple):
-    """The content model.
+    """A model that predicts the words and bigrams of a summary.
 
     Attributes:
-        priors: prior probabilities of items, from the training pairs.
-        networks: mapping from the number of words in a gram to its network.
-        length: mean number of words in a training summary.
-        of_extractor: whether the probabilities of sentences come from an extractor, or else depend on the positions of
-            the sentences (:func:`~.reranking.probabilities_by_position`).
+        priors: the prior probabilities of items, learned from the training pairs.
+        networks: a dictionary from the number of words in a gram to the network for such grams.
+        length: the mean number of words in a training summary.
+        of_extractor: whether an extractor predicts the probabilities of sentences. Otherwise, they depend on the
+            positions of the sentences (:func:`~.reranking.probabilities_by_position`).
     """
 
     priors: Priors
@@ -67,11 +67,11 @@ class ContentModel(NamedTuple):
     of_extractor: bool = True
 
     def items(self, document: Sentences, probabilities: Sequence[float]) -> Dict[Item, float]:
-        """Predict the probability that the summary contains each item of a document.
+        """Predict, for each item of a document, the probability that the summary contains it.
 
         Args:
-            document: stems of each sentence.
-            probabilities: probability of each sentence, from an extractor.
+            document: the stems of each sentence in the document.
+            probabilities: the selection probability of each sentence in the document.
         """
         found: Dict[Item, float] = {}
         if any(document):
@@ -81,7 +81,7 @@ class ContentModel(NamedTuple):
         return found
 
     def kept(self) -> Dict[Item, Tuple[int, int]]:
-        """Return the counts of the items that :meth:`save` stores. The rarest items are left out."""
+        """Return the counts of the items that :meth:`save` stores, without the rarest items."""
         items = self.priors.frequent(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
         size = 0
@@ -113,7 +113,8 @@ class ContentModel(NamedTuple):
         """Load a model from a file.
 
         Args:
-            advice: advice for the user, which is appended to the error message.
+            path: the path of the file.
+            advice: the advice for the user that is appended to the error message.
 
         Raises:
             InputError: the file is missing or damaged.
@@ -127,7 +128,7 @@ class ContentModel(NamedTuple):
 
     @classmethod
     def _from_arrays(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
-        """Create a model from the arrays of a file. Raises ValueError or KeyError if they are inconsistent."""
+        """Create a model from the arrays in a file. Raises ValueError or KeyError if the arrays are inconsistent."""
         networks = {order: _network(stored, order) for order in MOST_COUNTED}
         text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
@@ -146,7 +147,7 @@ class ContentModel(NamedTuple):
 
 
 def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
-    """Create a network from the arrays of a file. Raises ValueError if their shapes or numbers are invalid."""
+    """Create a network from the arrays in a file. Raises ValueError if their shapes or values are invalid."""
     layers: List[Tuple[np.ndarray, np.ndarray]] = []
     width = WIDTHS[order]
     mean, deviation = stored[f"mean.{order}"], stored[f"deviation.{order}"]
@@ -167,10 +168,10 @@ def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
 
 
 def _arrays(path: Path) -> Dict[str, np.ndarray]:
-    """Read the arrays of an .npz file. Sizes are checked before memory is allocated, and no code is run.
+    """Read the arrays in an .npz file. Sizes are checked before memory is allocated, and no code is executed.
 
     Raises:
-        ValueError: a size is wrong or too large, or an array contains objects.
+        ValueError: the size of an array is wrong or too large, or an array contains objects.
     """
     with zipfile.ZipFile(path) as archive:
         members = archive.infolist()

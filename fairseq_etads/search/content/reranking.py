@@ -19,7 +19,7 @@ _ENDS = (".", "!", "?")
 
 
 def sentences_of(words: Sequence[str]) -> List[List[str]]:
-    """Split the words of a document into sentences at sentence marks, or at final punctuation if it has no marks."""
+    """Split the words of a document into sentences at sentence marks or, without marks, at final punctuation."""
     has_marks = SENTENCE_MARK in words
     found: List[List[str]] = [[]]
     for word in words:
@@ -31,19 +31,19 @@ def sentences_of(words: Sequence[str]) -> List[List[str]]:
 
 
 def probabilities_by_position(sentences: int) -> List[float]:
-    """Return the probabilities of sentences that are used without an extractor: 1, 1/2, 1/3, …"""
+    """Return sentence probabilities that depend only on positions, for use without an extractor: 1, 1/2, 1/3, …"""
     return [1 / (position + 1) for position in range(sentences)]
 
 
 class Reranker(NamedTuple):
-    """A re-ranker that adds expected ROUGE and consensus to the scores of hypotheses.
+    """A re-ranker that adds the expected ROUGE and the consensus to the scores of hypotheses.
 
     Attributes:
-        model: content model that was trained without an extractor (``etads-content RUN`` with a summariser's run
-            folder).
-        weight: weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score. The consensus
-            (:func:`~.consensus.consensus`) has :data:`CONSENSUS_WEIGHT` times this weight.
-        subwords: kind of subwords; see :func:`~fairseq_etads.text.subwords.word_ends`.
+        model: the content model, which must be trained without an extractor (``etads-content RUN`` with a summariser's
+            run folder).
+        weight: the weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score from the search. The
+            consensus (:func:`~.consensus.consensus`) has :data:`CONSENSUS_WEIGHT` times this weight.
+        subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.word_ends`.
     """
 
     model: ContentModel
@@ -56,9 +56,10 @@ class Reranker(NamedTuple):
         """Add the weighted expected ROUGE and consensus to the score of each hypothesis of a document.
 
         Args:
-            document: tokens that the summariser has read, without the end symbol.
-            hypotheses: tokens of each hypothesis, without start and end symbols.
-            scores: scores of the search. Hypotheses with an infinite score are not included in the consensus.
+            document: the tokens that the summariser has read, without the end symbol.
+            hypotheses: the tokens of each hypothesis, without start and end symbols.
+            scores: the score of each hypothesis from the search. Hypotheses with an infinite score are excluded from
+                the consensus of the others.
         """
         sentences = [stems(sentence) for sentence in sentences_of(join_words(document, self.subwords)[0])]
         items = self.model.items(sentences, probabilities_by_position(len(sentences)))
@@ -74,11 +75,12 @@ class Reranker(NamedTuple):
     def ranked(
         self, document: Sequence[str], tokens: Sequence[Sequence[str]], hypotheses: Sequence[Dict[str, Any]]
     ) -> List[Dict[str, Any]]:
-        """Return the hypotheses with their new scores, best first.
+        """Return the hypotheses with their new scores, sorted from best to worst.
 
         Args:
-            document, tokens: see :meth:`scores`.
-            hypotheses: hypotheses of the search, in the order of ``tokens``.
+            document: the tokens that the summariser has read, without the end symbol.
+            tokens: the tokens of each hypothesis, without start and end symbols.
+            hypotheses: the hypotheses from the search, in the same order as ``tokens``.
         """
         scores = self.scores(document, tokens, [float(one["score"]) for one in hypotheses])
         scored = [{**one, "score": one["score"].new_tensor(score)} for one, score in zip(hypotheses, scores)]
@@ -86,13 +88,13 @@ class Reranker(NamedTuple):
 
 
 class ContentTerm(SearchTerm):
-    """The term of ``--content-model``, which orders the finished hypotheses by their scores from a :class:`Reranker`.
+    """The term for ``--content-model``, which sorts the finished hypotheses by the scores of a :class:`Reranker`.
 
     The term does not change the scores of words during the search.
 
     Args:
-        reranker: object that computes the scores.
-        source_dictionary: dictionary of the documents.
+        reranker: the re-ranker that computes the new scores.
+        source_dictionary: the dictionary of the source documents.
     """
 
     reranks = True

@@ -38,25 +38,25 @@ class Weights(tuple):
     """The weights α and the variant of the features for which they are intended.
 
     Attributes:
-        of_release: whether to compute the features as in the authors' released code. For this code, the document's
+        of_release: whether to compute the features as in the authors' released code. In this code, the document's
             bigrams are (x_(j-2), x_j), and its trigrams are (x_(j-3), x_(j-2), x_j). The code compares them with
-            adjacent words of the summary, so a copied phrase does not match. A word is reordered if its first
+            adjacent words in the summary, so a copied phrase does not match. A word counts as reordered if its first
             occurrence in the document is before the first occurrence of the preceding word. The log-probability of the
-            end symbol is included even if the length of the summary is fixed.
+            end symbol is included even if the summary has a fixed length.
     """
 
     of_release: bool = False
 
     @classmethod
     def of(cls, weights: Sequence[float], of_release: bool) -> "Weights":
-        """Create weights from the values of α for a variant of the features."""
+        """Create an instance from the values of α for one of the two variants of the features."""
         made = cls(weights)
         made.of_release = of_release
         return made
 
     @property
     def distances(self) -> Tuple[int, int]:
-        """Return two distances: between the words of a document bigram, and between the outer words of a trigram."""
+        """Return the distance between the words of a document bigram, and between the outer words of a trigram."""
         return (2, 3) if self.of_release else (1, 2)
 
 
@@ -66,13 +66,13 @@ def is_of_release(weights: Sequence[float]) -> bool:
 
 
 def parse_weights(given: Any) -> Tuple[float, ...]:
-    """Parse the weights α from a text such as "1,4.8,1.2,-13.4,-0.5", or from numbers. Returns () if there are none.
+    """Parse the weights α from numbers or a string such as "1,4.8,1.2,-13.4,-0.5". Returns () for an empty value.
 
-    "release" selects the weights and features of the authors' released code. With the prefix "release:", the text
+    "release" selects the weights and features of the authors' released code. After the prefix "release:", the string
     specifies other weights for these features.
 
     Raises:
-        ValueError: there are not exactly five numbers, or the weight of log p is not above 0.
+        ValueError: the value does not consist of five numbers, or the weight of log p is not above 0.
     """
     if given is None or len(given) == 0:
         return ()
@@ -143,7 +143,7 @@ class ExtractiveFeatures(ActiveTerm):
     U is the maximum number of distinct words in a document.
 
     Args:
-        words: the search ids of the words in each document (B, S), and :data:`NO_WORD` for tokens that are not words.
+        words: the search ids of the words in each document (B, S). Tokens that are not words have :data:`NO_WORD`.
         weights: the five weights α.
     """
 
@@ -197,7 +197,7 @@ class ExtractiveFeatures(ActiveTerm):
         """Multiply the log-probabilities of the next words by their weight, and add the other features in place.
 
         Args:
-            lprobs: log-probabilities (B, beam, W), indexed by search id.
+            lprobs: the log-probabilities of the next words (B, beam, W), indexed by search id.
             tokens: the search ids of the previous words (B, beam, t), including the start symbol.
         """
         unigram, bigram, trigram, reordering = self.weights[1:]
@@ -213,7 +213,7 @@ class ExtractiveFeatures(ActiveTerm):
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
     def _place_of(self, last: Tensor) -> Tensor:
-        """Return the last position of each word (B, beam, 1) in its document, or -1 if the word is not there.
+        """Return the last position of each word (B, beam, 1) in its document, or -1 if it does not occur.
 
         With the features of the authors' released code, return the first position instead.
         """
@@ -229,7 +229,7 @@ class ExtractiveFeatures(ActiveTerm):
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _per_word(self, flags: Tensor) -> Tensor:
-        """Convert a mask over positions (B, beam, S), bool, to indicators for distinct words (B, beam, U), float.
+        """Convert a boolean mask over positions (B, beam, S) to float indicators for distinct words (B, beam, U).
 
         The indicator of a word is 1 if the mask is True at one of its positions, and 0 otherwise.
         """
@@ -247,7 +247,7 @@ class ExtractiveFeatures(ActiveTerm):
 
 
 def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
-    """Return a mask of the same shape, True at padding, begin symbols, end symbols and the unknown word."""
+    """Return a boolean mask that is True at padding, begin symbols, end symbols and the unknown word."""
     symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
 
@@ -256,7 +256,8 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
     """Sum each feature except log p over the words of a summary.
 
     Args:
-        document, summary: the ids of the words, and :data:`NO_WORD` for tokens that are not words.
+        document, summary: the ids of the words in the document and in the summary. Tokens that are not words have
+            :data:`NO_WORD`.
         of_release: whether to compute the features as in the authors' released code.
     """
     near, far = Weights.of((), of_release).distances

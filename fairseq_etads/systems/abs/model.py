@@ -60,11 +60,13 @@ class ABSEncoder(FairseqEncoder):
 
         Args:
             src_tokens: the dictionary ids of the documents (B, S), padded on either side.
+            src_lengths: the lengths of the documents, which are ignored.
 
         Returns:
-            A dictionary of tensors with one row per document. Most tensors have M = S + 2 ``--source-marks`` positions:
-            "keys" contains F x (B, M, D), "encoder_out" contains x̄ (B, M, D), and "encoder_padding_mask" (B, M), bool,
-            is True at padding. "src_tokens" contains the documents (B, S).
+            A dictionary of lists. Each list contains one tensor with one row per document. With M = S + 2
+            ``--source-marks``, "keys" contains F x (B, M, D), "encoder_out" contains x̄ (B, M, D), and
+            "encoder_padding_mask" contains a boolean mask (B, M), True at padding. "src_tokens" contains the documents
+            (B, S).
         """
         tokens = self.with_marks(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
@@ -79,9 +81,9 @@ class ABSEncoder(FairseqEncoder):
         }
 
     def with_marks(self, src_tokens: Tensor) -> Tensor:
-        """Add begin symbols before each document (B, S), and further end symbols after its end symbol.
+        """Add begin symbols before each document (B, S), and more end symbols after its end symbol.
 
-        Returns (B, M).
+        The result has the shape (B, M).
         """
         tokens = F.pad(src_tokens, (self.marks, self.marks), value=self.padding_idx)
         real = tokens.ne(self.padding_idx)
@@ -136,13 +138,16 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
             prev_output_tokens: the dictionary ids of the previous words (N, T). N is a multiple of the number of
                 documents B, and the rows that belong to the same document are adjacent.
             encoder_out: the encoder output.
-            incremental_state: if not None, only the last step is computed. The state is not used for anything else.
+            incremental_state: the cache of a search, or None. If it is not None, only the last step is computed. The
+                cache is not read.
             features_only: whether to return the input of the output layer (N, T, H + D) instead of logits.
-            request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
+            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
+                words.
 
         Returns:
             Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are the
-            values of π for the document's words. They sum to less than 1, because π also covers the added symbols.
+            values of π for the document's words. The sum of these weights is less than 1, because π also covers the
+            added symbols.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
@@ -153,7 +158,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
-        # In shorter documents, the added end symbols take the place of padding. Set their attention weights to 0.
+        # In shorter documents, the added end symbols replace padding. Set their attention weights to 0.
         marked = encoder_out["src_tokens"][0].eq(self.padding_idx)  # (B, S)
         marked = marked.repeat_interleave(len(weights) // len(means), dim=0)[:, None]  # (N, 1, S)
         output = DecoderOutput(states, weights[:, :, of_words].masked_fill(marked, 0))
@@ -163,7 +168,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return output.pair()
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
-        """Return the C words before each of the last ``steps`` predictions: (N, T) -> (N, steps, C)."""
+        """Return the C words (N, steps, C) before each of the last ``steps`` predictions."""
         # Padding on either side is replaced with begin symbols.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
         tokens = F.pad(tokens, (self.context_size - 1, 0), value=self.bos)
@@ -171,9 +176,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
 
     @staticmethod
     def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
-        """Compute π (N, T, M), at least float32, from queries (N, T, D), keys (B, M, D) and a padding mask (B, M).
+        """Compute the attention weights π (N, T, M) from queries (N, T, D) and keys (B, M, D).
 
-        The mask is True at padding.
+        The padding mask (B, M) is True at padding. The weights have float32 or higher precision.
         """
         scores = at_least_float32(multiply_by_documents(query, keys.transpose(1, 2)))
         hidden = padding.repeat_interleave(len(query) // len(keys), dim=0)[:, None]
@@ -191,8 +196,8 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`NeuralLanguageModelConfig` for the options.
 
     Args:
-        encoder: the encoder.
-        decoder: the decoder.
+        encoder: the encoder, which computes attention keys and values.
+        decoder: the decoder, which is the language model.
         max_row_norm: the maximum norm of word embeddings at the start of an epoch, or 0 for no limit.
     """
 
@@ -216,10 +221,13 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
 
     @torch.no_grad()
     def scale_long_rows(self) -> None:
-        """Scale down the rows of E, F and G with a norm above ``max_row_norm``. The task calls this before each epoch.
+        """Scale down the rows of E, F and G with a norm above ``max_row_norm``.
+
+        The task calls this method before each epoch.
 
         Raises:
-            ValueError: the weights have half precision. The optimiser's copy of the weights would not be scaled.
+            ValueError: the weights have half precision. In this case, the optimiser has a separate copy of the weights,
+                which would not be scaled.
         """
         if not self.max_row_norm:
             return

@@ -46,16 +46,17 @@ class ConvolutionalEncoder(FConvEncoder):
 
         Args:
             src_tokens: the dictionary ids of the documents (B, S).
+            src_lengths: the lengths of the documents, which are ignored.
 
         Returns:
             A dictionary. "encoder_out" contains two tensors (B, S, E): the states z of the last layer, and (z + e)
-            √0.5, where e are the sums of word and position embeddings. "encoder_padding_mask" is a mask (B, S), bool,
+            √0.5, where e is the sum of word and position embeddings. "encoder_padding_mask" is a boolean mask (B, S),
             True at padding, or None if there is no padding. "src_tokens" contains the documents.
         """
         return {**super().forward(src_tokens, src_lengths), "src_tokens": [src_tokens]}
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select documents from the encoder's output, including the pointer's inputs, without changing it."""
+        """Return the encoder output for the selected documents, including the pointer's inputs."""
         reordered: Dict[str, Any] = super().reorder_encoder_out(dict(encoder_out), new_order)
         reordered["src_tokens"] = [encoder_out["src_tokens"][0].index_select(0, new_order)]
         if "vocabulary" in encoder_out:
@@ -113,7 +114,8 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             incremental_state: a cache of the inputs to the convolutions. If it is not None, only the last step is
                 computed.
             features_only: whether to return the input of the output layer (N, T, R) instead of logits.
-            request: the words for which a loss needs log-probabilities, or None to compute logits for all words.
+            request: the words for which the loss function needs log-probabilities, or None to compute logits for all
+                words.
 
         Returns:
             Logits (N, T, V) and a dictionary; see :class:`DecoderOutput`. The attention weights (N, T, S) are averaged
@@ -141,7 +143,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
     @contextlib.contextmanager
     def _attention_of_layers(self) -> Iterator[List[Tensor]]:
-        """Collect each layer's attention weights (N, T, S) in a training step, because fairseq does not return them."""
+        """Collect the attention weights (N, T, S) of all layers in training, because fairseq does not return them."""
         weights: List[Tensor] = []
         layers = [layer for layer in self.attention if layer is not None and self.training]
         hooks = [layer.register_forward_hook(lambda _, __, output: weights.append(output[1])) for layer in layers]
@@ -186,8 +188,8 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
     def __init__(self, encoder: ConvolutionalEncoder, decoder: ConvolutionalDecoder):
         super().__init__(encoder, decoder)
         if decoder.pointer is not None:
-            # The encoder divides its gradient by the number of attention layers. The pointer counts as another
-            # attention layer.
+            # The encoder divides its gradient by the number of attention layers. The pointer is an additional attention
+            # layer.
             encoder.num_attention_layers += 1
 
     @classmethod
@@ -210,7 +212,7 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
-        """Prepare the model for generation. The beam size is not fixed, because documents are not repeated."""
+        """Prepare the model for generation without fixing the beam size, because documents are not repeated."""
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 

@@ -11,7 +11,7 @@ from ...platform.option_checks import PROBABILITY, SIZE, check_needs, check_valu
 
 @dataclass
 class ConvolutionalConfig(PointerOptions):
-    """Options of the convolutional family: fairseq's ``fconv`` options with their defaults, and pointer options."""
+    """Options of the convolutional family: fairseq's ``fconv`` options with the same defaults, and pointer options."""
 
     dropout: float = field(
         default=0.1,
@@ -96,7 +96,7 @@ TRAINING: Dict[str, Any] = {
 }
 """Configuration sections for training these architectures."""
 TRAININGS: Dict[str, Dict[str, Any]] = {
-    "convs2s": {  # the settings of Narayan et al. 2018 for XSum, who also use a dropout of 0.2
+    "convs2s": {  # the XSum settings of Narayan et al. 2018, who also use a dropout of 0.2
         "task": {"truncate_source": 400, "truncate_target": 90},
         "optimization": {"lr": [0.1], "stop_min_lr": 1e-5},
         "dataset": {"batch_size": 32},
@@ -124,7 +124,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
         layers: the number of decoder layers.
 
     Raises:
-        ValueError: the text is neither of these, or no layer attends to the document.
+        ValueError: the text has a different format, or no layer attends to the document.
     """
     try:
         value = ast.literal_eval(str(text).strip())

@@ -24,8 +24,8 @@ from .model import DigitHidingTokenizer
 class PairClassifier(nn.Module):
     """A classifier for pairs of vectors u and v that computes MLP([u; v; |u-v|; u*v]).
 
-    The MLP has two hidden layers with tanh. Dropout is applied before each of the three layers (Li, Zhu, Zhang and Zong
-    2018).
+    The MLP has two hidden tanh layers and an output layer. Dropout is applied before each of these layers (Li, Zhu,
+    Zhang and Zong 2018).
 
     Args:
         width: the width of u and v.
@@ -71,12 +71,13 @@ SAMPLED_TEXTS = 10_000
 
 
 class PairBatches:
-    """Batches of labelled text pairs. A batch depends only on the seed and on its index.
+    """Batches of labelled text pairs. Each batch depends only on the seed and the batch index.
 
     Args:
-        pairs: for each pair, the ids of the premise (T,), the ids of the hypothesis (T',) and the label.
+        pairs: a tuple for each pair, which contains the ids of the premise (T,), the ids of the hypothesis (T',) and
+            the label.
         size: the number of pairs per batch. The last batch of an epoch may be smaller.
-        seed: a seed for shuffling the pairs. The order differs between epochs.
+        seed: the seed for shuffling the pairs. The order differs between epochs.
         pad: the id of the padding symbol.
     """
 
@@ -100,7 +101,7 @@ class PairBatches:
         """Return the batch with index ``number``, counted from 0 across all epochs.
 
         Returns:
-            Premises (N, S) and hypotheses (N, S'), padded on the right, and labels (N,), all int64.
+            The ids of the premises (N, S) and hypotheses (N, S'), padded on the right, and the labels (N,), all int64.
         """
         turn, place = divmod(number, -(-len(self) // self._size))
         if self._order[0] != turn:
@@ -156,7 +157,7 @@ class EntailmentTask(AuxiliaryTask):
         return {"pair_classifier": PairClassifier(width, cfg.encoder_hidden_size, len(LABELS), cfg.dropout)}
 
     def loss(self, model: Any, number: int) -> Tuple[Tensor, int, Dict[str, float]]:
-        """Compute the mean cross-entropy over batch ``number``.
+        """Compute the mean cross-entropy over the batch with index ``number``.
 
         Returns:
             The loss, the number of pairs, and the number of correct predictions as "accuracy".

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class DecomposableAttention(nn.Module):
-    """A classifier for pairs of a premise a and a hypothesis b. It aligns their words (Parikh et al. 2016, section 3).
+    """A classifier for pairs of a premise a and a hypothesis b, based on aligned words (Parikh et al. 2016, section 3).
 
     F, G and H are networks with two linear layers. Each layer is preceded by dropout and followed by ReLU. a_i and b_j
     are projected word embeddings:
@@ -39,8 +39,8 @@ class DecomposableAttention(nn.Module):
         """Compute the logits (N, classes) of pairs.
 
         Args:
-            premises, hypotheses: ids (N, P) and (N, Q), padded on either side. Each text must contain at least one
-                word.
+            premises, hypotheses: the ids of the premises (N, P) and hypotheses (N, Q), padded on either side. Each text
+                must contain at least one word.
         """
         a, b = (self.project(self.table(tokens)) for tokens in (premises, hypotheses))  # (N, P, D), (N, Q, D)
         no_a, no_b = (tokens == self.pad for tokens in (premises, hypotheses))

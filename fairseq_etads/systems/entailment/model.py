@@ -25,7 +25,7 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Version of the folder format. It is increased whenever older versions of this package cannot read new folders."""
+"""Version of the folder format, which is increased whenever older versions of this package cannot read new folders."""
 ADVICE = "Create it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
 """Maximum width that is accepted in config.json."""
@@ -49,8 +49,8 @@ class NliConfig:
 
     Attributes:
         embed_dim: the width of the word embeddings.
-        width: the width of the network.
-        words: how raw text is split into words; see ``WORD_KINDS``.
+        width: the width of the hidden layers.
+        words: the method by which raw text is split into words, one of ``WORD_KINDS``.
         keep_case: whether to keep upper-case letters.
         hide_digits: whether to replace each digit with ``#``.
     """
@@ -90,8 +90,8 @@ def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
 class EntailmentScorer:
     """An entailment model for inference, without dropout or gradients.
 
-    This class is not an ``nn.Module``. If a module has a scorer as an attribute, it therefore neither trains nor stores
-    the scorer's weights.
+    This class is not an ``nn.Module``. Therefore, a module with a scorer as an attribute neither trains nor stores the
+    scorer's weights.
 
     Attributes:
         config: the model configuration.
@@ -145,7 +145,10 @@ class EntailmentScorer:
 
     @torch.no_grad()
     def probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
-        """Predict the probability of each label in ``LABELS``. Returns (N, 3), float32, on the CPU; see :meth:`score`.
+        """Predict the probability of each label in ``LABELS`` for N pairs of texts; see :meth:`score`.
+
+        Returns:
+            The probabilities (N, 3), float32, on the CPU.
 
         Raises:
             ValueError: the numbers of premises and hypotheses differ.
@@ -213,7 +216,11 @@ def read_config(folder: Path) -> Dict[str, Any]:
 
 
 def _checked_config(folder: Path) -> Any:
-    """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json. Raises InputError."""
+    """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json.
+
+    Raises:
+        InputError: the file is missing or damaged, or it is from a later version.
+    """
     content = read_config(folder)
     given: Any = content.get("model")
     kinds: List[Any] = [(option.name, type(option.default)) for option in fields(NliConfig)]

@@ -63,7 +63,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
 
 @functools.cache  # summaries have only a few distinct lengths, so most results are cached
 def edit_distances(length: int, words: int, temperature: float) -> Tensor:
-    """Compute the distribution of the number of edits, q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) for e = 0 … L.
+    """Compute the distribution q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) of the number of edits e = 0, …, L.
 
     There are C(L, e) (V-1)^e texts at an edit distance of e. Each of them has the weight exp(-e (1 + log(V-1)) / τ).
 
@@ -82,7 +82,7 @@ def edit_distances(length: int, words: int, temperature: float) -> Tensor:
 
 
 def sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
-    """Compute the samples' weights w = exp(r/τ) / exp(-e/τ), normalised to sum to 1 for each pair. Returns (B, K)."""
+    """Compute the sample weights (B, K), which are w = exp(r/τ) / exp(-e/τ), normalised for each pair."""
     return ((rewards + distances) / temperature).softmax(dim=1)
 
 
@@ -91,7 +91,7 @@ class Edits(NamedTuple):
 
     Attributes:
         distances: the number of replaced words in each copy (B, K).
-        changed: a mask (B, K, T), bool, True at replaced words.
+        changed: the boolean mask (B, K, T), True at replaced words.
         target: the dictionary ids of the edited references (B, K, T), padded like the references.
     """
 
@@ -102,7 +102,7 @@ class Edits(NamedTuple):
 
 @register_criterion("summarization_raml", dataclass=SummarizationRAMLConfig)
 class SummarizationRAML(SummarizationNLL):
-    """Maximum likelihood on references with randomly replaced words. Each edited reference is weighted by its reward.
+    """Maximum likelihood training on references with randomly replaced words, weighted by their rewards.
 
     K edited references are sampled for each pair. First, the number of edits e is sampled from q(e) (see
     :func:`edit_distances`), then e positions, and finally a different known word for each position. Let r(y) be the
@@ -113,8 +113,8 @@ class SummarizationRAML(SummarizationNLL):
 
     These equations are from Li, Zhu, Zhang and Zong 2018 or, with ``none``, from Norouzi et al. 2016. Sentence marks
     and the end symbol are neither replaced nor inserted. If a reference is drawn several times without edits, the batch
-    contains only one row for these samples. Random numbers come from torch's generator, which fairseq seeds in every
-    update. In validation, the loss is the negative log-likelihood of the unedited references.
+    contains only one row for these samples. Random numbers are drawn from PyTorch's generator, which fairseq seeds in
+    every update. In validation, the loss is the negative log-likelihood of the unedited references.
 
     Raises:
         ValueError: an option has an invalid value, or the entailment model is missing.
@@ -193,15 +193,15 @@ class SummarizationRAML(SummarizationNLL):
         known = target < len(self._place)
         # (B, T): index of the word among the V words, or -1 for other words
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
-        # If a word is one of the V words, replace it with another one of them. Replace any other word with one of the V
-        # words.
+        # If a word is one of the V words, replace it with another of the V words. Replace any other word with one of
+        # the V words.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
         return Edits(distances, changed, torch.where(changed, self.words[other], target[:, None]))
 
     def rewards(self, sample: Dict[str, Any], edits: Edits) -> Tensor:
-        """Compute the reward r of each sample. Returns (B, K), float32."""
+        """Compute the reward r of each sample, (B, K), float32."""
         distances = edits.distances
         if self.reward == "none":
             return -distances.float()
@@ -213,11 +213,11 @@ class SummarizationRAML(SummarizationNLL):
         return found
 
     def _reward(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
-        """Compute the rewards of edited references. Returns (n,), float32.
+        """Compute the rewards (n,), float32, of n edited references.
 
         Args:
-            sample: the batch.
-            pairs: for each edited reference, the index of its pair in the batch.
+            sample: the batch of documents and reference summaries.
+            pairs: the index in the batch of the pair to which each edited reference belongs.
             edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))
@@ -240,7 +240,7 @@ class SummarizationRAML(SummarizationNLL):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Aggregate the metrics of ``summarization_nll``, and log the samples' mean reward and mean number of edits."""
+        """Aggregate the metrics of ``summarization_nll``, and log the mean reward and the mean number of edits."""
         super().reduce_metrics(logging_outputs)
         drawn = sum(output.get("raml_drawn", 0) for output in logging_outputs)
         for name in ("raml_reward", "raml_edits"):
@@ -250,7 +250,7 @@ class SummarizationRAML(SummarizationNLL):
 
 
 def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str, Any]:
-    """Create a batch with one row for each edited reference and one row for each reference that was drawn unchanged.
+    """Create a batch with one row for each edited reference and each reference that was drawn without edits.
 
     Args:
         sample: a batch of B pairs.
@@ -258,8 +258,8 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
         weights: the sample weights (B, K).
 
     Returns:
-        A batch in which each pair is repeated once per row. "weights" contains the weight of each row (N,). "ntokens"
-        and "nsentences" are the same as in ``sample``.
+        A batch of N rows, in which each pair is repeated as often as needed. "weights" contains the weight of each row
+        (N,). "ntokens" and "nsentences" are the same as in ``sample``.
     """
     unchanged = edits.distances == 0
     of_reference = (weights * unchanged).sum(dim=1)  # (B,)
@@ -270,7 +270,7 @@ def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str
     batch: Dict[str, Any] = utils.apply_to_sample(lambda x: x[rows] if x.dim() and len(x) == count else x, sample)
     target, changed = (to_device(x[edited], device) for x in (edits.target, edits.changed))
     batch["target"][len(plain) :] = target
-    # The previous word at position t + 1 is the target at position t, both with left padding and with right padding.
+    # With left and with right padding, the previous word at position t + 1 is the target at position t.
     previous = batch["net_input"]["prev_output_tokens"][len(plain) :]
     previous[:, 1:] = torch.where(changed[:, :-1], target[:, :-1], previous[:, 1:])
     return {

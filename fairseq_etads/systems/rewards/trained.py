@@ -27,10 +27,10 @@ IDF = "idf"
 
 
 class Frequencies:
-    """Saliency of words: their inverse document frequency in the training documents, relative to an unseen word.
+    """Computes the saliency of words as their inverse document frequency, relative to an unseen word.
 
-    The training documents are read when the first weight is needed. They are truncated in the same way as the model's
-    input.
+    The frequencies are computed from the training documents, which are read when the first weight is needed. Documents
+    are truncated in the same way as the model's input.
 
     Args:
         task: the training task, which provides the data.
@@ -55,7 +55,7 @@ class Frequencies:
 
 
 class Tagger:
-    """Saliency of words: the probability that a trained tagger predicts for each word in a sentence.
+    """Computes the saliency of words as the probabilities that a trained tagger predicts.
 
     Args:
         path: the path of a checkpoint that was trained with ``--arch word_tagger``.
@@ -182,7 +182,7 @@ class Rewards:
     def __call__(
         self, number: int, summaries: Sequence[Text], references: Sequence[Text], documents: Sequence[Text], device: Any
     ) -> Sequence[float]:
-        """Compute the reward with index ``number`` for each summary. Run models on ``device``."""
+        """Compute the reward with index ``number`` for each summary. Models are run on ``device``."""
         for model in self._models:
             model.to(device)
         return self._rewards[number](summaries, references, documents)

@@ -1,4 +1,4 @@
-"""A frozen model that summarises single sentences. It rewrites the sentences that an extractor selected."""
+"""A frozen model that summarises single sentences and is used to rewrite the sentences that an extractor selected."""
 
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -42,8 +42,8 @@ class Abstractor:
         option: the option that specified the checkpoint, for messages.
         device: the device on which the model runs.
         beam: the beam size, where 1 means greedy search.
-        diversity: the diversity penalty. The i-th best continuation of a hypothesis, counted from 0, is penalised by i
-            times this value.
+        diversity: the diversity penalty. The score of a hypothesis's i-th best continuation, counted from 0, is reduced
+            by i times this value.
         longest: the maximum number of tokens in a rewritten sentence.
 
     Raises:
@@ -98,7 +98,7 @@ class Abstractor:
             sentences: the dictionary ids of each sentence (n,), without the end symbol.
 
         Returns:
-            The hypotheses for each sentence, best first. For the keys of a hypothesis, see
+            A list of hypotheses for each sentence, sorted from best to worst. The keys of a hypothesis are described in
             :meth:`~fairseq_etads.generation.SummaryGenerator.generate`.
         """
         texts = [tuple(sentence.tolist()[: self.limit]) for sentence in sentences]

@@ -45,7 +45,7 @@ class ExtractorRLConfig(FairseqDataclass):
 class ExtractorRL(FairseqCriterion):
     """Advantage actor-critic training for ``--arch pointer_extractor --learn-to-stop``.
 
-    See Chen and Bansal 2018, section 3.1.
+    The method is from Chen and Bansal 2018, section 3.1.
 
     In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
     The abstractor rewrites each sentence with greedy search. Then,
@@ -60,7 +60,7 @@ class ExtractorRL(FairseqCriterion):
     summary.
 
     Raises:
-        ValueError: an option is missing or has an invalid value, or :class:`Abstractor` raises an error.
+        ValueError: an option is missing or has an invalid value, or the abstractor cannot be loaded.
     """
 
     trains_selectors = True
@@ -74,7 +74,7 @@ class ExtractorRL(FairseqCriterion):
         self.discount = rl_discount
         self.dictionary = task.target_dictionary
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
-        # torch does not register modules inside a tuple, so the abstractor's weights are neither trained nor stored.
+        # PyTorch does not register modules inside a tuple, so the abstractor's weights are neither trained nor stored.
         self._abstractor: Tuple[Abstractor, ...] = ()
         self._rewriter(torch.device("cpu"))  # report a wrong path before training starts
 
@@ -92,7 +92,8 @@ class ExtractorRL(FairseqCriterion):
         """Compute the loss of a batch.
 
         Returns:
-            The loss, the number of steps or documents by which to divide it, and the values to log.
+            Three values: the loss, the number of steps (in training) or documents (in validation) by which to divide
+            the loss, and the values to log.
         """
         extractor = unwrapped(model)
         tokens = sample["net_input"]["src_tokens"]
@@ -117,9 +118,9 @@ class ExtractorRL(FairseqCriterion):
         """Compute the rewards for each document: one per selected sentence, and one for the stop action.
 
         Args:
-            extractor: the extractor.
+            extractor: the extractor that selected the sentences.
             tokens: the source documents (B, S).
-            chosen: the result of :meth:`PointerExtractor.extract` (B, T).
+            chosen: the indices of the selected candidates (B, T), as returned by :meth:`PointerExtractor.extract`.
             summaries: the dictionary ids of the reference summaries (B, T').
         """
         abstractor = self._rewriter(tokens.device)
@@ -143,11 +144,11 @@ class ExtractorRL(FairseqCriterion):
         """Compute the policy loss and the critic loss, each summed over all steps.
 
         Args:
-            model: the extractor.
-            sample: the batch.
+            model: the extractor that is trained.
+            sample: the batch of documents and reference summaries.
             chosen: the indices of the selected candidates (B, T). Each sequence ends with the stop action and is padded
                 with -1.
-            rewards: one reward per step of each document.
+            rewards: a list of rewards for each document, with one reward per step.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
         episodes = standardised([discounted(episode, self.discount) for episode in rewards])
@@ -163,7 +164,7 @@ class ExtractorRL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Aggregate metrics over batches and workers. Losses are averaged over steps, other values over documents."""
+        """Aggregate metrics. Losses are averaged over steps, and other values are averaged over documents."""
 
         def total(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -69,9 +69,9 @@ class CandidateScores(NamedTuple):
     """The output of a pointer extractor at each selection step.
 
     Attributes:
-        logits: the logits of the candidates (B, T, C), at least float32. They are minus infinity for missing
+        logits: the logits of the candidates (B, T, C), in float32 or higher precision, and minus infinity for missing
             candidates.
-        values: the returns b that the critic predicts (B, T), or None without --learn-to-stop.
+        values: the returns b (B, T) that the critic predicts, or None without --learn-to-stop.
     """
 
     logits: Tensor
@@ -83,8 +83,8 @@ class PointerExtractor(SelectingModel):
 
     Convolutional filters encode the words of each sentence, and a bidirectional LSTM encodes the sequence of sentences.
     Each of the N sentences is a candidate, where N is the number of sentences in the longest document of the batch.
-    With ``--learn-to-stop``, there is one more candidate with index N and a learned vector. Selecting this candidate
-    ends the summary.
+    With ``--learn-to-stop``, there is an additional candidate with the index N and a learned vector. Selecting this
+    candidate ends the summary.
 
     Attributes:
         stop: the vector (D,) of the candidate that ends the summary, or None without --learn-to-stop.
@@ -125,7 +125,7 @@ class PointerExtractor(SelectingModel):
 
     @property
     def trained_by(self) -> TrainedBy:  # type: ignore[override]
-        """Return the criterion that trains this extractor. The criterion depends on --learn-to-stop."""
+        """Return the criterion that trains this extractor, which depends on --learn-to-stop."""
         if self.stop is None:
             return TrainedBy("extractor_nll", "an extractor without --learn-to-stop")
         return TrainedBy("extractor_rl", "an extractor with --learn-to-stop")
@@ -165,7 +165,7 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S), int64.
-            src_lengths: ignored.
+            src_lengths: the lengths of the documents, which are ignored.
             chosen: the indices of the selected candidates (B, T), padded with negative values.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
@@ -186,8 +186,8 @@ class PointerExtractor(SelectingModel):
             sample: whether to sample candidates from their probabilities instead of selecting the most probable one.
 
         Returns:
-            Indices of the selected candidates (B, T), in the order of selection. They include the stop candidate (N).
-            Each sequence is padded with -1.
+            The indices of the selected candidates (B, T), in the order of selection, including the index N of the stop
+            candidate. Each sequence is padded with -1.
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
@@ -214,11 +214,11 @@ class PointerExtractor(SelectingModel):
 
         Args:
             src_tokens: the source documents (B, S).
-            chosen: the result of :meth:`extract` for these documents (B, T). If the extractor has a stop candidate, it
-                must be the last selected candidate of each document.
+            chosen: the indices of the selected candidates (B, T), as returned by :meth:`extract`. If the extractor has
+                a stop candidate, it must be the last selected candidate of each document.
 
         Returns:
-            For each document, the dictionary ids (n,) of the words in each selected sentence.
+            A list of selected sentences for each document. Each sentence is a tensor of dictionary ids (n,).
         """
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):

@@ -28,11 +28,11 @@ class SentenceConvolution(nn.Module):
         self.convolutions = nn.ModuleList(nn.Conv1d(word, filters, width) for width in WIDTHS)
 
     def forward(self, words: Tensor, there: Tensor) -> Tensor:
-        """Encode R sentences. Returns (R, 3 * filters).
+        """Encode R sentences as vectors (R, 3 * filters).
 
         Args:
             words: the word embeddings of the sentences (R, W, E), padded on the right.
-            there: a mask (R, W), bool, True at words and False at padding. Padding does not affect the result.
+            there: the boolean mask (R, W), True at words and False at padding. Padding does not affect the result.
         """
         widest = max(WIDTHS)
         words = words.masked_fill(~there[:, :, None], 0).transpose(1, 2)  # (R, E, W)
@@ -60,12 +60,12 @@ class Candidates(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """Tensors that each step of a :class:`PointerNetwork` reads.
+    """The tensors that all steps of a :class:`PointerNetwork` read.
 
     Attributes:
-        glimpsed: the keys of the glimpse, k = W_1 h.
-        values: the values of the glimpse, also k.
-        keys: the keys W_3 h for scoring the candidates.
+        glimpsed: the attention keys of the glimpse, k = W_1 h.
+        values: the attention values of the glimpse, which are also k.
+        keys: the attention keys W_3 h with which candidates are scored.
         missing: a mask (B, C), bool, True at candidates that do not exist in the document.
     """
 
@@ -89,7 +89,7 @@ class _Comparison(nn.Module):
         self.weight = nn.Parameter(torch.empty(hidden).uniform_(-(hidden**-0.5), hidden**-0.5))
 
     def scores(self, query: Tensor, keys: SharedKeys) -> Tensor:
-        """Compute scores (B, T, C), at least float32, from queries q (B, T, H) and the keys of C candidates."""
+        """Compute the scores (B, T, C) of C candidates from queries q (B, T, H) and the candidates' keys."""
         return keys.scores(self.query(query), self.weight)
 
 
@@ -118,7 +118,7 @@ class PointerNetwork(nn.Module):
         self.choice = _Comparison(width, hidden)
 
     def remember(self, candidates: Candidates) -> Memory:
-        """Compute the tensors that all steps read."""
+        """Compute the tensors that all steps read, once for a batch."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
         return Memory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)
@@ -129,16 +129,16 @@ class PointerNetwork(nn.Module):
         return self.first_input.expand(documents, 1, -1), (h, c)
 
     def forward(self, inputs: Tensor, state: State, memory: Memory) -> Tuple[Tensor, State]:
-        """Run T steps.
+        """Run T steps, and score the candidates at each step.
 
         Args:
             inputs: the inputs x of the steps (B, T, D).
             state: the LSTM state before the steps.
-            memory: the result of :meth:`remember`.
+            memory: the tensors that :meth:`remember` returned.
 
         Returns:
-            The scores u (B, T, C), at least float32, and the state of the LSTM after the steps. Scores of missing
-            candidates are not masked.
+            The scores u (B, T, C) in float32 or higher precision, and the state of the LSTM after the steps. Scores of
+            missing candidates are not masked.
         """
         steps, state = self.lstm(inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
@@ -152,7 +152,7 @@ class PointerNetwork(nn.Module):
             chosen: the indices of the selected candidates (B, T), padded with negative values.
 
         Returns:
-            The scores u (B, T, C), at least float32.
+            The scores u (B, T, C), in float32 or higher precision.
         """
         first, state = self.begin(len(chosen))
         before = chosen[:, :-1].clamp(min=0)[:, :, None].expand(-1, -1, candidates.states.shape[2])
@@ -165,12 +165,13 @@ class PointerNetwork(nn.Module):
 class Critic(nn.Module):
     """A critic that estimates the expected return b_t at each step of a selection (Chen and Bansal 2018, section 3.1).
 
-    The critic is a pointer network with its own weights. In each step, it averages the states of the sentences with the
-    weights softmax(u_t), and estimates the return from this average. The average is also the input of the next step.
-    Therefore, the critic does not know which sentences were selected.
+    The critic is a pointer network with separate weights. At each step, it averages the states of the sentences with
+    the weights softmax(u_t), and estimates the return from this average. The average is also the input of the next
+    step. Therefore, the critic does not know which sentences were selected.
 
     Args:
-        width, hidden: the same as for :class:`PointerNetwork`.
+        width: D, the width of the states h.
+        hidden: H, the width of the LSTM and of the attention layers.
     """
 
     def __init__(self, width: int, hidden: int):
@@ -179,7 +180,7 @@ class Critic(nn.Module):
         self.value = nn.Linear(width, 1)
 
     def forward(self, sentences: Candidates, steps: int) -> Tensor:
-        """Estimate the returns b (B, steps), at least float32, from the candidates without the stop candidate."""
+        """Estimate the returns b (B, steps) from the sentences, without the stop candidate."""
         memory = self.network.remember(sentences)
         inputs, state = self.network.begin(len(sentences.states))
         values: List[Tensor] = []
@@ -192,7 +193,7 @@ class Critic(nn.Module):
 
 
 def taken_before(chosen: Tensor, count: int) -> Tensor:
-    """Compute a mask (B, T, C), bool, that is True at candidates that were selected in an earlier step.
+    """Compute a boolean mask (B, T, C) that is True at candidates that were selected in an earlier step.
 
     Args:
         chosen: the indices of the selected candidates (B, T), padded with negative values. The mask is False at

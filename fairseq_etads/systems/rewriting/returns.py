@@ -1,4 +1,4 @@
-"""Rewards for selecting sentences, discounted returns and standardised returns.
+"""Rewards for the selection of sentences, discounted returns and standardised returns.
 
 This module does not import torch or fairseq.
 """
@@ -10,7 +10,7 @@ from ...evaluation.rewards import Text, rouge_l, rouge_n
 
 DISCOUNT = 0.95
 _SMALLEST = 1e-7
-"""Constant added to the standard deviation before the division, so that equal returns become 0."""
+"""Constant that is added to the standard deviation before dividing by it, so that equal returns become 0."""
 
 
 def step_rewards(rewritten: Text, reference: Text) -> List[float]:
@@ -21,9 +21,9 @@ def step_rewards(rewritten: Text, reference: Text) -> List[float]:
         reference: the sentences of the reference summary.
 
     Returns:
-        One reward per sentence and a reward for the stop action. The reward of sentence t is its ROUGE-L F1 against
-        sentence t of the reference summary, or 0 if the reference has fewer sentences. The reward of the stop action is
-        the ROUGE-1 F1 of all rewritten sentences against the whole reference summary.
+        One reward for each sentence, followed by the reward for the stop action. The reward for sentence t is its
+        ROUGE-L F1 against sentence t of the reference summary, or 0 if the reference has fewer sentences. The reward
+        for the stop action is the ROUGE-1 F1 of all rewritten sentences against the whole reference summary.
     """
     rewards = [rouge_l([words], [reference[t]]) if t < len(reference) else 0.0 for t, words in enumerate(rewritten)]
     return [*rewards, rouge_n(rewritten, reference, 1)]
@@ -38,10 +38,10 @@ def discounted(rewards: Sequence[float], discount: float) -> List[float]:
 
 
 def standardised(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
-    """Standardise the returns to mean 0 and standard deviation 1 over all steps of all episodes.
+    """Standardise returns to mean 0 and standard deviation 1 over all steps of all episodes.
 
-    The sample standard deviation is used, which divides by the number of steps minus 1. If there is only one return, it
-    becomes 0.
+    The standard deviation is the sample standard deviation, with the number of steps minus 1 in the denominator. A
+    single return becomes 0.
     """
     values = [value for episode in episodes for value in episode]
     mean = sum(values) / max(len(values), 1)
