@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="etads-compare [options] A B REF [REF ...]\n"
         "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
         "       etads-compare --likelihood [options] RUN_A RUN_B",
-        description="Test whether one system is significantly better than another, with paired tests on the ROUGE "
-        "scores of the same documents or on the likelihoods of their references.",
+        description="Test whether one system is significantly better than another. The paired tests compare the ROUGE "
+        "scores of the same documents, or the likelihoods of their references.",
         epilog="""\
 examples:
   etads-compare new.txt old.txt test.target
@@ -58,25 +58,44 @@ examples:
         "files",
         metavar="FILE",
         nargs="*",
-        help="summaries of the first system (A), summaries of the second system (B), and references (REF), each with "
-        "one summary per line",
+        help="files containing the summaries of the first system (A), the summaries of the second system (B) and the "
+        "reference summaries (REF), one per line",
     )
-    add("--a", metavar="A", nargs="+", default=[], help="summaries (or runs) of the first system, one per training run")
     add(
-        "--b", metavar="B", nargs="+", default=[], help="summaries (or runs) of the second system, one per training run"
+        "--a",
+        metavar="A",
+        nargs="+",
+        default=[],
+        help="files containing the summaries of the first system, one file per training run; with --likelihood, its "
+        "run folders",
     )
-    add("--figure", choices=list(FIGURES), default="f1", help="ROUGE figure to compare (default: %(default)s)")
-    add("--families", metavar="FILE", help="file with the family of each document, one per line, before any tab")
+    add(
+        "--b",
+        metavar="B",
+        nargs="+",
+        default=[],
+        help="files containing the summaries of the second system, one file per training run; with --likelihood, "
+        "its run folders",
+    )
+    add("--figure", choices=list(FIGURES), default="f1", help="type of ROUGE score to compare (default: %(default)s)")
+    add(
+        "--families",
+        metavar="FILE",
+        help="file containing the family of each document, one per line; anything after a tab is ignored",
+    )
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
         "--likelihood",
         action="store_true",
-        help="compare runs of scripts/train.sh; etads-likelihood computes any scores that are not stored yet",
+        help="compare scripts/train.sh run folders by the likelihood of the references; missing scores are computed "
+        "with etads-likelihood",
     )
-    add("--subset", metavar="NAME", help="split with the references (default: test)")
-    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to use in each run (default: best)")
-    add("--prepared", metavar="DIR", help="prepared data (default: the data of each run)")
+    add("--subset", metavar="NAME", help="split that contains the references (default: test)")
+    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")
+    add(
+        "--prepared", metavar="DIR", help="folder containing the prepared data (default: the prepared data of each run)"
+    )
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
     return parser

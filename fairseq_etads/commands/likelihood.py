@@ -13,8 +13,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-likelihood",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute the log-likelihood of reference summaries under a trained model, for etads-compare "
-        "--likelihood.",
+        description="Compute the log-likelihood of the reference summaries under a trained model. etads-compare "
+        "--likelihood uses the results.",
         epilog="""\
 examples:
   etads-likelihood runs/etads                    # the test split, with checkpoint_best.pt

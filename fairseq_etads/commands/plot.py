@@ -20,8 +20,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Plot training curves from logs: loss, perplexity, learning rate, gradient norm and all other "
-        "logged figures.",
+        description="Plot training curves from logs, including loss, perplexity, learning rate, gradient norm and all "
+        "other logged values.",
         epilog=f"""\
 examples:
   etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
@@ -35,17 +35,17 @@ examples:
   than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
     )
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="run folder, or log file")
+    add("runs", metavar="RUN", nargs="+", help="run folder or log file")
     add(
         "--out",
         metavar="FILE",
-        help=f"file for the plot: .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
+        help=f"output file for the plot, ending in .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
     )
     add(
         "--figures",
         metavar="LIST",
-        help="comma-separated names of logged figures to draw, including those omitted by default, such as wps or wall "
-        "(default: all figures that describe the model)",
+        help="comma-separated names of the logged values to plot, including values omitted by default, such as wps or "
+        "wall (default: all values that describe the model)",
     )
     return parser
 

@@ -57,17 +57,22 @@ examples:
   for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
-    add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
-    add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
+    add("hypothesis", metavar="HYP", help="file containing the system's summaries, one per line")
+    add("references", metavar="REF", nargs="+", help="file containing the reference summaries, one per line")
     add(
         "--duc75",
         action="store_true",
-        help="score as in DUC-2004: --bytes 75 --multi average, with the confidence interval of recall",
+        help="compute scores as in DUC-2004 (--bytes 75 --multi average), with a confidence interval for recall",
     )
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_options(parser)
-    add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
-    add("--format", choices=["table", "json"], default="table", help="output format (default: %(default)s)")
+    add("--per-example", metavar="FILE", help="also write the scores of each summary to FILE (.jsonl or .tsv)")
+    add(
+        "--format",
+        choices=["table", "json"],
+        default="table",
+        help="output format of the scores (default: %(default)s)",
+    )
     return parser
 
 
