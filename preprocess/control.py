@@ -260,24 +260,34 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-control", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="folder to write, with the same files and control.json")
+    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
+    add(
+        "out",
+        metavar="OUT",
+        type=Path,
+        help="output folder for the same files with control words, and for control.json",
+    )
     add(
         "--length-bins",
         metavar="N",
         type=int,
-        help=f"maximum number of length bins; 0: no words for lengths (default: {BINS})",
+        help=f"maximum number of length bins; 0 disables the control words for lengths (default: {BINS})",
     )
-    add("--by-origin", action="store_true", help="also add a word for the origin of each document")
+    add("--by-origin", action="store_true", help="also insert a control word for the origin of each document")
     add(
         "--like",
         metavar="MADE",
         type=Path,
-        help="use the bins and origins of an earlier output folder, with which a model was trained",
+        help="reuse the length bins and origins of an earlier output folder, such as the one used to train the model",
     )
     add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits to write (default: all splits in TEXT)")
-    add("--length", metavar="K", type=int, help="use the word of the K-th bin for all documents, counting from 1")
-    add("--origin", metavar="NAME", help="use the word of this origin for all documents")
+    add(
+        "--length",
+        metavar="K",
+        type=int,
+        help="insert the control word of the K-th length bin, counting from 1, before all documents",
+    )
+    add("--origin", metavar="NAME", help="insert the control word of this origin before all documents")
     return parser
 
 

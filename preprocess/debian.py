@@ -290,10 +290,18 @@ def build_parser() -> argparse.ArgumentParser:
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
     add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
-    add("--sample", action="store_true", help="unpack the embedded sample instead of building a corpus")
-    add("--force", action="store_true", help="build the corpus again, or replace another corpus in --out")
-    add("--lists", type=Path, metavar="DIR", help=f"folder of APT's indexes (default: {LISTS})")
+    add("--out", type=Path, required=True, metavar="DIR", help="output folder for the corpus and report.json")
+    add(
+        "--sample",
+        action="store_true",
+        help="unpack the sample corpus included in this package instead of building a corpus",
+    )
+    add(
+        "--force",
+        action="store_true",
+        help="rebuild the corpus if it already exists, or replace another corpus in --out",
+    )
+    add("--lists", type=Path, metavar="DIR", help=f"folder containing APT's package indexes (default: {LISTS})")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for names of source packages")):
         text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"
         add(option, type=Path, action="append", default=[], metavar="FILE", help=text)

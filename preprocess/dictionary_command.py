@@ -30,9 +30,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-dictionary", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
+    parser.add_argument("out", metavar="OUT", type=Path, help="output file for the dictionary")
     parser.add_argument(
-        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts with the words to learn"
+        "--train",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="text files containing the words that the model learns",
     )
     parser.add_argument(
         "--documents",
@@ -40,18 +45,28 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         nargs="*",
         default=[],
-        help="texts with further words that can be copied",
+        help="text files containing additional words that the model can only copy",
     )
     parser.add_argument(
-        "--size", type=int, default=50000, help="number of words to learn; -1: all (default: %(default)s)"
+        "--size",
+        type=int,
+        default=50000,
+        help="number of words that the model learns; -1 for all words (default: %(default)s)",
     )
     parser.add_argument(
-        "--target-size", type=int, metavar="N", help="number of the --size words that can be generated (default: all)"
+        "--target-size",
+        type=int,
+        metavar="N",
+        help="number of words that the model can generate, out of the --size words that it learns (default: all)",
     )
     parser.add_argument(
-        "--summaries", metavar="FILE", type=Path, nargs="+", help="texts with the words that can be generated"
+        "--summaries",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        help="text files containing the summaries, from which the words to generate are chosen",
     )
-    parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="dictionary of summaries to write")
+    parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="output file for the target dictionary")
     add_jobs(parser)
     return parser
 

@@ -56,23 +56,28 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
             type=Path,
             nargs="+",
             required=True,
-            help="one or more folders with the .story files",
+            help="one or more folders containing the .story files",
         )
-        add("--urls", metavar="DIR", type=Path, required=True, help="folder with the lists of URLs")
+        add("--urls", metavar="DIR", type=Path, required=True, help="folder containing the lists of URLs")
         add(
             "--expect",
             metavar="published|any|TRAIN,VALID,TEST",
             default="published",
-            help="required numbers of documents. published: 287,226 (287,113 without stories that have no text), "
-            "13,368 and 11,490; any: do not check; or three numbers (default: %(default)s)",
+            help="expected number of documents in each split. published: 287,226 (or 287,113 without stories that "
+            "have no text), 13,368 and 11,490; any: do not check the numbers; or three numbers (default: %(default)s)",
         )
-        add("--allow-missing", action="store_true", help="count missing stories instead of stopping")
+        add("--allow-missing", action="store_true", help="count missing story files instead of stopping")
         add(
             "--keep-origin",
             action="store_true",
-            help="also write SPLIT.source.origin with cnn or dailymail for each document, for etads-control",
+            help="also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for use with "
+            "etads-control",
         )
-        add("--entity-names", action="store_true", help="for anonymised stories: restore the names")
+        add(
+            "--entity-names",
+            action="store_true",
+            help="replace the placeholders in anonymised stories with the original names",
+        )
 
     def _url_list(self, split: str) -> Optional[Path]:
         return first_existing([self.urls], LISTS[split])

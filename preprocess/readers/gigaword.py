@@ -64,19 +64,21 @@ The text is already tokenised. Digits become #. Words that occur less often than
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="folder with the files named above")
+        parser.add_argument(
+            "--data", metavar="DIR", type=Path, required=True, help="folder containing the files named above"
+        )
         parser.add_argument(
             "--rare",
             metavar="N",
             type=int,
             default=5,
-            help=f"replace words with fewer occurrences with {UNKNOWN}, counted separately for articles and titles "
-            "(default: %(default)s, as in NAMAS; 0: none); training text that already contains it is left "
-            "unchanged",
+            help=f"replace words that occur fewer than N times with {UNKNOWN}, counting articles and titles "
+            "separately (default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already "
+            f"contains {UNKNOWN} is left unchanged",
         )
         add_keep_original(parser)
         parser.add_argument(
-            "--filter", action="store_true", help="apply NAMAS's filter to the training and validation pairs"
+            "--filter", action="store_true", help="filter the training and validation pairs as in NAMAS"
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:

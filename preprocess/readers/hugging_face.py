@@ -83,28 +83,41 @@ set without splits is divided by --split."""
             "--data",
             metavar="FOLDER|NAME",
             required=True,
-            help="folder written by save_to_disk, or a name in the local cache",
+            help="folder written by save_to_disk, or name of a data set in the local cache",
         )
         add(
             "--config",
             metavar="NAME",
-            help="configuration of the data set, if there are several (CNN/Daily Mail: 3.0.0)",
+            help="configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)",
         )
         add(
             "--split",
             dest="shares",
             metavar="TRAIN/VALID/TEST",
-            help="shares of the splits for a data set without splits, assigned by a hash of the document (default: "
-            f"{DEFAULT_SHARES})",
+            help="proportions of the splits, for a data set without predefined splits; a hash of each document "
+            f"determines its split (default: {DEFAULT_SHARES})",
         )
-        add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
-        add("--source-column", metavar="NAME", default="", help="name of the column with documents (default: detected)")
-        add("--target-column", metavar="NAME", default="", help="name of the column with summaries (default: detected)")
+        add(
+            "--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)"
+        )
+        add(
+            "--source-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the documents (default: detected automatically)",
+        )
+        add(
+            "--target-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the summaries (default: detected automatically)",
+        )
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="meaning of a list in the column with summaries (default: %(default)s)",
+            help="how to interpret a list in the summary column, as the sentences of one summary or as several "
+            "references (default: %(default)s)",
         )
 
     def splits(self) -> List[str]:

@@ -82,10 +82,12 @@ sentences is kept; otherwise, it is treated as part of the text and neutralised.
                 metavar="FILE",
                 type=Path,
                 nargs="+",
-                help="file of documents, followed by one or more files of summaries",
+                help="file containing the documents, followed by one or more files containing the summaries",
             )
         add_input_options(parser, "FILE", "the same files for all splits together", several=True)
-        parser.add_argument("--marked", action="store_true", help=f"{SENTENCE_MARK} stands between sentences")
+        parser.add_argument(
+            "--marked", action="store_true", help=f"treat {SENTENCE_MARK} in the input as a separator between sentences"
+        )
 
     def parse(self, item: Any) -> Document:
         self.check_utf8(item[2], *item[3])

@@ -64,8 +64,12 @@ with etads-labels --kind words, train --arch word_tagger, and pass its checkpoin
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="folder with the files")
-        add("--squad-version", choices=VERSIONS, help="version (default: the first one found)")
+        add("--data", metavar="DIR", type=Path, required=True, help="folder containing the SQuAD JSON files")
+        add(
+            "--squad-version",
+            choices=VERSIONS,
+            help="version of SQuAD (default: the first version found in the folder)",
+        )
 
     def splits(self) -> List[str]:
         return list(self.files)

@@ -65,12 +65,17 @@ unchanged."""
             metavar="DIR",
             type=Path,
             required=True,
-            help="folder with the two folders, or with the three files",
+            help="folder containing line_text/ and abstract/, or the three .jsonl files",
         )
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
             text = f"with the two folders: number of articles in {split} (default: {share:.0%}% of all)"
             add(f"--{split}-size", metavar="N", type=int, help=text)
-        add("--seed", metavar="N", type=int, help=f"seed of the hash (default: {DEFAULT_SEED})")
+        add(
+            "--seed",
+            metavar="N",
+            type=int,
+            help=f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})",
+        )
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
         """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""

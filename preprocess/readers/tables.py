@@ -109,21 +109,34 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         for split in SPLITS:
             add(f"--{split}", metavar="FILE", type=Path)
         add_input_options(parser, "FILE", "one table for all splits", several=False)
-        add("--format", choices=FORMATS, help="format of all files (default: by their names)")
-        add("--source-column", metavar="NAME", default="", help="name of the column with documents (default: detected)")
-        add("--target-column", metavar="NAME", default="", help="name of the column with summaries (default: detected)")
+        add("--format", choices=FORMATS, help="format of all input files (default: determined from the file names)")
+        add(
+            "--source-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the documents (default: detected automatically)",
+        )
+        add(
+            "--target-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the summaries (default: detected automatically)",
+        )
         add(
             "--delimiter",
             metavar="CHAR",
-            help='for CSV and TSV: cell separator, a single character or "tab" (default: comma, tab, semicolon or '
-            "vertical bar, depending on the header)",
+            help='column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, '
+            "semicolon or vertical bar, depending on the header)",
         )
-        add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
+        add(
+            "--no-quotes", action="store_true", help="treat quotation marks in CSV and TSV files as ordinary characters"
+        )
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="meaning of a list in the column with summaries (default: %(default)s)",
+            help="how to interpret a list in the summary column, as the sentences of one summary or as several "
+            "references (default: %(default)s)",
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
@@ -359,5 +372,9 @@ The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, a
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--data", metavar="DIR", type=Path, required=True, help="folder with any of the three files"
+            "--data",
+            metavar="DIR",
+            type=Path,
+            required=True,
+            help="folder containing one or more of train.jsonl, dev.jsonl and test.jsonl",
         )
