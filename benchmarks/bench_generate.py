@@ -8,7 +8,7 @@ words, so that all systems run the same number of steps. Three systems use the s
 ``transformer`` with fairseq's search, "etads_basic" is the same model in this project, and "ctranslate2" is measured if
 this package is installed. "etads" uses both mechanisms and the decoding options of the paper: Wu's length penalty, a
 coverage penalty of 1, and no repeated trigrams. "+ shortlist" uses a shortlist that is as long as for real text.
-Weights are random, because they do not affect the time of a step. The systems alternate, and the figures are medians.
+Weights are random, because they do not affect the time of a step. The systems alternate, and medians are reported.
 
 Each system runs in the same way as in its own command. fairseq's model is prepared with the same calls as in
 ``fairseq-generate``: the generator of its task, ``prepare_for_inference_`` and ``inference_step``. A profile of a short

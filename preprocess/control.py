@@ -37,17 +37,18 @@ Insert control words before the documents of TEXT (Fan et al. 2017). The output 
 
   {LENGTH_WORD}3 {ORIGIN_WORD}cnn the united nations said on monday ...
 
-{LENGTH_WORD}K is the bin of the reference's length. The bins contain nearly equal numbers of training summaries; bin 1
-contains the shortest summaries. {ORIGIN_WORD}NAME (with --by-origin) is the origin of the document. It is read from
-TEXT/SPLIT.source.origin, which contains one word per document and is written by "etads-corpus cnndm --keep-origin".
+{LENGTH_WORD}K stands for the length bin of the reference. The bins contain nearly equal numbers of training summaries;
+bin 1 contains the shortest summaries. {ORIGIN_WORD}NAME (with --by-origin) stands for the origin of the document. The
+origins are read from TEXT/SPLIT.source.origin, which contains one word per document and is written by "etads-corpus
+cnndm --keep-origin".
 
   etads-control data/cnndm/text data/controlled/text --by-origin
   etads-prepare data/controlled/text data/controlled/prepared --tokens bpe --size 30000
 
 By default, each document receives the control words of its own reference. This is correct for training and for the
 validation loss, but not for scores, because the length of the reference is unknown for a new document. --length and
---origin insert the same words before all documents. Try several values on the validation set, and use the best ones for
-the test set:
+--origin insert the same control words before all documents. Try several values on the validation set, and use the best
+ones for the test set:
 
   etads-control data/cnndm/text data/valid-5/text --like data/controlled/text --subset valid --length 5 --origin cnn
   etads-prepare data/valid-5/text data/valid-5/prepared --like data/controlled/prepared

@@ -99,7 +99,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         nargs="?",
         const=DEFAULT_SIMILARITY,
         help=f"report documents that share at least this fraction of their {SHINGLE}-word sequences with another "
-        f"document of the same or an earlier split, and list them in {LIST} (default without a value: "
+        f"document of the same or an earlier split, and list them in {LIST} (if no value is given: "
         f"{DEFAULT_SIMILARITY}). No documents are removed. Requires datasketch (pip install datasketch)",
     )
     add("--force", action="store_true", help="replace an existing corpus in TEXT")

@@ -20,10 +20,10 @@ Build one dictionary for documents and summaries, so that pointer models can cop
 
 The files contain words (or subwords) separated by spaces. The first entries are the --size most frequent words of the
 --train files, which the model learns. All other words of the --train and --documents files follow with count 0. They
-have ids, so that they can be copied, but require no parameters. With --target-size, the first entries are the N most
+receive ids, so that they can be copied, but require no parameters. With --target-size, the first entries are the N most
 frequent words of --summaries, the only words that the model generates. They are followed by the most frequent other
 words of --train, which the model learns to read. The second dictionary contains the same words, with count 0 for words
-that are only read. etads-prepare does all this by itself."""
+that are only read. etads-prepare creates these dictionaries automatically."""
 
 
 def build_parser() -> argparse.ArgumentParser:

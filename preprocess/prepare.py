@@ -43,8 +43,8 @@ fairseq-train.
 {SENTENCE_MARK} separates sentences in TEXT. Summaries keep this mark; documents keep it only with
 --source-sentence-marks. The subword model, the tokenised text, report.json (lengths, checksums) and prepare.json (the
 settings and the checksums of TEXT) are also written to OUT. At the end, the command prints the options with which
-fairseq-interactive processes new text in the same way. A second call with the same options creates only missing
-files."""
+fairseq-interactive processes new text in the same way. If you run it again with the same options, it creates only
+missing files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
@@ -263,8 +263,8 @@ def _add_token_options(add: Any) -> None:
         "--words",
         choices=WORD_KINDS,
         help="how to split text into words. moses: Moses tokeniser; ptb: Penn Treebank tokenisation, as for CNN/Daily "
-        "Mail; spaces: split at spaces, for tokenised text; characters: split into characters, for Chinese; raw: do "
-        "not split, for SentencePiece (default: moses, or raw with SentencePiece)",
+        "Mail; spaces: split at spaces, for tokenised text; characters: split Chinese, Japanese and Korean text into "
+        "characters; raw: do not split, for SentencePiece (default: moses, or raw with SentencePiece)",
     )
     add(
         "--size",

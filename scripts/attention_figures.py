@@ -5,9 +5,9 @@ layer and head.
     python scripts/attention_figures.py RUN --prepared DIR --json FILE
 
 The same pairs are measured twice: with the initial weights and with the weights of the checkpoint. For focus-attention,
-the figures are the centre mu and the scope sigma as fractions of the document's length, for words in each tenth of
-their document. For saliency-selection, the figure is the share of the attention that passes the gate (1 for the
-normalised form). Layers without these mechanisms are omitted.
+the script reports the centre mu and the scope sigma as fractions of the document length, for words in each tenth of
+their document. For saliency-selection, it reports the share of the attention that passes the gate (1 for the normalised
+form). Layers without these mechanisms are omitted.
 """
 
 import argparse

@@ -124,6 +124,17 @@ class Size(NamedTuple):
     documents: int = 200
 
 
+SIZE_HELP = {
+    "steps": "number of training steps",
+    "every": "number of steps between two measurements of the accuracy",
+    "batch": "number of pairs per training batch",
+    "width": "model width",
+    "rate": "learning rate",
+    "documents": "number of documents on which the accuracy is measured",
+}
+"""Help texts of the options that set the fields of :class:`Size`."""
+
+
 def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
     """Collate pairs of equal lengths into a batch, like a fairseq data set."""
     source = torch.tensor([[*document, EOS] for document, _ in pairs])
@@ -236,7 +247,9 @@ def main() -> None:
         "--output", type=Path, default=RESULTS, help="JSON output file for the records (default: %(default)s)"
     )
     for name, default in Size()._asdict().items():
-        parser.add_argument(f"--{name}", type=type(default), default=default, help="default: %(default)s")
+        parser.add_argument(
+            f"--{name}", type=type(default), default=default, help=f"{SIZE_HELP[name]} (default: %(default)s)"
+        )
     parser.add_argument(
         "--minutes", type=float, default=1e9, help="number of minutes after which no further training run is started"
     )

@@ -49,7 +49,7 @@ example:
   N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
   its capitalised words (except the first word of a sentence) that occur in the document. The second table shows how
   many of the copied bigrams come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE
-  for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="file containing the documents, one per line")

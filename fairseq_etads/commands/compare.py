@@ -46,12 +46,12 @@ examples:
   several times. Student's t-test then accounts for the variation between training runs as well as between documents, so
   that a lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing
   about other training runs of the same systems. Documents that resemble each other (news about one event, packages from
-  one source) are not independent. With --families, you can specify which documents belong together; whole families are
-  then resampled. If you test several metrics or systems, correct for the number of tests, either with Holm's method or
-  by dividing the significance level by this number. With --likelihood, the command compares the log-likelihoods of the
-  references under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies
-  far less than ROUGE, so it can detect smaller differences, but it does not reflect the effect of the search. Use - as
-  FILE for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  one source) are not independent. With --families, you can specify which documents belong together; the bootstrap then
+  resamples whole families. If you test several metrics or systems, correct for the number of tests, either with Holm's
+  method or by dividing the significance level by this number. With --likelihood, the command compares the
+  log-likelihoods of the references under two trained models (natural logarithm, averaged over the tokens in a summary).
+  The likelihood varies far less than ROUGE, so it can detect smaller differences, but it does not reflect the effect of
+  the search. Use - as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add(

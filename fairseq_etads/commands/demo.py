@@ -25,7 +25,7 @@ examples:
 
 The page shows a summary while it is being written. It also shows which words of the document the model attends to and
 copies. The page needs no network: no text leaves this computer, and no other computer can open the page. The command
-needs the extra "demo"; etads doctor prints the line that installs it.
+needs the extra "demo"; etads doctor prints the command that installs it.
 """
 
 

@@ -22,7 +22,7 @@ examples:
   etads-explain model articles.jsonl --document 7 -o page.html     the record with the id 7, or else the seventh record
   etads-explain model articles/ --document all -o pages/           one page per document, and pages/index.html
   etads-explain model article.txt --summary "A reference." -o page.html
-  etads-explain model article.txt --json page.json                 write only the figures
+  etads-explain model article.txt --json page.json                 write only the values, as JSON
 
 Open the page in a browser. It is a single file and loads no other files. docs/explain.md describes its contents.
 """

@@ -22,7 +22,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Create extractive summaries of prepared documents, and write them one per line as input for "
         "etads-rouge.",
         epilog="""\
-ways:
+methods:
   lead       the first sentences
   oracle     the sentences that together best recall the reference, chosen greedily; an upper bound for extraction
   labels     the sentences labelled by etads-labels --kind extract or --kind match

@@ -29,7 +29,7 @@ def _parser() -> argparse.ArgumentParser:
         "pairs of matching sentences instead.",
         epilog="""\
 kinds:
-  words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for other words
+  words          1 for each word that the summary copies, at the first occurrence of the longest matches; otherwise 0
   match          for each summary sentence, the document sentence that recalls it best
   extract        the sentences that together best recall the summary, chosen greedily
   f1             the sentences that together are most similar to the summary, chosen greedily by the F1 of words and
@@ -45,8 +45,8 @@ examples:
   With --pairs, the command writes one pair per summary sentence: the document sentence that --kind match finds to
   SPLIT.source, and the summary sentence to SPLIT.target. These files are input for etads-prepare. A model trained on
   them learns to rewrite sentences. Documents must contain sentence marks (etads-prepare --source-sentence-marks) for
-  --pairs and all kinds except words. The four kinds of sentence labels share one file name, so use --out to keep
-  several. See docs/selection.md for descriptions of the kinds.""",
+  --pairs and all kinds except words. The four kinds of sentence labels share one file name; use --out to keep more than
+  one kind. docs/selection.md describes the kinds.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")

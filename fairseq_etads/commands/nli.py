@@ -27,8 +27,8 @@ examples:
       --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
   etads-nli score nli snli_1.0_test.jsonl
 
-  A file of pairs contains JSON lines as published, or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. The model is
-  a folder; pass it to fairseq-train with --rewards entail --entail-model. See docs/rewards.md for the reward.""",
+  A file of pairs contains either JSON lines as published or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. To use
+  a model as a reward, pass its folder to fairseq-train with --rewards entail --entail-model (see docs/rewards.md).""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise(commands)

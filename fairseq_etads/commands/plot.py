@@ -29,9 +29,9 @@ examples:
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
   RUN is a run folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
-  output; --log-format simple or json), plain or compressed; - is standard input. Each figure is drawn in its own panel
+  output; --log-format simple or json), plain or compressed; - is standard input. Each value is drawn in its own panel
   against the number of updates, with a line for training and marked points for each validation set. If training was
-  resumed from a checkpoint, later figures replace earlier ones. Neighbouring points are averaged in curves with more
+  resumed from a checkpoint, later values replace earlier ones. Neighbouring points are averaged in curves with more
   than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
     )
     add = parser.add_argument

@@ -24,8 +24,8 @@ examples:
   etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
   etads-rouge summaries.txt runs/mine/text/test.target
 
-  --extractor and --abstractor are checkpoints of fairseq-train, or folders with checkpoints/checkpoint_best.pt. After
-  an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
+  --extractor and --abstractor are fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
+  After an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")

@@ -35,8 +35,8 @@ examples:
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
   etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
-All decoding options (etads-summarize --help) can be searched except --infer-dtype and --ngram-ignore-tokens. Without
---search, they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the
+All decoding options (etads-summarize --help) can be tuned except --infer-dtype and --ngram-ignore-tokens. The defaults
+for --search are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the
 values to try come from the lengths of the references. --range sets the values to try for an option, and adds the option
 to the search. Trial 0 uses the folder's current defaults, so the best trial is never worse on these documents.
 

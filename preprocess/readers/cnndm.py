@@ -31,11 +31,12 @@ class CnnDailyMail(Reader):
     name = "cnndm"
     summary = "CNN/Daily Mail: .story files and lists of URLs"
     description = """\
-A story consists of its text, one paragraph per line, and the sentences of the summary, each after a line "@highlight".
-Its file name is the SHA-1 of its URL, and the lists of URLs (all_train.txt, all_val.txt, all_test.txt) determine its
-split.
+Each story file contains the text, one paragraph per line, followed by the summary. A line "@highlight" precedes each
+summary sentence. The file name is the SHA-1 hash of the URL of the story, and the lists of URLs (all_train.txt,
+all_val.txt, all_test.txt) determine its split.
 
-The anonymised variant contains @entity0, @entity1, ... instead of names and, after the text, lines "@entity0:Name"."""
+In the anonymised variant, names are replaced with @entity0, @entity1, and so on. Lines such as "@entity0:Name" after
+the text contain the names."""
     defaults: ClassVar = {"full_stops": True}
 
     def __init__(self, args: argparse.Namespace):

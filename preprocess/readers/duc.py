@@ -25,11 +25,11 @@ _DATELINE = re.compile(r"(?:[A-Z][^a-z]{2,60}|.{0,80}?\([A-Z][^()]{0,30}\))\s+(?
 
 class Duc(LineReader):
     name = "duc"
-    summary = "DUC-2003 and DUC-2004, task 1: SGML and models, or input.txt and task1_ref0.txt ..."
+    summary = "DUC-2003 and DUC-2004, task 1: SGML articles and reference headlines, or input.txt and task1_ref*.txt"
     description = """\
---docs and --models are the folders as distributed by NIST, with docs/d30001t/APW19981016.0240 and
-models/D30001.P.10.T.A.APW... (one line each; the letter identifies the assessor). --data is a folder with input.txt and
-task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
+--docs and --models are the folders distributed by NIST, with files such as docs/d30001t/APW19981016.0240 and
+models/D30001.P.10.T.A.APW... (one headline per file; the letter identifies the assessor). --data is a folder containing
+input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)

@@ -46,8 +46,8 @@ class Gigaword(LineReader):
     description = f"""\
 DIR (or its folders train/ and Giga/) contains train.article.txt and train.title.txt, valid.article.filter.txt and
 valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are also recognised.
-The text is already tokenised. Digits become #. Words that occur less often than --rare in the training text become
-{UNKNOWN}, and so does UNK in the ready-made test set. Ready-made text is not changed otherwise."""
+The text is already tokenised. Digits are replaced with #. Words that occur fewer than --rare times in the training text
+are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-made text is otherwise left unchanged."""
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):

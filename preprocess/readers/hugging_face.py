@@ -27,15 +27,15 @@ ROWS_AT_A_TIME = 256
 
 class HuggingFace(Table):
     name = "hf"
-    summary = "a Hugging Face data set: a folder of save_to_disk, or a name in the local cache"
+    summary = "a Hugging Face data set, from a folder written by save_to_disk or from the local cache"
     description = f"""\
-  etads-corpus hf --data FOLDER --out TEXT                       what save_to_disk wrote
-  etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a name that load_dataset has loaded before
+  etads-corpus hf --data FOLDER --out TEXT                       a folder written by save_to_disk
+  etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a data set loaded earlier by load_dataset
 
-Nothing is downloaded. Requires datasets (pip install datasets). Known columns are
+Nothing is downloaded. The datasets package is required (pip install datasets). The names of known columns are
 {", ".join("/".join(pair) for pair in COLUMNS[:5])},
 {", ".join("/".join(pair) for pair in COLUMNS[5:])}. The splits are train, validation and test; a data
-set without splits is divided by --split."""
+set without splits is divided according to --split."""
 
     def __init__(self, args: argparse.Namespace):
         super(Table, self).__init__(args)

@@ -24,7 +24,7 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}
-    add("--input", metavar=metavar, type=Path, help=f"{what}; instead of --train, --valid and --test", **files)
+    add("--input", metavar=metavar, type=Path, help=f"{what}, instead of --train, --valid and --test", **files)
     add(
         "--split",
         dest="shares",

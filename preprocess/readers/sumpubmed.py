@@ -28,10 +28,10 @@ class SumPubMed(Reader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
-A document consists of the first sentences of line_text/text_N.txt (one per line), which together have at most
-{MAX_SOURCE_WORDS} and at least {MIN_SOURCE_WORDS} words. Its summary is the section BACKGROUND of
-abstract/abstract_N.txt, if this section has {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
-article's number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
+A document consists of the first sentences in line_text/text_N.txt (one per line), which together contain at most
+{MAX_SOURCE_WORDS} and at least {MIN_SOURCE_WORDS} words. Its summary is the BACKGROUND section of
+abstract/abstract_N.txt, if this section contains {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
+article number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
 unchanged."""
 
     def __init__(self, args: argparse.Namespace):
@@ -68,7 +68,7 @@ unchanged."""
             help="folder containing line_text/ and abstract/, or the three .jsonl files",
         )
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
-            text = f"with the two folders: number of articles in {split} (default: {share:.0%}% of all)"
+            text = f"number of {split} articles from line_text/ and abstract/ (default: {share:.0%}% of all articles)"
             add(f"--{split}-size", metavar="N", type=int, help=text)
         add(
             "--seed",

@@ -71,15 +71,16 @@ def format_of(path: Path) -> str:
 
 class Table(Reader):
     name = "table"
-    summary = "JSON lines, CSV, TSV or Parquet with a column of documents and one of summaries"
+    summary = "JSON lines, CSV, TSV or Parquet with a document column and a summary column"
     description = f"""\
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out TEXT
   etads-corpus table --input all.jsonl --split 90/5/5 --out TEXT
 
 The name of a file determines its format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard
 input. The names of known columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
-{", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value
-is a text or a list of sentences. Lines of a document are paragraphs; several lines of a summary are sentences."""
+{", ".join("/".join(pair) for pair in COLUMNS[4:])}. Each
+value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
+each line is a sentence."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -108,7 +109,7 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         add = parser.add_argument
         for split in SPLITS:
             add(f"--{split}", metavar="FILE", type=Path)
-        add_input_options(parser, "FILE", "one table for all splits", several=False)
+        add_input_options(parser, "FILE", "table with the pairs of all splits", several=False)
         add("--format", choices=FORMATS, help="format of all input files (default: determined from the file names)")
         add(
             "--source-column",
@@ -359,7 +360,7 @@ def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
 
 class SciTldr(Table):
     name = "scitldr"
-    summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, several references each"
+    summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
     description = """\
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
 
