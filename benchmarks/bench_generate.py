@@ -385,7 +385,8 @@ def main():
         "--only",
         nargs="+",
         metavar="SYSTEM",
-        help=f"measure only systems with a name that begins with one of these words; all systems: {', '.join(SYSTEMS)}",
+        help="measure only systems with names that begin with one of these words; the systems are "
+        f"{', '.join(SYSTEMS)}",
     )
     parser.add_argument(
         "--busy", action="store_true", help="record in the results that other programs were using the CPU"
@@ -398,7 +399,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of all stored results without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="documentation page in which to replace the table")
+    parser.add_argument("--docs", type=Path, help="documentation page in which to update the table of results")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

@@ -51,7 +51,8 @@ def main():
     parser.add_argument(
         "--run",
         type=Path,
-        help="scripts/train.sh run folder of the model to measure (default: the quickstart's run folder)",
+        help="run folder of scripts/train.sh containing the model to measure (default: the run folder of the "
+        "quickstart)",
     )
     parser.add_argument("--data", type=Path, help="bin folder of the data prepared for the model in --run")
     parser.add_argument(

@@ -51,7 +51,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         "--full-stops",
         action=argparse.BooleanOptionalAction,
         default=stops,
-        help=f"add a full stop to each line that does not end with one (default: {'yes' if stops else 'no'})",
+        help=f"add a full stop to lines without final punctuation (default: {'yes' if stops else 'no'})",
     )
     add(
         "--strip-html",
@@ -89,8 +89,8 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         "--train-references",
         choices=("first", "all"),
         default="first",
-        help="how to handle training documents with several references: keep only the first reference (first), or "
-        "write one pair per reference (all) (default: %(default)s)",
+        help="references to use for training documents with several references. first: only the first reference; all: "
+        "write one pair per reference (default: %(default)s)",
     )
     add(
         "--near-duplicates",
@@ -98,9 +98,9 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         type=parse_similarity,
         nargs="?",
         const=DEFAULT_SIMILARITY,
-        help=f"report documents that share at least this fraction of their {SHINGLE}-word sequences with another "
-        f"document of the same or an earlier split, and list them in {LIST} (if no value is given: "
-        f"{DEFAULT_SIMILARITY}). No documents are removed. Requires datasketch (pip install datasketch)",
+        help=f"report documents that share at least this fraction of their {SHINGLE}-word sequences "
+        f"({DEFAULT_SIMILARITY} if no value is given) with another document of the same or an earlier split, and list "
+        f"them in {LIST}. No documents are removed. Requires datasketch (pip install datasketch)",
     )
     add("--force", action="store_true", help="replace an existing corpus in TEXT")
     add_jobs(parser)

@@ -64,7 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         type=Path,
         nargs="+",
-        help="text files containing the summaries, from which the words to generate are chosen",
+        help="text files containing the summaries, which determine the words that the model can generate",
     )
     parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="output file for the target dictionary")
     add_jobs(parser)

@@ -303,7 +303,7 @@ def build_parser() -> argparse.ArgumentParser:
     add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
     add("out", metavar="OUT", type=Path, help="output folder for the prepared data")
     _add_token_options(add)
-    add("--keep-case", **flag, help="do not convert the text to lower case, as CNN/DM systems do")
+    add("--keep-case", **flag, help="preserve case (default: convert the text to lower case, as CNN/DM systems do)")
     add(
         "--source-sentence-marks",
         **flag,
@@ -346,8 +346,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--like",
         metavar="PREPARED",
         type=Path,
-        help="reuse the options above, the subword model and the dictionaries of an earlier output folder. TEXT may "
-        "then contain only some of the splits, such as a test set for a trained model",
+        help="reuse all options listed above, the subword model and the dictionaries of an earlier output folder. "
+        "TEXT may then contain only some of the splits, such as a test set for a trained model",
     )
     add(
         "--shard",

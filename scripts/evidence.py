@@ -340,7 +340,10 @@ def main() -> None:
     joining.add_argument("words", type=Path)
     joining.add_argument("text", type=Path, help="output file for the plain text")
     joining.add_argument(
-        "--prepared", type=Path, required=True, help="folder containing the prepared data from which the words come"
+        "--prepared",
+        type=Path,
+        required=True,
+        help="folder containing the prepared data from which the words were taken",
     )
     recording = commands.add_parser("record", help="store the results of a run as a record")
     recording.set_defaults(run_command=record)

@@ -24,7 +24,7 @@
 #   --tokens KIND       type of tokens: bpe, sentencepiece or word (default: word; large and paper: bpe)
 #   --size N            number of BPE merges, SentencePiece pieces or words (default: according to the size of the data;
 #                       paper: 8000)
-#   --keep-case         do not convert the text to lower case
+#   --keep-case         preserve case instead of converting the text to lower case
 #   --text-words KIND   rules for splitting text into words, as in etads-prepare --words (default: moses; ptb for the
 #                       extractor of --long)
 #   --split A/B/C, --source-column NAME, --target-column NAME   proportions of the splits and column names of a table,

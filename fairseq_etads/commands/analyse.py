@@ -101,7 +101,11 @@ example:
         default="markdown",
         help="output format of the tables (default: %(default)s)",
     )
-    add("--plot", metavar="FILE", help="file for plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
+    add(
+        "--plot",
+        metavar="FILE",
+        help="output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
+    )
     add_scoring_options(parser, RESAMPLES)
     return parser
 

@@ -66,16 +66,16 @@ examples:
         metavar="A",
         nargs="+",
         default=[],
-        help="files containing the summaries of the first system, one file per training run; with --likelihood, its "
-        "run folders",
+        help="files containing the summaries of the first system, one file per training run; with --likelihood, the "
+        "run folders of this system",
     )
     add(
         "--b",
         metavar="B",
         nargs="+",
         default=[],
-        help="files containing the summaries of the second system, one file per training run; with --likelihood, "
-        "its run folders",
+        help="files containing the summaries of the second system, one file per training run; with --likelihood, the "
+        "run folders of this system",
     )
     add("--figure", choices=list(FIGURES), default="f1", help="type of ROUGE score to compare (default: %(default)s)")
     add(
@@ -88,8 +88,8 @@ examples:
     add(
         "--likelihood",
         action="store_true",
-        help="compare scripts/train.sh run folders by the likelihood of the references; missing scores are computed "
-        "with etads-likelihood",
+        help="compare run folders of scripts/train.sh by the likelihood of the references; missing scores are "
+        "computed with etads-likelihood",
     )
     add("--subset", metavar="NAME", help="split that contains the references (default: test)")
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")

@@ -34,7 +34,8 @@ examples:
         "run",
         metavar="RUN",
         type=Path,
-        help="run folder of scripts/train.sh or of an extractor, such as OUT/extractor from scripts/shorten.sh",
+        help="run folder created by scripts/train.sh, or run folder of an extractor, such as OUT/extractor from "
+        "scripts/shorten.sh",
     )
     add(
         "--prepared",

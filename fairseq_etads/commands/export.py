@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh or scripts/quickstart.sh")
+    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh or scripts/quickstart.sh")
     add("folder", metavar="FOLDER", type=Path, help="output folder, which must be empty or not exist yet")
     add(
         "--checkpoint",

@@ -45,9 +45,7 @@ examples:
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add(
-        "output", metavar="OUTPUT", type=Path, help="output file for the summaries, which contain <q> between sentences"
-    )
+    add("output", metavar="OUTPUT", type=Path, help="output file for the summaries, with <q> between sentences")
     add("--by", choices=WAYS, required=True, help="method for choosing the sentences; the methods are described below")
     add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")
     add(
@@ -68,8 +66,8 @@ examples:
         "--words",
         metavar="N",
         type=int,
-        help="maximum number of words per summary. With --by selector and tagger, it replaces --sentences; with --by "
-        "content, the default is 1.15 times the mean length of the training summaries",
+        help="maximum number of words per summary. With --by selector or tagger, this limit replaces --sentences; "
+        "with --by content, the default is 1.15 times the mean length of the training summaries",
     )
     add(
         "--hypotheses",

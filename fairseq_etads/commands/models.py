@@ -33,8 +33,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="size of the target dictionary. With a shared dictionary, number of its words that summaries can contain "
-        "(default: the size of the source dictionary)",
+        help="size of the target dictionary; with a shared dictionary, the number of its words that summaries can "
+        "contain (default: the size of the source dictionary)",
     )
     parser.add_argument(
         "--configs",

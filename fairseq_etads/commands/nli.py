@@ -92,7 +92,8 @@ def _add_train(commands: Any) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="text files with additional words for the vocabulary, such as the summaries to score; only with --vectors",
+        help="text files containing additional words for the vocabulary, such as the summaries to score; only with "
+        "--vectors",
     )
     add(
         "--size",

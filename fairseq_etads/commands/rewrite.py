@@ -62,8 +62,8 @@ examples:
         metavar="X",
         type=float,
         default=1.0,
-        help="diversity penalty; the i-th best continuation of each hypothesis is penalised by X times i, counting "
-        "from 0 (default: %(default)s)",
+        help="diversity penalty: subtract X times i from the score of the i-th best continuation of each hypothesis, "
+        "counting from 0 (default: %(default)s)",
     )
     add(
         "--rerank",
@@ -75,7 +75,7 @@ examples:
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="length by which --rerank normalises scores: tokens includes the end symbol; words does not, as in Chen "
+        help="length by which --rerank normalises scores; tokens counts the end symbol, words does not, as in Chen "
         "and Bansal's code (default: %(default)s)",
     )
     add(

@@ -41,8 +41,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--irregular",
         choices=["yes", "no"],
-        help="replace irregular word forms with their base forms (such as children with child), using the WordNet "
-        "lists included in ROUGE-1.5.5.pl (default: yes with perl, no with python)",
+        help="replace irregular word forms with their base forms (children: child), using the WordNet lists included "
+        "in ROUGE-1.5.5.pl (default: yes with perl, no with python)",
     )
     add(
         "--sentence-mark",
@@ -70,8 +70,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--multi",
         choices=MULTI_CHOICES,
-        help="how to score against several references: use the reference with the best F1 for each line and metric "
-        "(best), or average over all references as ROUGE-1.5.5.pl does by default (average) (default: best)",
+        help="how to score a summary against several references. best: use the reference with the best F1 for each "
+        "line and metric; average: average over all references, as ROUGE-1.5.5.pl does by default (default: best)",
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
     add(

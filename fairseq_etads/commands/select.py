@@ -25,7 +25,7 @@ examples:
   --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh that contains checkpoints/")
+    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh, which contains checkpoints/")
     add(
         "--subset",
         metavar="NAME",
@@ -38,8 +38,8 @@ examples:
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read only the first N tokens of each document, so that later tokens are never selected (default: the "
-        "truncation length used for training)",
+        help="read only the first N tokens of each document; later tokens are never selected (default: the truncation "
+        "length used for training)",
     )
     add("--labels", metavar="DIR", type=Path, help="folder containing the labels (default: the data folder)")
     add(

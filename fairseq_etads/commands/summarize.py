@@ -75,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=256,
-        help="number of documents to read before summarisation starts; 1 summarises each document immediately "
+        help="number of documents to read at a time before summarising them; 1 summarises each document immediately "
         "(default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")

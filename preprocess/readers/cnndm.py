@@ -64,8 +64,9 @@ the text contain the names."""
             "--expect",
             metavar="published|any|TRAIN,VALID,TEST",
             default="published",
-            help="expected number of documents in each split. published: 287,226 (or 287,113 without stories that "
-            "have no text), 13,368 and 11,490; any: do not check the numbers; or three numbers (default: %(default)s)",
+            help="expected numbers of documents in the splits. published: 287,226 (or 287,113 without stories that "
+            "have no text), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: check for these "
+            "numbers (default: %(default)s)",
         )
         add("--allow-missing", action="store_true", help="count missing story files instead of stopping")
         add(

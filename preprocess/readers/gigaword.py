@@ -65,14 +65,14 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--data", metavar="DIR", type=Path, required=True, help="folder containing the files named above"
+            "--data", metavar="DIR", type=Path, required=True, help="folder containing the files listed above"
         )
         parser.add_argument(
             "--rare",
             metavar="N",
             type=int,
             default=5,
-            help=f"replace words that occur fewer than N times with {UNKNOWN}, counting articles and titles "
+            help=f"replace words with {UNKNOWN} if they occur fewer than N times, counting articles and titles "
             "separately (default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already "
             f"contains {UNKNOWN} is left unchanged",
         )
