@@ -144,7 +144,7 @@ def main():
         "--together",
         type=int,
         default=3,
-        help="number of presets measured in alternation (default: %(default)s)",
+        help="number of presets to alternate between while measuring (default: %(default)s)",
     )
     parser.add_argument("--vocabulary", type=int, default=68885, help="vocabulary size (default: %(default)s)")
     parser.add_argument(

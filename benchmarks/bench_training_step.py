@@ -196,7 +196,7 @@ def main(arguments=None):
         "--at-once",
         type=int,
         default=3,
-        help="number of systems measured in alternation, including the first system (default: 3)",
+        help="number of systems to alternate between while measuring, including the first system (default: 3)",
     )
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument("--threads", type=int, default=1, help="number of threads used by torch (default: 1)")
