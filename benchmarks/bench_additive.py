@@ -70,7 +70,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "additive.json")
     parser.add_argument(
-        "--runs", type=int, default=5, help="number of measured runs of each form (default: %(default)s)"
+        "--runs", type=int, default=5, help="number of timed runs per implementation (default: %(default)s)"
     )
     args = parser.parse_args()
     torch.manual_seed(0)

@@ -120,10 +120,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "focus_attention.json")
     parser.add_argument(
-        "--runs", type=int, default=15, help="number of measured runs of each form (default: %(default)s)"
+        "--runs", type=int, default=15, help="number of timed runs per implementation (default: %(default)s)"
     )
     parser.add_argument(
-        "--simulate-tf32", action="store_true", help="measure only the errors, with simulated split TF32 products"
+        "--simulate-tf32",
+        action="store_true",
+        help="measure only the numerical errors, and simulate split-TF32 multiplication",
     )
     args = parser.parse_args()
     if args.simulate_tf32:

@@ -8,7 +8,7 @@ words, so that all systems run the same number of steps. Three systems use the s
 ``transformer`` with fairseq's search, "etads_basic" is the same model in this project, and "ctranslate2" is measured if
 this package is installed. "etads" uses both mechanisms and the decoding options of the paper: Wu's length penalty, a
 coverage penalty of 1, and no repeated trigrams. "+ shortlist" uses a shortlist that is as long as for real text.
-Weights are random, because they do not affect the time of a step. The systems alternate, and the figures are medians.
+Weights are random, because they do not affect the time of a step. The systems alternate, and medians are reported.
 
 Each system runs in the same way as in its own command. fairseq's model is prepared with the same calls as in
 ``fairseq-generate``: the generator of its task, ``prepare_for_inference_`` and ``inference_step``. A profile of a short
@@ -374,27 +374,32 @@ def chosen_systems(args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=generate_table.RESULTS, help="folder of the results")
+    parser.add_argument("--output", type=Path, default=generate_table.RESULTS, help="output folder for the results")
     parser.add_argument("--instructions", nargs="+", choices=list(INSTRUCTIONS), default=list(INSTRUCTIONS))
-    parser.add_argument(
-        "--runs", type=int, default=3, help="number of measured runs of each system (default: %(default)s)"
-    )
-    parser.add_argument("--documents", type=int, default=8, help="documents per batch (default: %(default)s)")
-    parser.add_argument("--words", type=int, default=100, help="words per summary (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="number of timed runs per system (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=8, help="number of documents per batch (default: %(default)s)")
+    parser.add_argument("--words", type=int, default=100, help="number of words per summary (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
     parser.add_argument(
         "--only",
         nargs="+",
         metavar="SYSTEM",
-        help=f"measure only systems with these first words; all systems: {', '.join(SYSTEMS)}",
+        help="measure only systems with names that begin with one of these words; the systems are "
+        f"{', '.join(SYSTEMS)}",
     )
-    parser.add_argument("--busy", action="store_true", help="record that other programs used the processor")
     parser.add_argument(
-        "--processor-time", action="store_true", help="measure CPU time on one thread, for use on a busy machine"
+        "--busy", action="store_true", help="record in the results that other programs were using the CPU"
     )
-    parser.add_argument("--table", action="store_true", help="print the table of all results without measuring")
-    parser.add_argument("--docs", type=Path, help="page on which to replace the table")
+    parser.add_argument(
+        "--processor-time",
+        action="store_true",
+        help="measure the CPU time of a single thread; use this option on a busy machine",
+    )
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of all stored results without running the benchmark"
+    )
+    parser.add_argument("--docs", type=Path, help="documentation page in which to update the table of results")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

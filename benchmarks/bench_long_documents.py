@@ -54,11 +54,11 @@ def table(report):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--runs", type=int, default=3, help="number of timed steps per system (default: %(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of measured steps of each system (default: %(default)s)"
+        "--table", action="store_true", help="print the table of stored results without running the benchmark"
     )
-    parser.add_argument("--table", action="store_true", help="print the table of results without measuring")
-    parser.add_argument("--docs", type=Path, help="page on which to replace the table")
+    parser.add_argument("--docs", type=Path, help="documentation page in which to update the table of results")
     args = parser.parse_args()
     if not args.table:
         lengths = ",".join(map(str, LENGTHS))

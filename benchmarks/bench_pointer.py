@@ -154,10 +154,10 @@ def time_dictionary():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "pointer.json")
+    parser.add_argument("--runs", type=int, default=15, help="number of timed steps per variant (default: %(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=15, help="number of measured steps of each variant (default: %(default)s)"
+        "--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="model sizes to measure (default: both)"
     )
-    parser.add_argument("--sizes", nargs="+", choices=SIZES, default=list(SIZES), help="default: both")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     report = {}

@@ -170,7 +170,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "prepare.json")
     parser.add_argument("--documents", type=int, default=20_000)
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--runs", type=int, default=3, help="number of runs of each tokeniser (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs per tokeniser (default: %(default)s)")
     args = parser.parse_args()
     report = {"jobs": args.jobs, "documents": f"{args.documents} stories of {WORDS} words"}
     with tempfile.TemporaryDirectory() as name:

@@ -132,21 +132,31 @@ def main():
         "--archs",
         type=lambda text: text.split(","),
         default=others,
-        help="presets to measure (default: all except BART's)",
+        help="comma-separated presets to measure (default: all except the BART presets)",
     )
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of measured steps and searches (default: %(default)s)"
+        "--runs",
+        type=int,
+        default=3,
+        help="number of timed training steps and beam searches per preset (default: %(default)s)",
     )
     parser.add_argument(
-        "--together", type=int, default=3, help="number of presets that alternate (default: %(default)s)"
+        "--together",
+        type=int,
+        default=3,
+        help="number of presets to alternate between while measuring (default: %(default)s)",
     )
-    parser.add_argument("--vocabulary", type=int, default=68885, help="default: %(default)s")
-    parser.add_argument("--documents", type=int, default=64, help="documents per batch (default: %(default)s)")
-    parser.add_argument("--article", type=int, default=31, help="words per article (default: %(default)s)")
-    parser.add_argument("--title", type=int, default=8, help="words per title (default: %(default)s)")
-    parser.add_argument("--beam", type=int, default=5, help="default: %(default)s")
-    parser.add_argument("--table", action="store_true", help="print the table of --output without measuring")
-    parser.add_argument("--docs", type=Path, help="page to which --table also writes the table")
+    parser.add_argument("--vocabulary", type=int, default=68885, help="vocabulary size (default: %(default)s)")
+    parser.add_argument(
+        "--documents", type=int, default=64, help="number of documents per batch (default: %(default)s)"
+    )
+    parser.add_argument("--article", type=int, default=31, help="number of words per article (default: %(default)s)")
+    parser.add_argument("--title", type=int, default=8, help="number of words per title (default: %(default)s)")
+    parser.add_argument("--beam", type=int, default=5, help="beam size (default: %(default)s)")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of the results in --output without running the benchmark"
+    )
+    parser.add_argument("--docs", type=Path, help="documentation page in which to update the table; only with --table")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

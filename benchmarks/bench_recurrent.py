@@ -80,11 +80,13 @@ class System:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "recurrent.json")
+    parser.add_argument("--runs", type=int, default=7, help="number of timed steps per variant (default: %(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=7, help="number of measured steps of each variant (default: %(default)s)"
+        "--small", type=int, default=20000, help="size of the smaller dictionary (default: %(default)s)"
     )
-    parser.add_argument("--small", type=int, default=20000, help="size of the short dictionary (default: %(default)s)")
-    parser.add_argument("--large", type=int, default=400000, help="size of the long dictionary (default: %(default)s)")
+    parser.add_argument(
+        "--large", type=int, default=400000, help="size of the larger dictionary (default: %(default)s)"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     systems = {

@@ -133,18 +133,30 @@ def profile(training, samples):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="output folder of fairseq-preprocess")
-    parser.add_argument("--checkpoint", type=Path, required=True, help="checkpoint of a model trained by likelihood")
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder containing the data binarised by fairseq-preprocess"
+    )
+    parser.add_argument(
+        "--checkpoint", type=Path, required=True, help="checkpoint of a model trained by maximum likelihood"
+    )
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "reward_step.json")
     parser.add_argument("--threads", type=lambda text: [int(n) for n in text.split(",")], default=[1, 2])
-    parser.add_argument("--tokens", type=int, default=4000, help="source tokens per batch (default: %(default)s)")
+    parser.add_argument(
+        "--tokens", type=int, default=4000, help="maximum number of source tokens per batch (default: %(default)s)"
+    )
     parser.add_argument("--runs", type=int, default=12, help="number of batches to measure (default: %(default)s)")
     parser.add_argument(
-        "--longest", type=int, default=30, help="maximum number of tokens per summary (default: %(default)s)"
+        "--longest", type=int, default=30, help="maximum number of tokens in a summary (default: %(default)s)"
     )
-    parser.add_argument("--samples", type=int, default=1, help="samples per document (default: %(default)s)")
-    parser.add_argument("--baseline", default="greedy", help="value of --rl-baseline (default: %(default)s)")
-    parser.add_argument("--profile", action="store_true", help="also measure the parts of a step")
+    parser.add_argument(
+        "--samples", type=int, default=1, help="number of sampled summaries per document (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--baseline",
+        default="greedy",
+        help="baseline for the reward, as in --rl-baseline of fairseq-train (default: %(default)s)",
+    )
+    parser.add_argument("--profile", action="store_true", help="also measure the time of each part of a reward step")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     trainings = {step: trainer(step, args) for step in (LIKELIHOOD, REWARDS)}

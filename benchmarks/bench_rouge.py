@@ -61,7 +61,7 @@ def main():
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge.json")
     parser.add_argument("--hypotheses", type=Path)
     parser.add_argument("--references", type=Path)
-    parser.add_argument("--runs", type=int, default=3, help="number of runs of each command (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs per command (default: %(default)s)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         files = (args.hypotheses, args.references) if args.hypotheses else write_pairs(Path(directory))

@@ -62,8 +62,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("hypotheses")
     parser.add_argument("references")
-    parser.add_argument("--limit", type=int, default=1000, help="number of pairs to score (default: %(default)s)")
-    parser.add_argument("--what", default="", help="note to store with the result")
+    parser.add_argument(
+        "--limit", type=int, default=1000, help="maximum number of pairs to score (default: %(default)s)"
+    )
+    parser.add_argument("--what", default="", help="description of the texts, which is stored with the results")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "rouge_agreement.json")
     args = parser.parse_args()
     hypotheses, references = (read_lines(name)[: args.limit] for name in (args.hypotheses, args.references))

@@ -129,13 +129,15 @@ def main():
     parser.add_argument("--output", type=Path, default=RESULTS)
     parser.add_argument("--systems", nargs="+", default=SYSTEMS, choices=SYSTEMS, metavar="SYSTEM")
     parser.add_argument(
-        "--runs", type=int, default=3, help="number of runs; their median is reported (default: %(default)s)"
+        "--runs", type=int, default=3, help="number of runs; the median is reported (default: %(default)s)"
     )
-    parser.add_argument("--documents", type=int, default=8, help="documents per batch (default: %(default)s)")
+    parser.add_argument("--documents", type=int, default=8, help="number of documents per batch (default: %(default)s)")
     parser.add_argument("--beam", type=int, default=10)
     parser.add_argument("--vocabulary", type=int, default=50000)
-    parser.add_argument("--table", action="store_true", help="print the table of results without measuring")
-    parser.add_argument("--docs", type=Path, help="page on which to replace the table")
+    parser.add_argument(
+        "--table", action="store_true", help="print the table of stored results without running the benchmark"
+    )
+    parser.add_argument("--docs", type=Path, help="documentation page in which to update the table of results")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.words = MANY

@@ -91,7 +91,7 @@ def main():
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_stopping")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "stopping.json")
     parser.add_argument("--documents", type=int, default=200)
-    parser.add_argument("--steps", type=int, default=600, help="of training")
+    parser.add_argument("--steps", type=int, default=600, help="number of training steps (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
     task, model, samples = batches(*trained(args.work, args.steps), args.documents)

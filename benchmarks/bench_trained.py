@@ -42,16 +42,23 @@ def main():
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "bench_trained")
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "trained.json")
     parser.add_argument("--documents", type=int, default=500)
-    parser.add_argument("--steps", type=int, default=1500, help="training steps (default: %(default)s)")
-    parser.add_argument("--runs", type=int, default=3, help="number of runs of each system (default: %(default)s)")
+    parser.add_argument("--steps", type=int, default=1500, help="number of training steps (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs per system (default: %(default)s)")
     parser.add_argument(
-        "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="dtypes to measure; fp32 must be among them"
+        "--formats", nargs="+", choices=FORMATS, default=FORMATS, help="dtypes to measure, which must include fp32"
     )
     parser.add_argument("--rules", nargs="+", choices=RULES, default=RULES)
-    parser.add_argument("--run", type=Path, help="run of scripts/train.sh to measure (default: the quickstart's run)")
-    parser.add_argument("--data", type=Path, help="bin folder of the prepared data for --run")
     parser.add_argument(
-        "--shortlist", type=Path, help="file made by etads-shortlist; each dtype is also measured with it"
+        "--run",
+        type=Path,
+        help="run folder of scripts/train.sh containing the model to measure (default: the run folder of the "
+        "quickstart)",
+    )
+    parser.add_argument("--data", type=Path, help="bin folder of the data prepared for the model in --run")
+    parser.add_argument(
+        "--shortlist",
+        type=Path,
+        help="shortlist file created by etads-shortlist; measure each dtype with and without the shortlist",
     )
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):

@@ -184,23 +184,30 @@ def main(arguments=None):
     parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "training_step.json")
     parser.add_argument("--lengths", type=lambda text: [int(n) for n in text.split(",")], default=list(LENGTHS))
     parser.add_argument("--systems", type=lambda text: text.split(","), default=list(SYSTEMS))
-    parser.add_argument("--tokens", type=int, default=4096, help="source tokens per batch (default: %(default)s)")
-    parser.add_argument("--documents", type=int, help="documents per batch (default: as allowed by --tokens)")
-    parser.add_argument("--summary", type=int, default=100, help="words per summary (default: %(default)s)")
     parser.add_argument(
-        "--runs", type=int, default=5, help="number of measured steps of each system (default: %(default)s)"
+        "--tokens", type=int, default=4096, help="number of source tokens per batch (default: %(default)s)"
     )
+    parser.add_argument(
+        "--documents", type=int, help="number of documents per batch (default: the largest number allowed by --tokens)"
+    )
+    parser.add_argument("--summary", type=int, default=100, help="number of words per summary (default: %(default)s)")
+    parser.add_argument("--runs", type=int, default=5, help="number of timed steps per system (default: %(default)s)")
     parser.add_argument(
         "--at-once",
         type=int,
         default=3,
-        help="number of systems that alternate, including the first system (default: 3)",
+        help="number of systems to alternate between while measuring, including the first system (default: 3)",
     )
     parser.add_argument("--vocabulary", type=int, default=50000)
-    parser.add_argument("--threads", type=int, default=1, help="torch's threads (default: 1)")
-    parser.add_argument("--tiny", action="store_true", help="use the quickstart's sizes: 2+2 layers, width 128")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads used by torch (default: 1)")
     parser.add_argument(
-        "--option", action="append", default=[], help="additional argument for every fairseq-train command"
+        "--tiny", action="store_true", help="use the model sizes of the quickstart (2+2 layers, width 128)"
+    )
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        help="additional argument for every fairseq-train command; may be repeated",
     )
     parser.add_argument("--train", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)

@@ -37,17 +37,18 @@ Insert control words before the documents of TEXT (Fan et al. 2017). The output 
 
   {LENGTH_WORD}3 {ORIGIN_WORD}cnn the united nations said on monday ...
 
-{LENGTH_WORD}K is the bin of the reference's length. The bins contain nearly equal numbers of training summaries; bin 1
-contains the shortest summaries. {ORIGIN_WORD}NAME (with --by-origin) is the origin of the document. It is read from
-TEXT/SPLIT.source.origin, which contains one word per document and is written by "etads-corpus cnndm --keep-origin".
+{LENGTH_WORD}K stands for the length bin of the reference. The bins contain nearly equal numbers of training summaries;
+bin 1 contains the shortest summaries. {ORIGIN_WORD}NAME (with --by-origin) stands for the origin of the document. The
+origins are read from TEXT/SPLIT.source.origin, which contains one word per document and is written by "etads-corpus
+cnndm --keep-origin".
 
   etads-control data/cnndm/text data/controlled/text --by-origin
   etads-prepare data/controlled/text data/controlled/prepared --tokens bpe --size 30000
 
 By default, each document receives the control words of its own reference. This is correct for training and for the
 validation loss, but not for scores, because the length of the reference is unknown for a new document. --length and
---origin insert the same words before all documents. Try several values on the validation set, and use the best ones for
-the test set:
+--origin insert the same control words before all documents. Try several values on the validation set, and use the best
+ones for the test set:
 
   etads-control data/cnndm/text data/valid-5/text --like data/controlled/text --subset valid --length 5 --origin cnn
   etads-prepare data/valid-5/text data/valid-5/prepared --like data/controlled/prepared
@@ -260,24 +261,34 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-control", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="folder to write, with the same files and control.json")
+    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
+    add(
+        "out",
+        metavar="OUT",
+        type=Path,
+        help="output folder for the same files with control words, and for control.json",
+    )
     add(
         "--length-bins",
         metavar="N",
         type=int,
-        help=f"maximum number of length bins; 0: no words for lengths (default: {BINS})",
+        help=f"maximum number of length bins; 0 disables the control words for lengths (default: {BINS})",
     )
-    add("--by-origin", action="store_true", help="also add a word for the origin of each document")
+    add("--by-origin", action="store_true", help="also insert a control word for the origin of each document")
     add(
         "--like",
         metavar="MADE",
         type=Path,
-        help="use the bins and origins of an earlier output folder, with which a model was trained",
+        help="reuse the length bins and origins of an earlier output folder, such as the one used to train the model",
     )
     add("--subset", metavar="NAME", nargs="+", choices=SPLITS, help="splits to write (default: all splits in TEXT)")
-    add("--length", metavar="K", type=int, help="use the word of the K-th bin for all documents, counting from 1")
-    add("--origin", metavar="NAME", help="use the word of this origin for all documents")
+    add(
+        "--length",
+        metavar="K",
+        type=int,
+        help="insert the control word of the K-th length bin, counting from 1, before all documents",
+    )
+    add("--origin", metavar="NAME", help="insert the control word of this origin before all documents")
     return parser
 
 

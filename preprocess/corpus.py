@@ -52,7 +52,8 @@ written, changed, cut and dropped.
   etads-corpus table --input all.jsonl --split 90/5/5 --out data/mine
 
 Further references of valid and test are written to test.target.1, test.target.2, and so on. These files have the same
-number of lines; a line is empty if its document has fewer references. A second call writes only missing splits."""
+number of lines; a line is empty if its document has fewer references. If you run the command again, it writes only
+missing splits."""
 
 BESIDE = (ORIGINAL, ORIGIN)
 NAMED_DROPPED = 20

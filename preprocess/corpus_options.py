@@ -20,39 +20,43 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
     ``defaults`` contains the default values that are specific to a reader.
     """
     add = parser.add_argument
-    add("--out", metavar="TEXT", type=Path, required=True, help="folder for the text and report.json")
+    add("--out", metavar="TEXT", type=Path, required=True, help="output folder for the text and report.json")
     add(
         "--fallback-encoding",
         metavar="NAME",
         default="",
-        help='encoding for lines that are not UTF-8, such as cp1252, or "replace" to insert U+FFFD; the number of such '
-        "lines is reported (default: stop and name the line)",
+        help='encoding of lines that are not valid UTF-8, such as cp1252, or "replace" to substitute U+FFFD for '
+        "invalid bytes; the number of such lines is reported (default: stop and report the line)",
     )
     add(
         "--skip-bad",
         action="store_true",
-        help="drop and count records that cannot be read or are not UTF-8, instead of stopping",
+        help="drop records that cannot be read or are not valid UTF-8, and report their number (default: stop)",
     )
-    add("--keep-empty", action="store_true", help="keep empty documents and summaries instead of dropping them")
+    add(
+        "--keep-empty",
+        action="store_true",
+        help="keep pairs with an empty document or summary instead of dropping them",
+    )
     split = defaults.get("split", True)
     add(
         "--sentences",
         dest="split",
         action=argparse.BooleanOptionalAction,
         default=split,
-        help=f"split paragraphs into sentences by rules (default: {'yes' if split else 'no'})",
+        help=f"split paragraphs into sentences with a rule-based splitter (default: {'yes' if split else 'no'})",
     )
     stops = defaults.get("full_stops", False)
     add(
         "--full-stops",
         action=argparse.BooleanOptionalAction,
         default=stops,
-        help=f"add a full stop to lines that lack one (default: {'yes' if stops else 'no'})",
+        help=f"add a full stop to lines without final punctuation (default: {'yes' if stops else 'no'})",
     )
     add(
         "--strip-html",
         action="store_true",
-        help="remove HTML tags, comments and scripts, and decode entities (default: count and warn)",
+        help="remove HTML tags, comments and scripts, and decode HTML entities (default: count them and warn)",
     )
     add(
         "--strip-invisible",
@@ -64,23 +68,29 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         metavar="N",
         type=int,
         default=0,
-        help="keep only the first N sentences of a document",
+        help="keep only the first N sentences of each document (default: all)",
     )
     add(
         "--short-lead",
         metavar="CHARS",
         type=int,
         default=0,
-        help="with --source-sentences, keep an additional sentence if the kept ones contain fewer than CHARS "
-        "characters (NAMAS on DUC: 1 sentence, 130)",
+        help="keep one more sentence if the sentences kept by --source-sentences contain fewer than CHARS characters "
+        "(NAMAS on DUC: 1 sentence, 130 characters)",
     )
-    add("--source-words", metavar="N", type=int, default=0, help="keep only the first N words of a document")
+    add(
+        "--source-words",
+        metavar="N",
+        type=int,
+        default=0,
+        help="keep only the first N words of each document (default: all)",
+    )
     add(
         "--train-references",
         choices=("first", "all"),
         default="first",
-        help="for training documents with several references: use the first one, or write one pair per reference "
-        "(default: %(default)s)",
+        help="references to use for training documents with several references. first: only the first reference; all: "
+        "write one pair per reference (default: %(default)s)",
     )
     add(
         "--near-duplicates",
@@ -88,9 +98,9 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         type=parse_similarity,
         nargs="?",
         const=DEFAULT_SIMILARITY,
-        help=f"count, show and list ({LIST}) documents that share at least this much of their runs of {SHINGLE} "
-        "words with another document of their split or of an earlier one (without a value: "
-        f"{DEFAULT_SIMILARITY}). Nothing is removed. Requires datasketch (pip install datasketch)",
+        help=f"report documents that share at least this fraction of their {SHINGLE}-word sequences "
+        f"({DEFAULT_SIMILARITY} if no value is given) with another document of the same or an earlier split, and list "
+        f"them in {LIST}. No documents are removed. Requires datasketch (pip install datasketch)",
     )
     add("--force", action="store_true", help="replace an existing corpus in TEXT")
     add_jobs(parser)

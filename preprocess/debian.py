@@ -265,15 +265,15 @@ def unpack_sample(options: argparse.Namespace) -> str:
 
 
 NUMBERS = (
-    ("train_size", 0, "number of pairs in train, 0 for all remaining pairs"),
-    ("valid_size", 2000, "number of pairs in valid"),
-    ("test_size", 2000, "number of pairs in test"),
-    ("seed", 1, "seed of the hash that assigns groups to splits"),
-    ("max_per_group", 0, "maximum number of pairs from a group of packages that share texts, 0 for all"),
-    ("min_source_words", 1, "drop shorter descriptions"),
-    ("max_source_words", 10000, "drop longer descriptions"),
-    ("min_target_words", 1, "drop shorter synopses"),
-    ("max_target_words", 10000, "drop longer synopses"),
+    ("train_size", 0, "number of training pairs; 0 keeps all remaining pairs"),
+    ("valid_size", 2000, "number of validation pairs"),
+    ("test_size", 2000, "number of test pairs"),
+    ("seed", 1, "seed of the hash that assigns groups of packages to splits"),
+    ("max_per_group", 0, "maximum number of pairs from a group of packages that share texts; 0 for no limit"),
+    ("min_source_words", 1, "drop descriptions with fewer than N words"),
+    ("max_source_words", 10000, "drop descriptions with more than N words"),
+    ("min_target_words", 1, "drop synopses with fewer than N words"),
+    ("max_target_words", 10000, "drop synopses with more than N words"),
 )
 """Name, default value and help text of each numeric option. The values are recorded in report.json."""
 
@@ -281,21 +281,32 @@ LISTS = Path("/var/lib/apt/lists")
 """Folder in which APT stores the indexes that it has downloaded."""
 EXAMPLES = """examples:
   etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
-  apt-get update -o Acquire::Languages=en     (as root) fetch the lists, then build from them:
+  apt-get update -o Acquire::Languages=en     (as root) fetch the lists; then build a corpus from them:
   etads-debian --out data/debian"""
 
 
 def build_parser() -> argparse.ArgumentParser:
-    about = "Build a summarisation corpus from Debian package descriptions (description -> synopsis)."
+    about = "Build a summarisation corpus from Debian package descriptions and their synopses."
     layout = argparse.RawDescriptionHelpFormatter
     parser = Parser("etads-debian", description=about, epilog=EXAMPLES, formatter_class=layout)
     add = parser.add_argument
-    add("--out", type=Path, required=True, metavar="DIR", help="folder for the corpus and report.json")
-    add("--sample", action="store_true", help="unpack the embedded sample instead of building a corpus")
-    add("--force", action="store_true", help="build the corpus again, or replace another corpus in --out")
-    add("--lists", type=Path, metavar="DIR", help=f"folder of APT's indexes (default: {LISTS})")
+    add("--out", type=Path, required=True, metavar="DIR", help="output folder for the corpus and report.json")
+    add(
+        "--sample",
+        action="store_true",
+        help="unpack the sample corpus included in this package instead of building a corpus",
+    )
+    add(
+        "--force",
+        action="store_true",
+        help="rebuild the corpus if it already exists, or replace another corpus in --out",
+    )
+    add("--lists", type=Path, metavar="DIR", help=f"folder containing APT's package indexes (default: {LISTS})")
     for option, text in (("--translation", "Translation-en"), ("--packages", "Packages, for names of source packages")):
-        text = f"index ({text}), plain or .gz .xz .bz2 .lz4; repeatable (without --translation: all in --lists)"
+        text = (
+            f"APT index file ({text}), plain or compressed (.gz, .xz, .bz2, .lz4); may be repeated (default without "
+            "--translation: all index files in --lists)"
+        )
         add(option, type=Path, action="append", default=[], metavar="FILE", help=text)
     for name, default, text in NUMBERS:
         option = "--" + name.replace("_", "-")

@@ -20,19 +20,24 @@ Build one dictionary for documents and summaries, so that pointer models can cop
 
 The files contain words (or subwords) separated by spaces. The first entries are the --size most frequent words of the
 --train files, which the model learns. All other words of the --train and --documents files follow with count 0. They
-have ids, so that they can be copied, but require no parameters. With --target-size, the first entries are the N most
+receive ids, so that they can be copied, but require no parameters. With --target-size, the first entries are the N most
 frequent words of --summaries, the only words that the model generates. They are followed by the most frequent other
 words of --train, which the model learns to read. The second dictionary contains the same words, with count 0 for words
-that are only read. etads-prepare does all this by itself."""
+that are only read. etads-prepare creates these dictionaries automatically."""
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-dictionary", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("out", metavar="OUT", type=Path, help="dictionary to write")
+    parser.add_argument("out", metavar="OUT", type=Path, help="output file for the dictionary")
     parser.add_argument(
-        "--train", metavar="FILE", type=Path, nargs="+", required=True, help="texts with the words to learn"
+        "--train",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="text files containing the words that the model learns",
     )
     parser.add_argument(
         "--documents",
@@ -40,18 +45,28 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         nargs="*",
         default=[],
-        help="texts with further words that can be copied",
+        help="text files containing additional words that the model can only copy",
     )
     parser.add_argument(
-        "--size", type=int, default=50000, help="number of words to learn; -1: all (default: %(default)s)"
+        "--size",
+        type=int,
+        default=50000,
+        help="number of words that the model learns; -1 for all words (default: %(default)s)",
     )
     parser.add_argument(
-        "--target-size", type=int, metavar="N", help="number of the --size words that can be generated (default: all)"
+        "--target-size",
+        type=int,
+        metavar="N",
+        help="number of words that the model can generate, out of the --size words that it learns (default: all)",
     )
     parser.add_argument(
-        "--summaries", metavar="FILE", type=Path, nargs="+", help="texts with the words that can be generated"
+        "--summaries",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        help="text files containing the summaries, which determine the words that the model can generate",
     )
-    parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="dictionary of summaries to write")
+    parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="output file for the target dictionary")
     add_jobs(parser)
     return parser
 

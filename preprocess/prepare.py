@@ -49,8 +49,8 @@ fairseq-train.
 {SENTENCE_MARK} separates sentences in TEXT. Summaries keep this mark; documents keep it only with
 --source-sentence-marks. The subword model, the tokenised text, report.json (lengths, checksums) and prepare.json (the
 settings and the checksums of TEXT) are also written to OUT. At the end, the command prints the options with which
-fairseq-interactive processes new text in the same way. A second call with the same options creates only missing
-files."""
+fairseq-interactive processes new text in the same way. If you run it again with the same options, it creates only
+missing files."""
 
 
 def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
@@ -261,37 +261,43 @@ def _add_token_options(add: Any) -> None:
     add(
         "--tokens",
         choices=TOKENS,
-        help="bpe: subword-nmt merges of words; sentencepiece: unigram pieces of raw text; sentencepiece-bpe: merges; "
-        "word: whole words; gpt2: GPT-2's pieces of raw text, which BART reads; huggingface: the pieces of --model "
-        "(default: bpe)",
+        help="type of tokens. bpe: BPE merges of words, learned by subword-nmt; sentencepiece: SentencePiece unigram "
+        "pieces of raw text; sentencepiece-bpe: SentencePiece BPE pieces; word: whole words; gpt2: GPT-2 pieces of "
+        "raw text, as read by BART; huggingface: the pieces of the tokeniser in --model (default: bpe)",
     )
     add(
         "--words",
         choices=WORD_KINDS,
-        help="how to split text into words: moses; ptb: as in the Penn Treebank and CNN/Daily Mail; spaces: for "
-        "tokenised text; characters: for Chinese; raw: for SentencePiece (default: moses, or raw with "
-        "SentencePiece)",
+        help="how to split text into words. moses: Moses tokeniser; ptb: Penn Treebank tokenisation, as for CNN/Daily "
+        "Mail; spaces: split at spaces, for tokenised text; characters: split Chinese, Japanese and Korean text into "
+        "characters; raw: do not split, for SentencePiece (default: moses, or raw with SentencePiece)",
     )
     add(
         "--size",
         type=int,
-        help="number of BPE merges, SentencePiece pieces, or words to keep (default: 8000)",
+        help="number of BPE merges or SentencePiece pieces to learn, or of words to keep (default: 8000)",
     )
     add(
         "--model",
         metavar="FILE",
         type=Path,
-        help="for bpe: merges learned by subword-nmt; for sentencepiece: a SentencePiece model (default: learn it "
-        "from the training text); for huggingface: a tokenizer.json, as Hugging Face's libraries write it",
+        help="existing subword model: BPE merges learned by subword-nmt (with --tokens bpe), a SentencePiece model "
+        "(with --tokens sentencepiece), or a tokenizer.json file written by a Hugging Face library (with --tokens "
+        "huggingface) (default: learn a model from the training text)",
     )
-    add("--gpt2-encoder-json", metavar="FILE", type=Path, help="file with GPT-2's pieces and their ids")
-    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="file with GPT-2's merges")
+    add(
+        "--gpt2-encoder-json",
+        metavar="FILE",
+        type=Path,
+        help="GPT-2 encoder.json file, which contains the pieces and their ids",
+    )
+    add("--gpt2-vocab-bpe", metavar="FILE", type=Path, help="GPT-2 vocab.bpe file, which contains the BPE merges")
     add(
         "--dictionary",
         metavar="FILE",
         type=Path,
-        help="for gpt2: BART's dict.txt, which determines the words of the model and their order (default: the pieces "
-        "of the training text, by frequency)",
+        help="BART's dict.txt, which determines the vocabulary of the model and its order; only with --tokens gpt2 "
+        "(default: the pieces in the training text, ordered by frequency)",
     )
 
 
@@ -300,53 +306,54 @@ def build_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     # Options that are not set are None, so that options that are used together with --like can be detected.
     flag: Any = {"action": "store_true", "default": None}
-    add("text", metavar="TEXT", type=Path, help="folder with the six text files")
-    add("out", metavar="OUT", type=Path, help="folder to write")
+    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
+    add("out", metavar="OUT", type=Path, help="output folder for the prepared data")
     _add_token_options(add)
-    add("--keep-case", **flag, help="do not lower-case the text (CNN/DM systems lower-case it)")
+    add("--keep-case", **flag, help="preserve case (default: convert the text to lower case, as CNN/DM systems do)")
     add(
         "--source-sentence-marks",
         **flag,
-        help=f"keep {SENTENCE_MARK} in documents, for hierarchical models; documents without it are split by rules",
+        help=f"keep the sentence mark {SENTENCE_MARK} in documents, for hierarchical models. Documents without marks "
+        "are split into sentences by rules",
     )
-    add("--no-target-sentence-marks", **flag, help=f"drop {SENTENCE_MARK} from summaries")
+    add("--no-target-sentence-marks", **flag, help=f"remove the sentence mark {SENTENCE_MARK} from summaries")
     add(
         "--separate-dictionaries",
         **flag,
-        help="build one dictionary for documents and one for summaries, for models that neither copy nor share "
+        help="build separate dictionaries for documents and summaries, for models that neither copy words nor share "
         "embeddings",
     )
     add(
         "--source-size",
         type=int,
-        help="with separate dictionaries: number of words to keep for documents (default: --size for words, all for "
-        "subwords)",
+        help="number of words to keep in the source dictionary; only with --separate-dictionaries (default: --size "
+        "for words, all for subwords)",
     )
     add(
         "--target-size",
         type=int,
-        help="with separate dictionaries: number of words to keep for summaries (default: --source-size); with one "
-        "dictionary: number of the most frequent words of summaries, which can be generated; pointers copy all "
-        "others (default: all)",
+        help="number of words to keep in the target dictionary, with --separate-dictionaries (default: "
+        "--source-size). With a single dictionary, number of the most frequent summary words, which the model can "
+        "generate; pointers copy all other words (default: all)",
     )
     add(
         "--factors",
         nargs="+",
         choices=FACTORS,
         metavar="NAME",
-        help="factors of the words in documents: pos, ner, tf, idf, salience. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience, a level of "
-        "each sentence, is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
+        help="source word factors to compute: pos, ner, tf, idf and salience. pos and ner are read from "
+        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience is the level of "
+        "each sentence, and is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
     )
-    add("--tf-bins", type=int, help="number of bins of tf (default: 10)")
-    add("--idf-bins", type=int, help="number of bins of idf (default: 10)")
+    add("--tf-bins", type=int, help="number of bins for term frequencies in the tf factor (default: 10)")
+    add("--idf-bins", type=int, help="number of bins for inverse document frequencies in the idf factor (default: 10)")
     add("--spacy-model", metavar="NAME", help="name of an installed spaCy model, such as en_core_web_sm")
     add(
         "--like",
         metavar="PREPARED",
         type=Path,
-        help="take all options above, the subwords and the dictionaries from an earlier OUT; TEXT may then contain "
-        "only some splits, such as a test set for a trained model",
+        help="reuse all options listed above, the subword model and the dictionaries of an earlier output folder. "
+        "TEXT may then contain only some of the splits, such as a test set for a trained model",
     )
     add(
         "--corpus",
@@ -357,9 +364,9 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--shard",
         metavar="I/N",
-        help="tokenise only the I-th of N shards of the text (2/4: the second of four) and write it to OUT/shards. "
-        "Several processes or machines with access to OUT can share the work. The same command without --shard "
-        "then joins the shards and continues",
+        help="tokenise only the I-th of N shards of the text (2/4 is the second of four) and write it to OUT/shards, "
+        "so that several processes or machines with access to OUT can share the work. To join the shards and "
+        "continue, run the same command without --shard",
     )
     add_jobs(parser)
     return parser

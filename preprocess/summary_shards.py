@@ -135,14 +135,16 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser = Parser("generate.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shard", required=True)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--documents", type=int, required=True, help="number of documents in all shards")
-    parser.add_argument("--command", required=True, help="fairseq's command")
-    parser.add_argument("--reads", type=Path, nargs="+", required=True, help="files that determine the result")
-    parser.add_argument("--log", type=Path, help="fairseq's log")
+    parser.add_argument("--documents", type=int, required=True, help="total number of documents in all shards")
+    parser.add_argument("--command", required=True, help="fairseq command that summarises the documents")
+    parser.add_argument("--reads", type=Path, nargs="+", required=True, help="input files that determine the summaries")
+    parser.add_argument("--log", type=Path, help="log file of the fairseq command")
     parser.add_argument(
-        "--every", action="store_true", help="set if fairseq has read only every N-th document of a file"
+        "--every", action="store_true", help="indicate that fairseq has read only every N-th document of a file"
     )
-    parser.add_argument("--names", type=Path, required=True, help="names of all documents, one per line")
+    parser.add_argument(
+        "--names", type=Path, required=True, help="file containing the names of all documents, one per line"
+    )
     args = parser.parse_args(argv)
     with errors_in_one_line("generate.sh"):
         shard = Shard.parse(args.shard)

@@ -5,9 +5,9 @@ layer and head.
     python scripts/attention_figures.py RUN --prepared DIR --json FILE
 
 The same pairs are measured twice: with the initial weights and with the weights of the checkpoint. For focus-attention,
-the figures are the centre mu and the scope sigma as fractions of the document's length, for words in each tenth of
-their document. For saliency-selection, the figure is the share of the attention that passes the gate (1 for the
-normalised form). Layers without these mechanisms are omitted.
+the script reports the centre mu and the scope sigma as fractions of the document length, for words in each tenth of
+their document. For saliency-selection, it reports the share of the attention that passes the gate (1 for the normalised
+form). Layers without these mechanisms are omitted.
 """
 
 import argparse
@@ -92,17 +92,19 @@ def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[st
 def main() -> None:
     """Measure the attention and write the JSON file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", type=Path, help="folder made by scripts/train.sh")
-    parser.add_argument("--prepared", type=Path, required=True, help="its prepared data")
-    parser.add_argument("--checkpoint", choices=("best", "last"), default="best", help="default: %(default)s")
-    parser.add_argument("--subset", default="valid", help="data set (default: %(default)s)")
+    parser.add_argument("run", type=Path, help="run folder created by scripts/train.sh")
+    parser.add_argument("--prepared", type=Path, required=True, help="folder containing the prepared data of the run")
+    parser.add_argument(
+        "--checkpoint", choices=("best", "last"), default="best", help="checkpoint to measure (default: %(default)s)"
+    )
+    parser.add_argument("--subset", default="valid", help="split to measure (default: %(default)s)")
     parser.add_argument(
         "--pairs",
         type=int,
         default=200,
-        help="number of pairs to measure, from the start of the data set (default: %(default)s)",
+        help="number of pairs to measure, taken from the start of the split (default: %(default)s)",
     )
-    parser.add_argument("--json", type=Path, required=True, help="file to write")
+    parser.add_argument("--json", type=Path, required=True, help="JSON output file")
     args = parser.parse_args()
     logging.getLogger("fairseq").setLevel(logging.WARNING)
     path = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"

@@ -1,24 +1,26 @@
 #!/usr/bin/env bash
-# Train one of the models that come with the project, for "etads-summarize debian" or "etads-summarize paper".
+# Train one of the models included in this project, "debian" or "paper", for example for "etads-summarize debian".
 #
 #   scripts/bundled_model.sh [debian] [options] [-- options of fairseq-train]
 #   scripts/bundled_model.sh paper --data DIR [options] [-- options of fairseq-train]
 #
-#   debian        synopses from the descriptions of all of Debian's packages. As root, on Debian, fetch them first with
-#                 apt-get update -o Acquire::Languages=en
-#   paper         backgrounds of biomedical articles from their introductions (SumPubMed), by scripts/train.sh --long
+#   debian        generates synopses from package descriptions, and is trained on all of Debian's packages. On Debian,
+#                 fetch the descriptions first, as root:  apt-get update -o Acquire::Languages=en
+#   paper         generates the backgrounds of biomedical articles from their introductions (SumPubMed), and is trained
+#                 with scripts/train.sh --long
 #
-#   --out DIR     default: runs/debian or runs/paper in the repository; DIR/model is the model folder
-#   --text DIR    the texts: output of etads-debian or etads-corpus sumpubmed (default: made from all packages that APT lists,
-#                 or from --data)
-#   --data DIR    paper: SumPubMed, in a form that scripts/prepare_sumpubmed.sh reads
-#   --size N      words that can be generated; all others are copied (default: 6000; paper: 8000)
-#   --steps N     default: 5636, 45 minutes on one core; paper: 9017, about 90 minutes
-#   --seed N      default: 1
+#   --out DIR     output folder (default: runs/debian or runs/paper in the repository); the model folder is DIR/model
+#   --text DIR    text folder written by etads-debian or etads-corpus sumpubmed (default: created from all packages
+#                 listed by APT, or from --data)
+#   --data DIR    with paper: folder containing SumPubMed in a format that scripts/prepare_sumpubmed.sh accepts
+#   --size N      number of words that the model can generate; all others are copied (default: 6000; paper: 8000)
+#   --steps N     number of training steps (default: 5636, 45 minutes on one core; paper: 9017, about 90 minutes)
+#   --seed N      random seed (default: 1)
 #
-# debian: --recipe base, case kept; a content model chooses among twelve hypotheses (docs/decoding.md).
-# paper: --recipe base on the 200 words that an extractor picks; a content model chooses the sentences of summaries (docs/long.md).
-# Scores of the test split are in DIR/rouge.json. Can be interrupted and started again.
+# The model debian is trained with --recipe base, without lower-casing the text; a content model chooses among twelve
+# hypotheses (docs/decoding.md). The model paper is trained with --recipe base on the 200 words that an extractor picks;
+# a content model chooses the sentences of summaries (docs/long.md). The scores on the test split are stored in
+# DIR/rouge.json. The script can be interrupted and started again.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Build the website from docs/, or serve it to a browser. A broken link or a page that is not in mkdocs.yml is an error.
+# Build the website from docs/, or serve it to a browser. Broken links and pages missing from mkdocs.yml are errors.
 #
 #   scripts/docs.sh [--out DIR] [--serve]
 #
 #   --out DIR   output folder (default: site in the repository)
-#   --serve     serve the site at http://127.0.0.1:8000 instead, and reload it whenever a page changes; press Ctrl-C to stop
+#   --serve     serve the site at http://127.0.0.1:8000 instead, and reload it whenever a page changes; press Ctrl-C to
+#               stop the server
 #
-# The script requires the extra "docs" (pip install -c constraints.txt ".[docs]") and Python 3.11 or newer. The pages load
-# nothing from other servers.
+# The script requires the extra "docs" (pip install -c constraints.txt ".[docs]") and Python 3.11 or newer. The pages
+# load nothing from other servers.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

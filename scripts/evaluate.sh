@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
-# Score summaries, and optionally the first words of the documents as a baseline, and show a few examples.
+# Score summaries, optionally compare them with the first words of the documents as a baseline, and show a few examples.
 #
 #   scripts/evaluate.sh --summaries FILE --references FILE [--documents FILE] [options] [-- options of etads-rouge]
 #
-#   --summaries FILE   one summary per line, as written by scripts/generate.sh; may be given several times to compare systems
-#   --references FILE  one reference per line
-#   --documents FILE   one document per line; also score the first N words of each document, and show documents
-#   --lead N           number of words (default: 8)
-#   --compare          with several --summaries: test whether the first is better than each of the others (etads-compare)
-#   --analyse          with --documents: count copied, new and repeated n-grams of all systems (etads-analyse)
-#   --show N           number of document / reference / summary triples to print (default: 3)
+#   --summaries FILE   file written by scripts/generate.sh, with one summary per line; give the option several times to
+#                      compare systems
+#   --references FILE  file containing one reference summary per line
+#   --documents FILE   file containing one document per line; also score the first N words of each document, and show
+#                      the documents of the examples
+#   --lead N           number of words in the baseline (default: 8)
+#   --compare          test whether the first --summaries file is better than each of the others (with etads-compare)
+#   --analyse          report the copied, new and repeated n-grams of all systems (with etads-analyse); requires
+#                      --documents
+#   --show N           number of examples to print, with document, reference and summary (default: 3)
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

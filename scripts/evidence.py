@@ -291,61 +291,79 @@ def main() -> None:
     """Run the command that is named on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
-    extracting = commands.add_parser("extract", help="write the summaries of an untrained system")
+    extracting = commands.add_parser("extract", help="write summaries extracted by an untrained system")
     extracting.set_defaults(run_command=write_extracts)
-    extracting.add_argument("summaries", type=Path, help="file to write, one summary per line")
+    extracting.add_argument("summaries", type=Path, help="output file for the summaries, one per line")
     extracting.add_argument(
         "--kind",
         required=True,
-        help="lead-N, lead-N-words, oracle-N; with sumy: textrank-N, lexrank-N, textrank-N-words, lexrank-N-words",
+        help="system to use: lead-N, lead-N-words or oracle-N; if sumy is installed, also textrank-N, lexrank-N, "
+        "textrank-N-words or lexrank-N-words",
     )
-    extracting.add_argument("--text", type=Path, required=True, help="folder with test.source and test.target")
-    choosing = commands.add_parser("choose", help="find the best extracts on the validation pairs")
+    extracting.add_argument("--text", type=Path, required=True, help="folder containing test.source and test.target")
+    choosing = commands.add_parser(
+        "choose", help="find the untrained system with the best scores on the validation pairs"
+    )
     choosing.set_defaults(run_command=choose)
-    choosing.add_argument("--text", type=Path, required=True, help="folder with valid.source and valid.target")
+    choosing.add_argument("--text", type=Path, required=True, help="folder containing valid.source and valid.target")
     choosing.add_argument("--corpus", required=True)
-    choosing.add_argument("--kinds", nargs="+", required=True, help="kinds of extracts, as in extract --kind")
+    choosing.add_argument("--kinds", nargs="+", required=True, help="systems to compare, named as in extract --kind")
     choosing.add_argument(
-        "--results", type=Path, default=RESULTS, help="file to which the results are written (default: %(default)s)"
+        "--results", type=Path, default=RESULTS, help="output file for the results (default: %(default)s)"
     )
-    cutting = commands.add_parser("words", help="convert prepared data for fairseq's pointer-generator example")
+    cutting = commands.add_parser(
+        "words", help="convert prepared data to the format of fairseq's pointer-generator example"
+    )
     cutting.set_defaults(run_command=words)
-    cutting.add_argument("folder", type=Path, help="folder for the files")
+    cutting.add_argument("folder", type=Path, help="output folder for the converted files")
     cutting.add_argument("--prepared", type=Path, required=True)
     cutting.add_argument(
-        "--lengths", type=int, nargs=2, required=True, help="maximum numbers of words of documents and summaries"
+        "--lengths", type=int, nargs=2, required=True, help="maximum number of words in documents and in summaries"
     )
-    searching = commands.add_parser("search", help="write the summaries of fairseq's example as tokens")
+    searching = commands.add_parser(
+        "search", help="generate summaries with fairseq's pointer-generator example, and write them as tokens"
+    )
     searching.set_defaults(run_command=search)
     searching.add_argument("checkpoint", type=Path)
-    searching.add_argument("tokens", type=Path, help="file to write")
+    searching.add_argument("tokens", type=Path, help="output file for the tokens")
     searching.add_argument(
-        "--data", type=Path, required=True, help="output folder of fairseq-preprocess for the example"
+        "--data", type=Path, required=True, help="output folder of fairseq-preprocess for the pointer-generator example"
     )
-    searching.add_argument("--user-dir", type=Path, required=True, help="folder pointer_generator_src of the example")
+    searching.add_argument(
+        "--user-dir", type=Path, required=True, help="path of the example's pointer_generator_src folder"
+    )
     searching.add_argument("--cpu", action="store_true", help="do not use a GPU")
     for option in ("--beam", "--min-len", "--max-len", "--no-repeat-ngram-size"):
-        searching.add_argument(option, type=int, required=True, help="as in etads-summarize")
-    joining = commands.add_parser("detokenise", help="convert words to text")
+        searching.add_argument(option, type=int, required=True, help="same as the etads-summarize option of this name")
+    joining = commands.add_parser("detokenise", help="convert tokenised summaries to plain text")
     joining.set_defaults(run_command=detokenise)
     joining.add_argument("words", type=Path)
-    joining.add_argument("text", type=Path, help="file to write")
+    joining.add_argument("text", type=Path, help="output file for the plain text")
     joining.add_argument(
-        "--prepared", type=Path, required=True, help="folder of the prepared data that contains the words"
+        "--prepared",
+        type=Path,
+        required=True,
+        help="folder containing the prepared data from which the words were taken",
     )
-    recording = commands.add_parser("record", help="store the record of a run")
+    recording = commands.add_parser("record", help="store the results of a run as a record")
     recording.set_defaults(run_command=record)
     recording.add_argument(
         "run",
         type=Path,
-        help="folder with rouge.json, scores.jsonl and analysis.json, and with the training log for a trained system",
+        help="folder containing rouge.json, scores.jsonl and analysis.json and, for a trained system, the training log",
     )
     recording.add_argument("--corpus", required=True)
     recording.add_argument("--system", required=True)
-    recording.add_argument("--seed", type=int, required=True, help="seed of the training; 1 for an untrained system")
-    recording.add_argument("--command", required=True, help="command that produced this run")
-    recording.add_argument("--checkpoint", choices=CHECKPOINTS, help="checkpoint of a trained system: best or last")
-    recording.add_argument("--results", type=Path, default=RESULTS, help="folder of records (default: %(default)s)")
+    recording.add_argument(
+        "--seed", type=int, required=True, help="random seed used for training; 1 for an untrained system"
+    )
+    recording.add_argument("--command", required=True, help="command that was used for this run")
+    recording.add_argument(
+        "--checkpoint", choices=CHECKPOINTS, help="checkpoint that was evaluated (best or last), for a trained system"
+    )
+    recording.add_argument(
+        "--results", type=Path, default=RESULTS, help="output folder for the records (default: %(default)s)"
+    )
     args = parser.parse_args()
     args.run_command(args)
 

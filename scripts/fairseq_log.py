@@ -331,15 +331,18 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("log", metavar="LOG", help="file to which the output is appended")
+    parser.add_argument("log", metavar="LOG", help="log file to which the output of the command is appended")
     parser.add_argument(
-        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the command takes longer"
+        "--usual-minutes",
+        metavar="N",
+        type=float,
+        help="usual duration in minutes; show a message if the command takes longer",
     )
     parser.add_argument(
-        "--documents", metavar="N", type=int, help="number of documents that fairseq-generate summarises"
+        "--documents", metavar="N", type=int, help="number of documents to be summarised by fairseq-generate"
     )
-    parser.add_argument("--new", action="store_true", help="replace LOG")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
+    parser.add_argument("--new", action="store_true", help="overwrite LOG instead of appending to it")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)

@@ -35,10 +35,16 @@ def summarise(log: Path, names: List[str], output: str, command: List[str]) -> i
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("log", metavar="LOG", type=Path, help="file for fairseq's output")
-    parser.add_argument("--names", metavar="FILE", type=Path, required=True, help="names of the documents")
-    parser.add_argument("--output", metavar="OUT", required=True, help="file for the summaries")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
+    parser.add_argument("log", metavar="LOG", type=Path, help="log file for the output of fairseq")
+    parser.add_argument(
+        "--names",
+        metavar="FILE",
+        type=Path,
+        required=True,
+        help="file containing the names of the documents, one per line",
+    )
+    parser.add_argument("--output", metavar="OUT", required=True, help="output file for the summaries")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line("generate.sh"):

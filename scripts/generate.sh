@@ -1,48 +1,56 @@
 #!/usr/bin/env bash
-# Summarise a split of the data or your own documents with a trained model. The output has one summary per line, in input order.
+# Summarise a split of the data, or your own documents, with a trained model. The output contains one summary per line,
+# in input order.
 #
 #   scripts/generate.sh --run DIR --output FILE [options] [-- options of fairseq-generate or fairseq-interactive]
 #
 #   --run DIR        output folder of scripts/train.sh
-#   --output FILE    output file, one summary per line; JSON lines with the documents' names if it ends in .jsonl; - for
-#                    standard output
+#   --output FILE    output file, with one summary per line; if FILE ends in .jsonl, JSON lines that also contain the
+#                    names of the documents; - writes to standard output
 #   --input PATH     raw documents: a file, a folder, or - for standard input (default: the test split); may be repeated
 #   --input-format F   format of PATH (default: detected from its name and first line, and printed)
-#                    file: the whole file is a document (default of text files); lines: every line is a document (default of
-#                    standard input); folder: every file in it is a document; jsonl, csv: every record is a document, in a field such
-#                    as "article", "document" or "text"
-#   --lines          every line is a document; same as --input-format lines
-#   --source-column NAME   field of the document in JSON lines or CSV, if its name is not known
-#   --skip-bad       write an empty summary for documents that cannot be read, and count them (default: stop and name them)
-#   --prepared DIR   folder of prepared data (default: the data of the training)
+#                    file: the whole file is a document (default for text files); lines: each line is a document
+#                    (default for standard input); folder: each file in the folder is a document; jsonl, csv: each
+#                    record is a document, in a field such as "article", "document" or "text"
+#   --lines          read each line as a document, like --input-format lines
+#   --source-column NAME   name of the JSON field or CSV column that contains the document, if it is not a common name
+#   --skip-bad       write an empty summary for each document that cannot be read, and report the number of such
+#                    documents (default: stop and report the document)
+#   --prepared DIR   folder containing the prepared data (default: the data used for training)
 #   --subset NAME    split to summarise: test (default), valid or train
-#   --checkpoint F   default: DIR/checkpoints/checkpoint_best.pt
+#   --checkpoint F   checkpoint file (default: DIR/checkpoints/checkpoint_best.pt)
 #   --beam N         beam size (default: 5; the ETADS paper: 10)
-#   --min-len N, --max-len N   shortest and longest summary, in tokens (default: if RUN was trained by a recipe, from the training
-#                    summaries, and printed; otherwise 1 and 100; the paper: 35 and 100)
-#   --lenpen A       length penalty (default: 1; the paper: 0.9 with --length-penalty-type wu)
+#   --min-len N, --max-len N   minimum and maximum number of tokens in a summary (default: if RUN was trained with a
+#                    recipe, derived from the training summaries and printed, otherwise 1 and 100; the ETADS paper: 35
+#                    and 100)
+#   --lenpen A       length penalty (default: 1; the ETADS paper: 0.9 with --length-penalty-type wu)
 #   --length-penalty-type avg|wu, --coverage-penalty W, --no-repeat-ngram-size N, --infer-dtype fp32|bf16|int8|auto
-#                    see docs/decoding.md (the paper: wu, 1, none; bf16 and int8 are faster on a CPU)
-#   --shortlist FILE   file made by etads-shortlist; makes the search faster with a large vocabulary; see docs/decoding.md
-#   --content DIR    run with a content model of etads-content (default: --run, if it has one; none: no content model). The
-#                    beam has 12 hypotheses. If DIR is a summariser's run, the content model chooses one (docs/decoding.md). If
-#                    it is an extractor's, the sentences of all hypotheses of a diverse beam and of the whole document are
-#                    candidates for the summary (docs/long.md); for a split, in one process
-#   --max-tokens N   source tokens per batch (default: 8000)
-#   --shard I/N      summarise only the I-th of N shards, and join all shards once they are complete; see below
+#                    decoding options, described in docs/decoding.md (the ETADS paper: wu, 1, none; bf16 and int8 are
+#                    faster on a CPU)
+#   --shortlist FILE   shortlist created by etads-shortlist, which speeds up decoding with a large vocabulary
+#                    (docs/decoding.md)
+#   --content DIR    run folder that contains a content model trained by etads-content (default: --run, if it contains a
+#                    content model; none: no content model). The beam then has 12 hypotheses. If DIR is the run folder
+#                    of a summariser, the content model chooses one hypothesis (docs/decoding.md). If DIR is the run
+#                    folder of an extractor, the content model chooses the sentences of the summary from all hypotheses
+#                    of a diverse beam search and from the whole document (docs/long.md); this requires a split and a
+#                    single process
+#   --max-tokens N   maximum number of source tokens per batch (default: 8000)
+#   --shard I/N      summarise only the I-th of N shards, and join all shards once they are complete (see below)
 #   --cpu            do not use a GPU
 #
-# The summaries are detokenised words. FILE.log contains fairseq's whole output, including scores and tokens. For JSON lines,
-# folders and several files, FILE.names identifies the document of each summary: the record's "id" or line number, or the
-# file. For example:
+# The summaries consist of detokenised words. FILE.log contains the complete output of fairseq, including scores and
+# tokens. For JSON lines, folders and several input files, FILE.names identifies the document of each summary by the
+# "id" or line number of the record, or by the file name. Examples:
 #
 #   scripts/generate.sh --run runs/mine --input articles/ --output summaries.jsonl
 #   scripts/generate.sh --run runs/mine --input - --output - < new-documents.txt
 #
-# Several processes or machines can divide the documents: start each with a different --shard (1/4, 2/4, ...) and otherwise the
-# same options. Each writes its shard into FILE.shards/, which all of them must see. The process that finds all
-# shards there writes FILE, in the order of the documents; FILE.shards can then be deleted. A complete shard is not made again, so
-# an interrupted command can simply be repeated. Under torchrun every process takes its shard:
+# Several processes or machines can share the work. Start each of them with a different --shard (1/4, 2/4, ...) and with
+# otherwise identical options. Each process writes its shard to FILE.shards/, which all processes must be able to read
+# and write. The process that completes the last shard writes FILE, in the order of the documents; FILE.shards can then
+# be deleted. Complete shards are not summarised again, so an interrupted command can simply be repeated. Under
+# torchrun, each process selects its own shard:
 #
 #   torchrun --nproc_per_node 4 --no-python scripts/generate.sh --run runs/mine --output summaries.txt
 

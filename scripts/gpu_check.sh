@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Run the GPU tests on this machine's GPU, time training steps and searches, and write a report to send back.
+# Run the GPU tests on this machine, time training steps and searches, and write a report that you can send us.
 #
 #   scripts/gpu_check.sh [--out FILE] [--pretended]
 #
-#   --out FILE    file for the JSON report (default: gpu_check.json)
-#   --pretended   use the simulated GPU of tests/pretended, which needs g++ but no GPU; its times are meaningless
+#   --out FILE    output file for the JSON report (default: gpu_check.json)
+#   --pretended   use the simulated GPU in tests/pretended, which requires g++ but no GPU; the measured times are
+#                 meaningless
 #
-# It takes about ten minutes. The exit status is 0 if all tests passed, else 1; the report is written either way.
+# The script takes about ten minutes. The exit status is 0 if all tests passed, otherwise 1; the report is written in
+# both cases.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,20 +1,23 @@
 #!/usr/bin/env bash
-# Install fairseq-etads and everything it needs, in tested versions, into a virtual environment.
+# Install fairseq-etads and its dependencies, in tested versions, into a virtual environment.
 #
 #   scripts/install.sh [--venv DIR] [--python PYTHON] [--cpu | --gpu] [--dev] [--wheel FILE]
 #
-#   --venv DIR       folder of the environment (default: $ETADS_VENV, or .venv in the repository), created if necessary
-#   --python PYTHON  Python with which the environment is created (default: python3); 3.9 or newer
-#   --cpu, --gpu     torch for processors alone, or with CUDA (default: with CUDA if there is an NVIDIA GPU)
-#   --dev            for contributors: also install the requirements of the tests, and use the sources here in place
-#   --wheel FILE     install this wheel of fairseq-etads (default: build one from the sources here)
+#   --venv DIR       folder of the virtual environment, which is created if necessary (default: $ETADS_VENV, or .venv in
+#                    the repository)
+#   --python PYTHON  Python interpreter for the new environment, version 3.9 or newer (default: python3)
+#   --cpu, --gpu     install torch for CPUs only, or with CUDA (default: with CUDA if there is an NVIDIA GPU)
+#   --dev            for contributors: also install the requirements of the tests, and install the package in editable
+#                    mode
+#   --wheel FILE     install this wheel of fairseq-etads (default: a wheel built from the sources in this repository)
 #
-# On Linux, PyPI's torch brings CUDA: gigabytes to download, and about 5 GB on disk. torch for processors comes from
-# https://download.pytorch.org/whl/cpu. If pip has an index of your own (PIP_INDEX_URL, pip.conf), that one decides. A
-# torch that is installed already stays; to choose again, delete the environment.
+# On Linux, PyPI's torch includes CUDA, which is a download of several gigabytes and takes about 5 GB of disk space. The
+# CPU version of torch is downloaded from https://download.pytorch.org/whl/cpu. If pip is configured with your own
+# package index (PIP_INDEX_URL, pip.conf), torch is installed from that index. A version of torch that is already
+# installed is kept; to change it, delete the environment.
 #
-# Safe to run again: it installs only what is missing or has changed. fairseq is compiled (2 minutes on 2 cores), which
-# needs a C++ compiler and Python's headers.
+# The script can be run again; it installs only what is missing or has changed. fairseq is compiled (2 minutes on 2
+# cores), which requires a C++ compiler and the Python headers.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -155,15 +155,25 @@ def main():
     version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["version"]()
     parser.add_argument("--version", action="version", version=f"mutation.py {version}")
     parser.add_argument(
-        "modules", nargs="*", metavar="MODULE", help=f"modules to test (default: all), out of: {', '.join(TESTS)}"
+        "modules", nargs="*", metavar="MODULE", help=f"modules to test, out of {', '.join(TESTS)} (default: all)"
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "mutation", help="default: runs/mutation")
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="number of mutants tested at a time (default: all cores)"
+        "--out",
+        type=Path,
+        default=ROOT / "runs" / "mutation",
+        help="output folder for the results (default: runs/mutation)",
     )
-    parser.add_argument("--again", action="store_true", help="forget earlier results")
-    parser.add_argument("--report", action="store_true", help="only print earlier results")
-    parser.add_argument("--no-diffs", action="store_true", help="print the table without the survivors")
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=os.cpu_count() or 1,
+        help="number of mutants to test in parallel (default: number of CPU cores)",
+    )
+    parser.add_argument("--again", action="store_true", help="discard earlier results and test all mutants again")
+    parser.add_argument("--report", action="store_true", help="print earlier results without running tests")
+    parser.add_argument(
+        "--no-diffs", action="store_true", help="print only the table, without the diffs of surviving mutants"
+    )
     args = parser.parse_args()
     modules = args.modules or list(TESTS)
     for module in modules:

@@ -94,11 +94,22 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--makes", metavar="FILE", type=Path, nargs="+", required=True, help="outputs of the command")
-    parser.add_argument("--reads", metavar="PATH", type=Path, nargs="*", default=[], help="files the command reads")
-    parser.add_argument("--keeps", metavar="FILE", type=Path, help="file for the command's output")
-    parser.add_argument("--record", metavar="RECORD", type=Path, help="file for the record of command and files")
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
+    parser.add_argument(
+        "--makes", metavar="FILE", type=Path, nargs="+", required=True, help="output files of the command"
+    )
+    parser.add_argument(
+        "--reads", metavar="PATH", type=Path, nargs="*", default=[], help="files and folders that the command reads"
+    )
+    parser.add_argument(
+        "--keeps", metavar="FILE", type=Path, help="file in which to store the text that the command prints"
+    )
+    parser.add_argument(
+        "--record",
+        metavar="RECORD",
+        type=Path,
+        help="file in which to record the command and the checksums of its files",
+    )
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line(os.path.basename(args.command[0])):

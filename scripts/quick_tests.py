@@ -182,10 +182,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         usage=usage, description="\n".join(about), formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("files", nargs="*", metavar="FILE", help="changed files (default: all changes known to git)")
-    parser.add_argument("--base", default="HEAD", metavar="COMMIT", help="commit to compare with (default: HEAD)")
-    parser.add_argument("--seconds", type=float, default=90, help="total time of the tests on one core (default: 90)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="read times from a pytest report and exit")
+    parser.add_argument(
+        "files",
+        nargs="*",
+        metavar="FILE",
+        help="changed files (default: all files that differ from --base according to git)",
+    )
+    parser.add_argument(
+        "--base", default="HEAD", metavar="COMMIT", help="commit with which to compare the working tree (default: HEAD)"
+    )
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=90,
+        help="maximum total duration of the tests in seconds, on one core (default: 90)",
+    )
+    parser.add_argument(
+        "--record",
+        type=Path,
+        metavar="FILE",
+        help="update the table of test durations from this pytest report, and exit",
+    )
     args = parser.parse_args()
     if args.record:
         if not args.record.is_file():

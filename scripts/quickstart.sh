@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# Install, prepare a real corpus, train a small ETADS with a pointer, summarise and score: all in 7 minutes on 2 cores.
+# Install the project, prepare a real corpus, train a small ETADS model with a pointer, summarise, and compute scores,
+# in 7 minutes on 2 cores.
 #
 #   scripts/quickstart.sh [options]
 #
-#   --out DIR        folder for data, model and summaries (default: runs/quickstart in the repository)
-#   --arch NAME      etads (default), etads_basic, etads_focus or etads_saliency
-#   --pointer KIND   soft (default), switch or none: how words of the document are copied
-#   --tokens KIND    word (default), bpe or sentencepiece
-#   --size N         number of known words, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
-#   --steps N        training steps (default: 900, 5 minutes on 2 cores)
+#   --out DIR        output folder for the data, the model and the summaries (default: runs/quickstart in the
+#                    repository)
+#   --arch NAME      architecture: etads (default), etads_basic, etads_focus or etads_saliency
+#   --pointer KIND   mechanism for copying document words: soft (default), switch or none
+#   --tokens KIND    type of tokens: word (default), bpe or sentencepiece
+#   --size N         vocabulary size in words, BPE merges or SentencePiece pieces (default: 1000 words, 5000 otherwise)
+#   --steps N        number of training steps (default: 900, 5 minutes on 2 cores)
 #   --minutes N      stop training after N minutes, even if it is not finished (default: no limit)
 #   --venv DIR, --python PYTHON   as for scripts/install.sh
-#   --no-install     use the active environment
-#   --gpu            use a GPU (default: the CPU; a GPU hardly helps so small a model)
+#   --no-install     use the active environment instead of installing the project
+#   --gpu            use a GPU (default: the CPU; a GPU hardly speeds up such a small model)
 #
-# The corpus is the sample that comes with the project: 13,000 Debian package descriptions and their synopses. You can
-# interrupt it with Ctrl-C; when run again, it continues from there and skips finished steps.
+# The corpus is the sample included in the project: 13,000 Debian package descriptions and their synopses. You can
+# interrupt the script with Ctrl-C; when it is run again, it skips finished steps and continues.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

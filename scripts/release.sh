@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# Build the sdist and the wheel of the current commit, and test the wheel in a new environment, outside the clone.
+# Build the sdist and the wheel of the current commit, and test the wheel in a new environment outside the repository.
 #
 #   scripts/release.sh [--out DIR] [--venv DIR] [--python PYTHON] [--check | --unreleased]
 #
-#   --out DIR        output folder for the sdist and the wheel, after they have been tested (default: dist in the repository)
-#   --venv DIR       environment in which to test the wheel; must not exist yet (default: a temporary one)
-#   --python PYTHON  which Python makes it (default: python3)
+#   --out DIR        output folder for the tested sdist and wheel (default: dist in the repository)
+#   --venv DIR       environment in which to test the wheel; must not exist yet (default: a temporary environment)
+#   --python PYTHON  Python interpreter for the new environment (default: python3)
 #   --check          only check that version, changelog and tag agree
-#   --unreleased     build and test without that check
+#   --unreleased     build and test without this check
 #
-# To release: set NEXT_VERSION in fairseq_etads/version.py, give the entries under "Unreleased" in CHANGELOG.md that
-# version and a date, commit, run this, and tag the commit with the command that it prints. Once the tag exists, the check covers it
-# as well. After it, set NEXT_VERSION to the next version: untagged commits have this version with ".dev" and the commit. The test
-# installs everything in the new environment (fairseq is compiled), prepares a few pairs, trains a few steps with
-# --user-dir fairseq_etads, summarises and scores: 5 minutes on 2 cores.
+# To release a version, set NEXT_VERSION in fairseq_etads/version.py, give this version and a date to the entries under
+# "Unreleased" in CHANGELOG.md, commit, run this script, and tag the commit with the command that it prints. Once the
+# tag exists, --check also checks the tag. Afterwards, set NEXT_VERSION to the next version: untagged commits have this
+# version, followed by ".dev" and the commit. The test installs all packages in the new environment (fairseq is
+# compiled), prepares a few pairs, trains for a few steps with --user-dir fairseq_etads, summarises, and computes
+# scores. It takes 5 minutes on 2 cores.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -669,12 +669,16 @@ def page(results: Path) -> str:
 def main() -> int:
     """Write or check the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="fail if the page does not match the records")
     parser.add_argument(
-        "--results", type=Path, default=ROOT / "results", help="folder of records (default: %(default)s)"
+        "--check", action="store_true", help="do not write the page, and fail if it does not match the records"
     )
-    parser.add_argument("--page", type=Path, default=PAGE, help="page to write (default: %(default)s)")
-    parser.add_argument("--table", choices=list(CORPORA), help="print the table of a corpus without writing the page")
+    parser.add_argument(
+        "--results", type=Path, default=ROOT / "results", help="folder containing the records (default: %(default)s)"
+    )
+    parser.add_argument("--page", type=Path, default=PAGE, help="output file for the page (default: %(default)s)")
+    parser.add_argument(
+        "--table", choices=list(CORPORA), help="print the results table of this corpus without writing the page"
+    )
     args = parser.parse_args()
     if args.table:
         print(systems_table(sorted_records(read_records(args.results / args.table))))

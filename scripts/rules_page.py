@@ -82,7 +82,9 @@ def page(text: str) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check", action="store_true", help="only exit with status 1 if the page is out of date")
+    parser.add_argument(
+        "--check", action="store_true", help="do not write the page, and exit with status 1 if it is out of date"
+    )
     args = parser.parse_args()
     old = PAGE.read_text(encoding="utf-8")
     new = page(old)

@@ -162,9 +162,9 @@ def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
 def main() -> None:
     """Print the sample."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seed", metavar="N", type=int, default=1, help="seed of the draw (default: 1)")
+    parser.add_argument("--seed", metavar="N", type=int, default=1, help="random seed of the sample (default: 1)")
     parser.add_argument(
-        "--number", metavar="N", type=int, help="number of sentences (default: 60), or of names (default: 20)"
+        "--number", metavar="N", type=int, help="number of sentences (default: 60) or names (default: 20) to draw"
     )
     parser.add_argument("--names", action="store_true", help="draw names instead of sentences")
     args = parser.parse_args()

@@ -3,23 +3,26 @@
 #
 #   scripts/shorten.sh --text DIR --out DIR [options] [-- options of fairseq-train for the extractor]
 #
-#   --text DIR          holds {train,valid,test}.{source,target}, one document or summary per line; etads-corpus makes them
-#   --out DIR           gets text/, the shortened documents with their summaries, and extractor/, the extractor's run
-#   --words N           maximum number of words of a shortened document (default: 200)
-#   --size N            size of the extractor's vocabulary (default: 20000)
-#   --text-words KIND   tokenisation for the extractor, as in etads-prepare --words (default: ptb)
-#   --jobs N            processes of the preparation (default: 1 for each core)
+#   --text DIR          folder written by etads-corpus, containing {train,valid,test}.{source,target} with one document
+#                       or summary per line
+#   --out DIR           output folder for text/ (the shortened documents and their summaries) and extractor/ (the run
+#                       folder of the extractor)
+#   --words N           maximum number of words in a shortened document (default: 200)
+#   --size N            vocabulary size of the extractor (default: 20000)
+#   --text-words KIND   word tokenisation for the extractor, as in etads-prepare --words (default: ptb)
+#   --jobs N            number of processes for data preparation (default: 1 for each core)
 #   --cpu               do not use a GPU
 #
-# A summariser can then read the shortened documents, with the probability level of each sentence:
+# A summariser can then read the shortened documents, with the probability level of each sentence as a factor:
 #
 #   etads-prepare DIR/text DIR/prepared --factors salience …
 #   fairseq-train DIR/prepared/bin --source-factors salience …
 #   etads-export RUN FOLDER --extractor DIR/extractor
 #
-# The model folder then accepts whole documents of any length. The extractor is trained on two halves of the documents, and each
-# training document is shortened by the extractor that was trained on the other half (docs/long.md). Its training takes two epochs,
-# at least 120 steps. Run it again to continue after an interruption.
+# The exported model then accepts whole documents of any length. Two extractors are trained on one half of the training
+# documents each, and each training document is shortened by the extractor that was trained on the other half
+# (docs/long.md). Training takes two epochs, but at least 120 steps. To continue after an interruption, run the script
+# again.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -99,12 +99,15 @@ def rates(
 def main() -> None:
     """Run all simulations and write the file."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=ROOT / "results" / "comparisons.json", help="the JSON file")
+    parser.add_argument("--output", type=Path, default=ROOT / "results" / "comparisons.json", help="JSON output file")
     parser.add_argument(
-        "--repeats", type=int, default=400, help="number of comparisons of each kind (default: %(default)s)"
+        "--repeats", type=int, default=400, help="number of simulated comparisons per setting (default: %(default)s)"
     )
     parser.add_argument(
-        "--resamples", type=int, default=400, help="number of draws of each test (default: %(default)s)"
+        "--resamples",
+        type=int,
+        default=400,
+        help="number of bootstrap resamples per significance test (default: %(default)s)",
     )
     args = parser.parse_args()
     report: Dict[str, Any] = {

@@ -124,6 +124,17 @@ class Size(NamedTuple):
     documents: int = 200
 
 
+SIZE_HELP = {
+    "steps": "number of training steps",
+    "every": "number of steps between two measurements of the accuracy",
+    "batch": "number of pairs per training batch",
+    "width": "model width",
+    "rate": "learning rate",
+    "documents": "number of documents on which the accuracy is measured",
+}
+"""Help texts of the options that set the fields of :class:`Size`."""
+
+
 def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
     """Collate pairs of equal lengths into a batch, like a fairseq data set."""
     source = torch.tensor([[*document, EOS] for document, _ in pairs])
@@ -229,13 +240,19 @@ def main() -> None:
         nargs="+",
         choices=list(SYSTEMS),
         metavar="SYSTEM",
-        help="systems to train (default: basic and the system for which a task is designed)",
+        help="systems to train (default: basic, and the system for which the task is designed)",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
-    parser.add_argument("--output", type=Path, default=RESULTS, help="JSON file for the records (default: %(default)s)")
+    parser.add_argument(
+        "--output", type=Path, default=RESULTS, help="JSON output file for the records (default: %(default)s)"
+    )
     for name, default in Size()._asdict().items():
-        parser.add_argument(f"--{name}", type=type(default), default=default, help="default: %(default)s")
-    parser.add_argument("--minutes", type=float, default=1e9, help="time after which no further training is started")
+        parser.add_argument(
+            f"--{name}", type=type(default), default=default, help=f"{SIZE_HELP[name]} (default: %(default)s)"
+        )
+    parser.add_argument(
+        "--minutes", type=float, default=1e9, help="number of minutes after which no further training run is started"
+    )
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.monotonic()

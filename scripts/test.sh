@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# Install the project into its own environment, and run its linters, type checker and tests.
+# Install the project into its own environment, and run the linters, the type checker and the tests.
 #
 #   scripts/test.sh [--venv DIR] [--python PYTHON] [--quick [--base COMMIT]] [-- options of pytest]
 #
-#   --venv DIR       default: $ETADS_VENV, or .venv in the repository
-#   --python PYTHON  default: python3
-#   --quick          run the linters and, for about 90 seconds, the unit tests nearest to the changed code; if nothing has
-#                    changed, a small selection of the tests (see scripts/quick_tests.py). Tests that do not fit into this
-#                    time are skipped, and the summary counts them.
+#   --venv DIR       folder of the environment (default: $ETADS_VENV, or .venv in the repository)
+#   --python PYTHON  Python interpreter for the environment (default: python3)
+#   --quick          run the linters and the unit tests that are most closely related to the changed code, for about 90
+#                    seconds. If nothing has changed, run a small selection of the tests (see scripts/quick_tests.py).
+#                    Tests that do not fit into this time are skipped, and their number is reported.
 #   --base COMMIT    with --quick: test the changes since this commit (default: HEAD, that is, uncommitted changes)
 #
-# For example, only the unit tests:  scripts/test.sh -- tests/unit
+# For example, run only the unit tests:  scripts/test.sh -- tests/unit
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Disturb every long command in many ways, and count the outcomes; docs/experiments.md shows the table.
+# Disturb every long command in many ways, and count the outcomes. docs/experiments.md contains a table of the outcomes.
 #
 #   scripts/torture.sh [options]
 #
-#   --seed N         of the corpus, the moments and the places (default: 1)
-#   --kills N        moments at which each command is killed and run again (default: 50)
-#   --places N       places of each file that are damaged in each way (default: 3)
-#   --moments N      moments at which a file of each command vanishes or changes (default: 12)
-#   --only KIND ...  some of the faults: kill, damage, vanish, disk, together, options, inputs
-#   --commands NAME ...   some of the commands, for example train.sh
-#   --sample N       at most N random trials of each kind of fault, for a short run
-#   --jobs N         trials at a time (default: 2)
-#   --examples N     inputs that hypothesis generates for each reader (default: 2000; 0: leave that out)
+#   --seed N         random seed for the corpus and for drawing the moments and places of faults (default: 1)
+#   --kills N        number of moments at which each command is killed and run again (default: 50)
+#   --places N       number of places at which each file is damaged, for each kind of damage (default: 3)
+#   --moments N      number of moments at which a file of each command vanishes or changes (default: 12)
+#   --only KIND ...  test only these kinds of faults: kill, damage, vanish, disk, together, options, inputs
+#   --commands NAME ...   test only these commands, such as train.sh
+#   --sample N       maximum number of randomly chosen trials for each kind of fault, for a short run
+#   --jobs N         number of trials that run in parallel (default: 2)
+#   --examples N     number of inputs that hypothesis generates for each reader; 0 omits this test (default: 2000)
 #
-# The exit status is 1 if a command silently gave a different result, hung, or ended without a message; stderr shows where. A full
-# disk and a read-only folder are simulated by mounted file systems where the system allows it (unshare -rm), otherwise by a limit
-# on file sizes.
+# The exit status is 1 if a command silently produced a different result, hung, or ended without a message; the details
+# are printed to stderr. A full disk and a read-only folder are simulated with mounted file systems where the system
+# permits it (unshare -rm), and otherwise with a limit on file sizes.
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

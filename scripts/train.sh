@@ -1,67 +1,74 @@
 #!/usr/bin/env bash
-# Prepare parallel text and train a model on it. Run it again to continue after an interruption.
+# Prepare parallel text, and train a model on it. To continue after an interruption, run the same command again.
 #
 #   scripts/train.sh --text DIR --out DIR [options] [-- options of fairseq-train]
 #
-#   --text PATH         a folder with {train,valid,test}.{source,target}, one document or summary per line; or a table of pairs
-#                       (.jsonl, .csv, .tsv, .parquet), which etads-corpus converts to such a folder, DIR/text
+#   --text PATH         folder containing {train,valid,test}.{source,target} with one document or summary per line, or
+#                       table of pairs (.jsonl, .csv, .tsv, .parquet), which etads-corpus converts to such a folder,
+#                       DIR/text
 #   --out DIR           output folder for checkpoints/ and prepared/ (tokens, dictionary, binarised data)
-#   --long              for documents longer than a model reads: train an extractor first, which picks the most probable sentences
-#                       of each document for the model; see below
-#   --words N           with --long: maximum number of words that the extractor selects (default: 200)
-#   --no-content        leave out the content model, which a recipe other than paper trains at the end (a minute or two). By it,
-#                       decoding chooses among the hypotheses of the beam (docs/decoding.md) or, with --long, the sentences of
-#                       summaries (docs/long.md)
-#   --prepared DIR      folder of the prepared data (default: in --out), so that models can share it; without --text
-#                       it must exist already (scripts/prepare_*.sh make it, for example)
-#   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (ETADS's settings); default: chosen by
-#                       the size of the data and the machine, and printed. See below
-#   --minutes N         train for N minutes at most; the recipe scales its steps and its rate accordingly
-#   --arch NAME         architecture (default: etads); etads-models lists them
-#   --pointer KIND      none, soft or switch: how to copy words of the document, including unknown ones (default: soft; paper: the
-#                       architecture's)
-#   --tokens KIND       bpe, sentencepiece or word (default: word; large and paper: bpe)
-#   --size N            number of BPE merges, SentencePiece pieces or words (default: by the size of the data; paper: 8000)
-#   --keep-case         do not lower-case the text
-#   --text-words KIND   rules by which text is split into words, as in etads-prepare --words (default: moses; for the
-#                       extractor of --long: ptb)
-#   --split A/B/C, --source-column NAME, --target-column NAME   for a table, as in etads-corpus table (default: 90/5/5, usual
-#                       names)
-#   --truncate-source N, --truncate-target N   tokens kept of documents and summaries (default: by the data; paper: 400, 100)
-#   --max-tokens N      source tokens per batch (default: 4000; large: 16000; paper: 4096). Batches have a multiple of 8 pairs,
-#                       unless they are smaller; for other sizes: -- --required-batch-size-multiple 1
-#   --max-update N      number of steps (default: by the available time; paper: 200000)
-#   --processes N       train with N processes, each with its own batches (default: one for each GPU, or one)
+#   --long              for documents that are longer than the input of a model: first train an extractor, which picks
+#                       the most probable sentences of each document (see below)
+#   --words N           with --long: maximum number of words that the extractor picks from a document (default: 200)
+#   --no-content        do not train a content model. All recipes except paper train this model at the end, which takes
+#                       a minute or two. During decoding, it chooses among the hypotheses in the beam (docs/decoding.md)
+#                       or, with --long, the sentences of summaries (docs/long.md)
+#   --prepared DIR      folder of the prepared data, which several models can share (default: in --out); without --text,
+#                       the folder must already exist, for example as output of scripts/prepare_*.sh
+#   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (the settings of ETADS)
+#                       (default: chosen and printed according to the size of the data and the machine; see below)
+#   --minutes N         train for at most N minutes; the recipe adapts the number of steps and the learning rate
+#   --arch NAME         architecture, as listed by etads-models (default: etads)
+#   --pointer KIND      mechanism for copying document words, including unknown words: none, soft or switch (default:
+#                       soft; paper: as in the architecture)
+#   --tokens KIND       type of tokens: bpe, sentencepiece or word (default: word; large and paper: bpe)
+#   --size N            number of BPE merges, SentencePiece pieces or words (default: according to the size of the data;
+#                       paper: 8000)
+#   --keep-case         preserve case instead of converting the text to lower case
+#   --text-words KIND   rules for splitting text into words, as in etads-prepare --words (default: moses; ptb for the
+#                       extractor of --long)
+#   --split A/B/C, --source-column NAME, --target-column NAME   proportions of the splits and column names of a table,
+#                       as in etads-corpus table (default: 90/5/5, common column names)
+#   --truncate-source N, --truncate-target N   maximum number of tokens to read from documents and summaries (default:
+#                       according to the data; paper: 400, 100)
+#   --max-tokens N      maximum number of source tokens per batch (default: 4000; large: 16000; paper: 4096). The number
+#                       of pairs in a batch is a multiple of 8, unless it is smaller than 8; to allow other numbers,
+#                       give -- --required-batch-size-multiple 1
+#   --max-update N      number of training steps (default: according to the available time; paper: 200000)
+#   --processes N       train with N processes, each with its own batches (default: one per GPU, or one)
 #   --cpu               do not use a GPU
 #
-# A recipe chooses all of this, and the optimiser, rate, dropout, warm-up, label smoothing, the forms of pointer and focus, and the
-# initial word vectors and output bias. It prints its choice and the expected duration, and keeps the choice in DIR/recipe.json.
-# That file also has limits for the length of summaries, chosen from the training summaries; scripts/generate.sh and etads-export
-# use them as defaults. Every option that is given overrides the recipe. Options of fairseq-train follow after --, for example:
+# A recipe chooses these settings, and also the optimiser, the learning rate, dropout, warm-up, label smoothing, the
+# variants of the pointer and of focus-attention, and the initial word vectors and output bias. The script prints the
+# chosen settings and the expected duration, and stores the settings in DIR/recipe.json. This file also contains limits
+# for the length of summaries, which are derived from the training summaries; scripts/generate.sh and etads-export use
+# them as defaults. Options that you give override the recipe. Options of fairseq-train follow after --, for example:
 #
 #   scripts/train.sh --text data/mine --out runs/mine
 #   scripts/train.sh --text data/mine --out runs/mine --recipe base --minutes 30 -- --seed 2
 #
-# For documents of any length, use --long. It keeps the extractor and the shortened text in DIR/shortened, and the model reads the
-# level of each picked sentence's probability (docs/long.md). Then it trains the extractor's content model (etads-content). The
-# model folder then accepts whole documents, and chooses the sentences of their summaries:
+# For documents of any length, use --long. The extractor and the shortened text are stored in DIR/shortened, and the
+# model reads the probability level of each picked sentence (docs/long.md). The script then trains the content model of
+# the extractor (etads-content). The exported model accepts whole documents, and chooses the sentences of their
+# summaries:
 #
 #   scripts/train.sh --text mine.jsonl --out runs/mine --long
 #   etads-export runs/mine model
 #
-# The optimiser of --recipe paper is the ETADS paper's: Adam (0.9, 0.998), 8,000 warm-up steps to the rate 4.94e-4 (which is Noam's
-# peak at width 512) and then inverse square root, gradient norm at most 2, no label smoothing. A training of fewer than 80,000
-# steps warms up for a tenth of them. Other recipes are for Transformers that are trained from scratch. With another architecture,
-# or if DIR holds a training that was started without a recipe, the default is paper.
+# --recipe paper uses the optimiser of the ETADS paper: Adam (0.9, 0.998), 8,000 warm-up steps to a learning rate of
+# 4.94e-4 (the peak of Noam's schedule at width 512), followed by inverse square root decay, a maximum gradient norm of
+# 2, and no label smoothing. If training takes fewer than 80,000 steps, a tenth of them are warm-up steps. The other
+# recipes are for Transformers trained from scratch. For other architectures, or if DIR contains a run that was started
+# without a recipe, the default is paper.
 #
-# During training it shows steps, the time left, validations and fairseq's warnings; DIR/train.log has everything. For
-# curves: etads-plot DIR (pip install matplotlib); in a browser: ... -- --tensorboard-logdir DIR/curves;  tensorboard --logdir
-# DIR/curves (pip install tensorboard), or -- --wandb-project NAME (pip install wandb). Summaries at each validation:
-# ... -- --validation-samples 3
+# During training, the script shows steps, the remaining time, validations and fairseq's warnings; DIR/train.log
+# contains the complete output. To plot curves, run etads-plot DIR (pip install matplotlib). To view curves in a
+# browser, give -- --tensorboard-logdir DIR/curves and run tensorboard --logdir DIR/curves (pip install tensorboard), or
+# give -- --wandb-project NAME (pip install wandb). For summaries at each validation, give -- --validation-samples 3.
 #
-# Validated and saved every 1,000 steps and at the end of every epoch (-- --validate-interval-updates N: every N steps); the last
-# and the best checkpoint are kept. Ctrl-C saves the current step, and the same command continues from there; if the
-# machine stops, at most ten minutes are lost (-- --save-interval-minutes N).
+# The model is validated and saved every 1,000 steps and at the end of each epoch (-- --validate-interval-updates N:
+# every N steps); the last and the best checkpoint are kept. Ctrl-C saves the current step, and the same command
+# continues from there. If the machine stops, at most ten minutes of training are lost (-- --save-interval-minutes N).
 
 source "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 

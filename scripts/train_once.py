@@ -119,15 +119,16 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("run", metavar="RUN", type=Path, help="folder of the training run")
+    parser.add_argument("run", metavar="RUN", type=Path, help="output folder for the training run")
     parser.add_argument("prepared", metavar="PREPARED", type=Path, help="output folder of etads-prepare")
     parser.add_argument(
-        "--usual-minutes", metavar="N", type=float, help="usual duration; show a message if the training takes longer"
+        "--usual-minutes",
+        metavar="N",
+        type=float,
+        help="usual duration in minutes; show a message if training takes longer",
     )
-    parser.add_argument(
-        "--plugin", metavar="DIR", default="", help="folder of the plugin, which is recorded as fairseq_etads"
-    )
-    parser.add_argument("command", metavar="COMMAND", nargs="+", help="command, after --")
+    parser.add_argument("--plugin", metavar="DIR", default="", help="plugin folder, which is recorded as fairseq_etads")
+    parser.add_argument("command", metavar="COMMAND", nargs="+", help="training command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
     with errors_in_one_line("train.sh"):

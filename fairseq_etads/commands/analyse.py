@@ -37,8 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Report ROUGE, the percentages of copied, new and repeated n-grams, and how many of the summaries' "
-        "numbers and names occur in the document, for any number of systems.",
+        description="Analyse the summaries of one or more systems. The report contains ROUGE scores, the percentages "
+        "of copied, new and repeated n-grams, and the percentages of numbers and names that occur in the document.",
         epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
@@ -49,17 +49,23 @@ example:
   N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
   its capitalised words (except the first word of a sentence) that occur in the document. The second table shows how
   many of the copied bigrams come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE
-  for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
-    add("--source", metavar="FILE", required=True, help="documents, one per line")
-    add("--reference", metavar="FILE", nargs="+", required=True, help="reference summaries, one per line")
+    add("--source", metavar="FILE", required=True, help="file containing the documents, one per line")
+    add(
+        "--reference",
+        metavar="FILE",
+        nargs="+",
+        required=True,
+        help="file containing the reference summaries, one per line; several files for several references",
+    )
     add(
         "--system",
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="name and summaries of a system; may be repeated",
+        help="name of a system and file containing its summaries, one per line; may be repeated",
     )
     add(
         "--lead",
@@ -67,7 +73,7 @@ example:
         type=int,
         action="append",
         default=[],
-        help="add the documents' first N sentences as a system; may be repeated",
+        help="add a baseline system that returns the first N sentences of each document; may be repeated",
     )
     add(
         "--lead-words",
@@ -75,27 +81,31 @@ example:
         type=int,
         action="append",
         default=[],
-        help="add the documents' first N words as a system; may be repeated",
+        help="add a baseline system that returns the first N words of each document; may be repeated",
     )
     add(
         "--oracle",
         metavar="N",
         type=int,
-        help="add an oracle as a system: at most N sentences of each document, chosen greedily by ROUGE",
+        help="add an oracle that extracts at most N sentences of each document, selected greedily by ROUGE",
     )
     add(
         "--words",
         choices=list(WORD_SPLITTERS),
         default="words",
-        help="how to split text into words for all figures except ROUGE (default: %(default)s)",
+        help="rules for splitting text into words, which apply to all statistics except ROUGE (default: %(default)s)",
     )
     add(
         "--format",
         choices=[*TABULATE_FORMATS, "json"],
         default="markdown",
-        help="output format (default: %(default)s)",
+        help="output format of the tables (default: %(default)s)",
     )
-    add("--plot", metavar="FILE", help="file for plots; the name must end in " + " or ".join(PLOT_SUFFIXES))
+    add(
+        "--plot",
+        metavar="FILE",
+        help="output file for the plots; the file name must end in " + " or ".join(PLOT_SUFFIXES),
+    )
     add_scoring_options(parser, RESAMPLES)
     return parser
 

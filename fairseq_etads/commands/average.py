@@ -17,11 +17,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="example:  etads-average runs/a/average.pt runs/a/checkpoints/checkpoint_1_*.pt",
     )
     parser.add_argument(
-        "output", metavar="OUT", type=Path, help="file for the averaged checkpoint, which must not exist yet"
+        "output", metavar="OUT", type=Path, help="output file for the averaged checkpoint; the file must not exist yet"
     )
-    parser.add_argument(
-        "checkpoints", metavar="CHECKPOINT", nargs="+", help="checkpoints to average, written by fairseq-train"
-    )
+    parser.add_argument("checkpoints", metavar="CHECKPOINT", nargs="+", help="fairseq-train checkpoints to average")
     return parser
 
 

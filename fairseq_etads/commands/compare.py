@@ -31,8 +31,8 @@ def _parser() -> argparse.ArgumentParser:
         usage="etads-compare [options] A B REF [REF ...]\n"
         "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
         "       etads-compare --likelihood [options] RUN_A RUN_B",
-        description="Test whether one system is significantly better than another, with paired tests on the ROUGE "
-        "scores of the same documents or on the likelihoods of their references.",
+        description="Test whether one system is significantly better than another. The paired tests compare the ROUGE "
+        "scores of the same documents, or the likelihoods of their references.",
         epilog="""\
 examples:
   etads-compare new.txt old.txt test.target
@@ -46,37 +46,56 @@ examples:
   several times. Student's t-test then accounts for the variation between training runs as well as between documents, so
   that a lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing
   about other training runs of the same systems. Documents that resemble each other (news about one event, packages from
-  one source) are not independent. With --families, you can specify which documents belong together; whole families are
-  then resampled. If you test several metrics or systems, correct for the number of tests, either with Holm's method or
-  by dividing the significance level by this number. With --likelihood, the command compares the log-likelihoods of the
-  references under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies
-  far less than ROUGE, so it can detect smaller differences, but it does not reflect the effect of the search. Use - as
-  FILE for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  one source) are not independent. With --families, you can specify which documents belong together; the bootstrap then
+  resamples whole families. If you test several metrics or systems, correct for the number of tests, either with Holm's
+  method or by dividing the significance level by this number. With --likelihood, the command compares the
+  log-likelihoods of the references under two trained models (natural logarithm, averaged over the tokens in a summary).
+  The likelihood varies far less than ROUGE, so it can detect smaller differences, but it does not reflect the effect of
+  the search. Use - as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add(
         "files",
         metavar="FILE",
         nargs="*",
-        help="summaries of the first system (A), summaries of the second system (B), and references (REF), each with "
-        "one summary per line",
+        help="files containing the summaries of the first system (A), the summaries of the second system (B) and the "
+        "reference summaries (REF), one per line",
     )
-    add("--a", metavar="A", nargs="+", default=[], help="summaries (or runs) of the first system, one per training run")
     add(
-        "--b", metavar="B", nargs="+", default=[], help="summaries (or runs) of the second system, one per training run"
+        "--a",
+        metavar="A",
+        nargs="+",
+        default=[],
+        help="files containing the summaries of the first system, one file per training run; with --likelihood, the "
+        "run folders of this system",
     )
-    add("--figure", choices=list(FIGURES), default="f1", help="ROUGE figure to compare (default: %(default)s)")
-    add("--families", metavar="FILE", help="file with the family of each document, one per line, before any tab")
+    add(
+        "--b",
+        metavar="B",
+        nargs="+",
+        default=[],
+        help="files containing the summaries of the second system, one file per training run; with --likelihood, the "
+        "run folders of this system",
+    )
+    add("--figure", choices=list(FIGURES), default="f1", help="type of ROUGE score to compare (default: %(default)s)")
+    add(
+        "--families",
+        metavar="FILE",
+        help="file containing the family of each document, one per line; anything after a tab is ignored",
+    )
     likelihood = parser.add_argument_group("likelihoods")
     add = likelihood.add_argument
     add(
         "--likelihood",
         action="store_true",
-        help="compare runs of scripts/train.sh; etads-likelihood computes any scores that are not stored yet",
+        help="compare run folders of scripts/train.sh by the likelihood of the references; missing scores are "
+        "computed with etads-likelihood",
     )
-    add("--subset", metavar="NAME", help="split with the references (default: test)")
-    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to use in each run (default: best)")
-    add("--prepared", metavar="DIR", help="prepared data (default: the data of each run)")
+    add("--subset", metavar="NAME", help="split that contains the references (default: test)")
+    add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")
+    add(
+        "--prepared", metavar="DIR", help="folder containing the prepared data (default: the prepared data of each run)"
+    )
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_options(parser)
     return parser

@@ -39,14 +39,16 @@ complete -o filenames -o bashdefault -F _etads etads {installed}
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads completion",
-        description="Print a shell script that completes commands, options and their values.",
+        description="Print a shell script that completes etads commands, options and their values.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="""\
 examples:
   etads completion bash > ~/.local/share/bash-completion/completions/etads      for new shells (bash-completion)
   source <(etads completion bash)                                               for this shell; likewise for zsh""",
     )
-    parser.add_argument("shell", choices=("bash", "zsh"), help="name of the shell; the script is the same for both")
+    parser.add_argument(
+        "shell", choices=("bash", "zsh"), help="name of the shell; the same script works in both shells"
+    )
     return parser
 
 

@@ -15,10 +15,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-content",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Train a content model, which predicts the probability that a summary contains a word or bigram of "
-        "its document, and write it to RUN/content.npz. Decoding with the model chooses among the "
-        "hypotheses in the beam or, with an extractor, chooses the sentences of a summary. If RUN is the "
-        "run of an extractor, run etads-select on the train split first.",
+        description="Train a content model and write it to RUN/content.npz. A content model predicts the probability "
+        "that a summary contains a given word or bigram of its document. During decoding, it chooses among the "
+        "hypotheses in the beam or, with an extractor, chooses the sentences of a summary. If RUN is the run folder "
+        "of an extractor, run etads-select on the train split first.",
         epilog="""\
 examples:
   etads-content runs/mine
@@ -34,21 +34,22 @@ examples:
         "run",
         metavar="RUN",
         type=Path,
-        help="run folder of scripts/train.sh or of an extractor, such as OUT/extractor of scripts/shorten.sh",
+        help="run folder created by scripts/train.sh, or run folder of an extractor, such as OUT/extractor from "
+        "scripts/shorten.sh",
     )
     add(
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="prepared data (default: the data used for training, or RUN/prepared)",
+        help="folder containing the prepared data (default: the data used for training, or RUN/prepared)",
     )
     add(
         "--documents",
         metavar="N",
         type=int,
         default=DOCUMENTS,
-        help="number of training documents for which to compute features (default: %(default)s); words and bigrams are "
-        "counted in all documents",
+        help="number of training documents from which features are computed (default: %(default)s); word and bigram "
+        "counts always come from all documents",
     )
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
     return parser

@@ -25,29 +25,35 @@ examples:
 
 The page shows a summary while it is being written. It also shows which words of the document the model attends to and
 copies. The page needs no network: no text leaves this computer, and no other computer can open the page. The command
-needs the extra "demo"; etads doctor prints the line that installs it.
+needs the extra "demo"; etads doctor prints the command that installs it.
 """
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
-        description="Try out a model exported with etads-export in the browser.",
+        description="Open a model exported with etads-export in the browser and try it out.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_folder(parser.add_argument)
     parser.add_argument(
-        "--port", metavar="N", type=int, default=PORT, help="port to listen on; 0: any free port (default: %(default)s)"
+        "--port",
+        metavar="N",
+        type=int,
+        default=PORT,
+        help="port to listen on; 0 selects any free port (default: %(default)s)",
     )
     parser.add_argument(
         "--host",
         default=LOOPBACK,
-        help="address to listen on: 127.0.0.1 or localhost, both reachable only from this computer "
+        help="address to listen on, either 127.0.0.1 or localhost; both are reachable only from this computer "
         "(default: %(default)s)",
     )
-    parser.add_argument("--open", action="store_true", help="open the page in the browser")
-    parser.add_argument("--no-open", dest="open", action="store_false", help="do not open the page (default)")
+    parser.add_argument("--open", action="store_true", help="open the page in the default browser")
+    parser.add_argument(
+        "--no-open", dest="open", action="store_false", help="do not open the page in a browser (default)"
+    )
     add_device(parser.add_argument)
     return parser
 

@@ -19,29 +19,33 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
     "Summarise": {
         "summarize": Command("fairseq_etads.commands.summarize", "summarise new documents"),
         "explain": Command("fairseq_etads.commands.explain", "explain a summary on a web page"),
-        "demo": Command("fairseq_etads.commands.demo", "try a model on a web page"),
+        "demo": Command("fairseq_etads.commands.demo", "try out a model on a local web page"),
     },
     "Prepare data": {
         "corpus": Command("etads_preprocess.corpus", "convert a corpus to parallel text of documents and summaries"),
         "debian": Command("etads_preprocess.debian", "build a corpus from descriptions of Debian packages"),
-        "prepare": Command("etads_preprocess.prepare", "tokenise text, build the dictionary, binarise"),
+        "prepare": Command("etads_preprocess.prepare", "tokenise and binarise text, and build the dictionary"),
         "dictionary": Command("etads_preprocess.dictionary_command", "build only a dictionary"),
         "control": Command("etads_preprocess.control", "insert control words before documents"),
-        "labels": Command("fairseq_etads.commands.labels", "label the words and sentences that summaries use"),
+        "labels": Command("fairseq_etads.commands.labels", "create word and sentence labels for content selection"),
     },
     "Train": {
         "models": Command("fairseq_etads.commands.models", "list architectures and their options"),
         "plot": Command("fairseq_etads.commands.plot", "plot training curves"),
         "average": Command("fairseq_etads.commands.average", "average checkpoints"),
-        "select": Command("fairseq_etads.commands.select", "score the words or sentences of documents with a selector"),
-        "extract": Command("fairseq_etads.commands.extract", "extract sentences: with a model, the lead or an oracle"),
+        "select": Command("fairseq_etads.commands.select", "compute selection probabilities of words or sentences"),
+        "extract": Command(
+            "fairseq_etads.commands.extract", "create extractive summaries with a model, the lead or an oracle"
+        ),
         "shorten": Command("fairseq_etads.commands.shorten", "shorten long documents to their most probable sentences"),
         "content": Command(
             "fairseq_etads.commands.content", "train a model that predicts the words and bigrams in summaries"
         ),
-        "rewrite": Command("fairseq_etads.commands.rewrite", "extract sentences and rewrite them"),
-        "nli": Command("fairseq_etads.commands.nli", "train and use entailment models"),
-        "shortlist": Command("fairseq_etads.commands.shortlist", "learn which words can occur in a summary"),
+        "rewrite": Command(
+            "fairseq_etads.commands.rewrite", "summarise documents by extracting and rewriting sentences"
+        ),
+        "nli": Command("fairseq_etads.commands.nli", "train and evaluate entailment models"),
+        "shortlist": Command("fairseq_etads.commands.shortlist", "learn a vocabulary shortlist for faster decoding"),
     },
     "Use a trained model": {
         "export": Command("fairseq_etads.commands.export", "write a model folder from a training run"),
@@ -50,13 +54,19 @@ COMMANDS: Dict[str, Dict[str, Command]] = {
     "Evaluate": {
         "rouge": Command("fairseq_etads.commands.rouge", "compute ROUGE with confidence intervals"),
         "compare": Command("fairseq_etads.commands.compare", "test whether one system is better than another"),
-        "analyse": Command("fairseq_etads.commands.analyse", "compare novelty, repetition and lengths of systems"),
-        "likelihood": Command("fairseq_etads.commands.likelihood", "score references with a trained model"),
-        "human": Command("fairseq_etads.commands.human", "create rating sheets for people, and evaluate ratings"),
+        "analyse": Command(
+            "fairseq_etads.commands.analyse", "analyse the novelty, repetition and lengths of summaries"
+        ),
+        "likelihood": Command(
+            "fairseq_etads.commands.likelihood", "compute the likelihood of references under a trained model"
+        ),
+        "human": Command(
+            "fairseq_etads.commands.human", "create rating sheets for human evaluation, and evaluate ratings"
+        ),
     },
     "Help": {
-        "doctor": Command("fairseq_etads.commands.doctor", "show versions, devices and extras, and try a summary"),
-        "completion": Command("fairseq_etads.commands.completion", "print shell completion for bash or zsh"),
+        "doctor": Command("fairseq_etads.commands.doctor", "show versions and devices, and run a self-test"),
+        "completion": Command("fairseq_etads.commands.completion", "print a completion script for bash or zsh"),
     },
 }
 """Dictionary that maps the name of each group to its commands, which are keyed by short name.

@@ -35,49 +35,63 @@ Summarising then needs only the folder:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
-        description="Write a model folder, which contains the weights (safetensors), settings (JSON), dictionaries, "
-        "the subword model and a model card. Model folders are safe to share, because no code is run from "
-        "them when they are loaded.",
+        description="Export a trained model to a model folder, which contains the weights (safetensors), the settings "
+        "(JSON), the dictionaries, the subword model and a model card. Model folders are safe to share, because "
+        "loading them never runs code from them.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh or scripts/quickstart.sh")
-    add("folder", metavar="FOLDER", type=Path, help="folder to write; it must be empty or not exist yet")
+    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh or scripts/quickstart.sh")
+    add("folder", metavar="FOLDER", type=Path, help="output folder, which must be empty or not exist yet")
     add(
         "--checkpoint",
         metavar="FILE",
         type=Path,
-        help="checkpoint (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
+        help="checkpoint to export (default: RUN/checkpoints/checkpoint_best.pt, or checkpoint_last.pt)",
     )
-    add("--prepared", metavar="DIR", type=Path, help="prepared data (default: the folder used for training)")
+    add(
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="folder containing the prepared data (default: the folder used for training)",
+    )
     add(
         "--dtype",
         choices=DTYPES,
         default="fp32",
         help="dtype of the stored weights; fp16 halves their size (default: fp32)",
     )
-    add("--shortlist", metavar="FILE", type=Path, help="shortlist for decoding, written by etads-shortlist")
+    add(
+        "--shortlist",
+        metavar="FILE",
+        type=Path,
+        help="file containing a decoding shortlist, written by etads-shortlist",
+    )
     add(
         "--extractor",
         metavar="RUN",
-        help="run folder of the sentence extractor that shortened the training text (scripts/train.sh --long, "
-        "scripts/shorten.sh or etads-shorten); with it, the model folder shortens long documents itself (default: the "
-        "extractor in RUN or next to its prepared data, if any; none: no extractor)",
+        help="run folder of the sentence extractor that shortened the training documents (scripts/train.sh --long, "
+        "scripts/shorten.sh or etads-shorten); the exported model then shortens long documents with this extractor "
+        "(default: the extractor in RUN or next to its prepared data, if any; none: no extractor)",
     )
     add(
         "--content",
         metavar="RUN",
-        help="run folder with a content model from etads-content; unless --choose is given, the content model of an "
-        "extractor chooses the sentences of summaries, and the content model of a summariser chooses among "
-        "hypotheses (default: the content model in the extractor's run or in RUN, if any; none: no content model)",
+        help="run folder containing a content model trained by etads-content. Unless --choose is given, an "
+        "extractor's content model chooses the sentences of summaries, and a summariser's content model chooses among "
+        "hypotheses (default: the content model in the extractor's run folder or in RUN, if any; none: no content "
+        "model)",
     )
     card = parser.add_argument_group("model card")
     card.add_argument("--title", help="title of the model card (default: the name of FOLDER)")
-    card.add_argument("--license", default="", help="license to state on the model card, such as mit or cc-by-4.0")
+    card.add_argument("--license", default="", help="licence to state on the model card, such as mit or cc-by-4.0")
     card.add_argument("--language", default="", help="language of the texts, such as en")
     card.add_argument(
-        "--scores", metavar="FILE", type=Path, help="report written by etads-rouge --json (default: RUN/rouge.json)"
+        "--scores",
+        metavar="FILE",
+        type=Path,
+        help="ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)",
     )
     others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
     call_options.add_arguments(

@@ -19,9 +19,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-extract",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Extract sentences from prepared documents as summaries, one per line, for etads-rouge.",
+        description="Create extractive summaries of prepared documents, and write them one per line as input for "
+        "etads-rouge.",
         epilog="""\
-ways:
+methods:
   lead       the first sentences
   oracle     the sentences that together best recall the reference, chosen greedily; an upper bound for extraction
   labels     the sentences labelled by etads-labels --kind extract or --kind match
@@ -44,53 +45,56 @@ examples:
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add("output", metavar="OUTPUT", type=Path, help="file for the summaries, with <q> between sentences")
-    add("--by", choices=WAYS, required=True, help="way to choose sentences, see below")
+    add("output", metavar="OUTPUT", type=Path, help="output file for the summaries, with <q> between sentences")
+    add("--by", choices=WAYS, required=True, help="method for choosing the sentences; the methods are described below")
     add("--subset", metavar="NAME", default="test", help="split to summarise (default: %(default)s)")
     add(
         "--selection",
         metavar="DIR",
         type=Path,
-        help="output folder of etads-select; required for selector, content, tagger and phrases",
+        help="output folder of etads-select; required with --by selector, content, tagger and phrases",
     )
-    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: the data folder)")
+    add("--labels", metavar="DIR", type=Path, help="folder containing the labels (default: the data folder)")
     add(
         "--sentences",
         metavar="N",
         type=int,
-        help="number of sentences (default: 3; oracle, labels and selector with --threshold: no limit)",
+        help="number of sentences per summary (default: 3; no limit with --by oracle or labels, or with --by selector "
+        "and --threshold)",
     )
     add(
         "--words",
         metavar="N",
         type=int,
-        help="maximum number of words in a summary, for selector and tagger (instead of --sentences) and for content "
-        "(default for content: 1.15 times the mean length in training)",
+        help="maximum number of words per summary. With --by selector or tagger, this limit replaces --sentences; "
+        "with --by content, the default is 1.15 times the mean length of the training summaries",
     )
     add(
         "--hypotheses",
         metavar="FILE",
         type=Path,
-        help="for content: output of fairseq-generate --nbest for the same documents, or the log of "
-        "scripts/generate.sh; the sentences in it become candidates in addition to the sentences of the documents",
+        help="output of fairseq-generate --nbest for the same documents, or the log of scripts/generate.sh. With --by "
+        "content, the sentences in these hypotheses become candidates in addition to the sentences of the documents",
     )
     add(
         "--threshold",
         metavar="P",
         type=float,
-        help="probability threshold for phrases (default: 0.15) and for the selector (default: none)",
+        help="minimum probability of a word with --by phrases (default: 0.15) or of a sentence with --by selector "
+        "(default: none)",
     )
     add(
         "--at-least",
         metavar="N",
         type=int,
-        help="for the selector with --threshold: always choose the N most probable sentences (default: 1)",
+        help="minimum number of sentences per summary with --by selector and --threshold; the N most probable "
+        "sentences are always chosen (default: 1)",
     )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read only the first N tokens of a document (default: 400; for content: the whole document)",
+        help="read only the first N tokens of each document (default: 400; with --by content, the whole document)",
     )
     return parser
 

@@ -31,7 +31,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-human",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Create blind rating sheets for human evaluation, and compute the means and agreement of ratings.",
+        description="Create blind rating sheets for human evaluation, and compute the mean ratings and the agreement "
+        "between annotators.",
         epilog="""\
 example:
   etads-human make --source test.source --system etads=etads.txt --system basic=basic.txt \\
@@ -43,41 +44,47 @@ example:
   another system. The sheets do not show sentence marks. Use - as FILE to read texts from standard input.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="make|score")
-    make = commands.add_parser("make", help="write the sheets and the key")
+    make = commands.add_parser("make", help="create the rating sheets and the key")
     add = make.add_argument
-    add("--source", metavar="FILE", required=True, help="documents, one per line")
+    add("--source", metavar="FILE", required=True, help="file containing the documents, one per line")
     add(
         "--system",
         metavar="NAME=FILE",
         action="append",
         required=True,
-        help="name of a system, and file with its summaries, one per line; may be repeated",
+        help="name of a system and file containing its summaries, one per line; may be repeated",
     )
     add(
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separator between sentences within a line, shown as a space on the sheets; '' for none (default: "
-        "%(default)s)",
+        help="separator between sentences in the input lines, shown as a space on the sheets; '' for no separator "
+        "(default: %(default)s)",
     )
-    add("--quiet", action="store_true", help="suppress warnings about the texts")
-    add("--items", metavar="N", type=int, default=100, help="number of documents to judge (default: %(default)s)")
-    add("--annotators", metavar="N", type=int, default=3, help="number of annotators and sheets (default: %(default)s)")
-    add("--each", metavar="N", type=int, help="number of documents per annotator (default: all)")
+    add("--quiet", action="store_true", help="do not show warnings about the texts")
+    add("--items", metavar="N", type=int, default=100, help="total number of documents to rate (default: %(default)s)")
+    add(
+        "--annotators",
+        metavar="N",
+        type=int,
+        default=3,
+        help="number of annotators; each receives one sheet (default: %(default)s)",
+    )
+    add("--each", metavar="N", type=int, help="number of documents on each annotator's sheet (default: all)")
     add(
         "--seed",
         metavar="N",
         type=int,
         default=SEED,
-        help="random seed for the choice of documents and letters (default: %(default)s)",
+        help="random seed for drawing documents and assigning letters to systems (default: %(default)s)",
     )
-    add("--out", metavar="DIR", type=Path, required=True, help="folder for the sheets")
-    add("--key", metavar="FILE", type=Path, required=True, help="file for the key, outside DIR")
-    score = commands.add_parser("score", help="evaluate filled-in sheets")
+    add("--out", metavar="DIR", type=Path, required=True, help="output folder for the sheets")
+    add("--key", metavar="FILE", type=Path, required=True, help="output file for the key; must be outside DIR")
+    score = commands.add_parser("score", help="evaluate the completed rating sheets")
     add = score.add_argument
-    add("sheets", metavar="SHEET", nargs="+", help="filled-in sheets (CSV)")
-    add("--key", metavar="FILE", required=True, help="key of the sheets")
-    add("--skip-malformed", action="store_true", help="report invalid lines and skip them")
+    add("sheets", metavar="SHEET", nargs="+", help="completed rating sheets (CSV)")
+    add("--key", metavar="FILE", required=True, help="key file created together with the sheets")
+    add("--skip-malformed", action="store_true", help="report and skip invalid lines")
     add(
         "--bootstrap",
         metavar="N",
@@ -85,8 +92,14 @@ example:
         default=RESAMPLES,
         help="number of bootstrap resamples (default: %(default)s)",
     )
-    add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
-    add("--json", metavar="FILE", help="also write all results to FILE")
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=SEED,
+        help="random seed for bootstrap resampling (default: %(default)s)",
+    )
+    add("--json", metavar="FILE", help="also write all results to FILE as JSON")
     return parser
 
 

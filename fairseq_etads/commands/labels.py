@@ -24,12 +24,12 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Label prepared documents for content selection, based on their summaries. Labels are written to "
-        "labels.words.SPLIT or labels.sentences.SPLIT, one line per document. With --pairs, write pairs of matching "
-        "sentences instead.",
+        description="Create content-selection labels for prepared documents from their reference summaries. Labels "
+        "are written to labels.words.SPLIT or labels.sentences.SPLIT, one line per document. With --pairs, write "
+        "pairs of matching sentences instead.",
         epilog="""\
 kinds:
-  words          1 for each word that the summary copies, at the first occurrence of the longest runs; 0 for other words
+  words          1 for each word that the summary copies, at the first occurrence of the longest matches; otherwise 0
   match          for each summary sentence, the document sentence that recalls it best
   extract        the sentences that together best recall the summary, chosen greedily
   f1             the sentences that together are most similar to the summary, chosen greedily by the F1 of words and
@@ -45,28 +45,28 @@ examples:
   With --pairs, the command writes one pair per summary sentence: the document sentence that --kind match finds to
   SPLIT.source, and the summary sentence to SPLIT.target. These files are input for etads-prepare. A model trained on
   them learns to rewrite sentences. Documents must contain sentence marks (etads-prepare --source-sentence-marks) for
-  --pairs and all kinds except words. The four kinds of sentence labels share one file name, so use --out to keep
-  several. See docs/selection.md for descriptions of the kinds.""",
+  --pairs and all kinds except words. The four kinds of sentence labels share one file name; use --out to keep more than
+  one kind. docs/selection.md describes the kinds.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add("--kind", choices=tuple(KINDS), help="kind of label, see below (default: words)")
+    add("--kind", choices=tuple(KINDS), help="kind of label to create; the kinds are described below (default: words)")
     add(
         "--pairs",
         metavar="DIR",
         type=Path,
-        help="write pairs of sentences to text files in this folder instead of labels",
+        help="write sentence pairs to text files in this folder instead of creating labels",
     )
-    add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
+    add("--subset", metavar="NAME", nargs="+", help="splits to label (default: train, valid and test, if present)")
     add(
         "--truncate-source",
         metavar="N",
         type=int,
         default=400,
-        help="read only the first N tokens of a document; choose at least the limit of the models that use the labels "
-        "(default: %(default)s)",
+        help="read only the first N tokens of each document; choose at least the truncation length of the models "
+        "that will use the labels (default: %(default)s)",
     )
-    add("--out", metavar="DIR", type=Path, help="folder for the labels (default: the data folder)")
+    add("--out", metavar="DIR", type=Path, help="output folder for the labels (default: the data folder)")
     add("--jobs", metavar="N", type=int, default=os.cpu_count() or 1, help="number of processes (default: %(default)s)")
     return parser
 

@@ -13,8 +13,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-likelihood",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute the log-likelihood of reference summaries under a trained model, for etads-compare "
-        "--likelihood.",
+        description="Compute the log-likelihood of the reference summaries under a trained model. etads-compare "
+        "--likelihood uses the results.",
         epilog="""\
 examples:
   etads-likelihood runs/etads                    # the test split, with checkpoint_best.pt
@@ -24,7 +24,7 @@ examples:
   data are unchanged. They are natural logarithms. The end symbol counts as a token of the summary.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh or scripts/quickstart.sh")
+    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh or scripts/quickstart.sh")
     add("--subset", metavar="NAME", default="test", help="split to score: train, valid or test (default: %(default)s)")
     add_run_options(add)
     return parser

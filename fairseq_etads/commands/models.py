@@ -23,23 +23,24 @@ VOCABULARY = 50_000
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
-        description="List the named architectures with their parameter counts, or show the options of one of them.",
+        description="List the available architectures with their parameter counts, or show the options of one "
+        "architecture.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("arch", metavar="ARCH", nargs="?", help="show this architecture's options")
-    parser.add_argument("--vocabulary", type=int, help=f"size of the documents' dictionary (default: {VOCABULARY})")
+    parser.add_argument("arch", metavar="ARCH", nargs="?", help="architecture for which to show the options")
+    parser.add_argument("--vocabulary", type=int, help=f"size of the source dictionary (default: {VOCABULARY})")
     parser.add_argument(
         "--target-vocabulary",
         type=int,
-        help="size of the summaries' dictionary or, with a shared dictionary, the number of its words that summaries "
-        "can contain (default: the same as for documents)",
+        help="size of the target dictionary; with a shared dictionary, the number of its words that summaries can "
+        "contain (default: the size of the source dictionary)",
     )
     parser.add_argument(
         "--configs",
         metavar="DIR",
         type=Path,
-        help="write DIR/ARCH.yaml, a configuration for fairseq-hydra-train, for every architecture",
+        help="write a fairseq-hydra-train configuration for every architecture to DIR/ARCH.yaml",
     )
     return parser
 

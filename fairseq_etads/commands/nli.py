@@ -17,8 +17,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="etads-nli",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Train and evaluate a model that predicts the probability that a premise entails a hypothesis "
-        "(decomposable attention, Parikh et al. 2016). The training data are SNLI and MultiNLI, or pairs generated "
-        "from the reference summaries of a corpus.",
+        "(decomposable attention, Parikh et al. 2016). Suitable training data are SNLI and MultiNLI, or pairs "
+        "generated from the reference summaries of a corpus.",
         epilog="""\
 examples:
   etads-nli synthesise runs/mine/text runs/nli/pairs
@@ -27,52 +27,64 @@ examples:
       --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
   etads-nli score nli snli_1.0_test.jsonl
 
-  A file of pairs contains JSON lines as published, or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. The model is
-  a folder; pass it to fairseq-train with --rewards entail --entail-model. See docs/rewards.md for the reward.""",
+  A file of pairs contains either JSON lines as published or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. To use
+  a model as a reward, pass its folder to fairseq-train with --rewards entail --entail-model (see docs/rewards.md).""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise(commands)
     _add_train(commands)
-    add = commands.add_parser("score", help="evaluate a model on pairs").add_argument
-    add("model", metavar="MODEL", type=Path, help="folder written by etads-nli train")
-    add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files of pairs")
+    add = commands.add_parser("score", help="evaluate a trained model on labelled pairs").add_argument
+    add("model", metavar="MODEL", type=Path, help="model folder written by etads-nli train")
+    add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files containing labelled pairs")
     add(
         "--out",
         metavar="FILE",
         type=Path,
-        help="also write the probability of entailment to FILE, one line per labelled pair",
+        help="also write the entailment probability of each labelled pair to FILE, one per line",
     )
     add_device(add)
     return parser
 
 
 def _add_synthesise(commands: Any) -> None:
-    add = commands.add_parser("synthesise", help="generate pairs from reference summaries").add_argument
-    add("text", metavar="TEXT", type=Path, help="folder with any of train.target, valid.target and test.target")
-    add("out", metavar="OUT", type=Path, help="folder for train.tsv, valid.tsv, test.tsv")
+    add = commands.add_parser("synthesise", help="generate training pairs from reference summaries").add_argument
+    add(
+        "text",
+        metavar="TEXT",
+        type=Path,
+        help="folder containing one or more of train.target, valid.target and test.target",
+    )
+    add("out", metavar="OUT", type=Path, help="output folder for train.tsv, valid.tsv and test.tsv")
     add(
         "--documents",
         metavar="N",
         type=int,
         default=100_000,
-        help="use at most N evenly spaced summaries of each split (default: %(default)s)",
+        help="use at most N summaries of each split, selected at even intervals (default: %(default)s)",
     )
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
 
 
 def _add_train(commands: Any) -> None:
     train = commands.add_parser(
-        "train", help="train a model; run the same command again to continue after an interruption"
+        "train", help="train a model; to continue after an interruption, run the same command again"
     )
     add = train.add_argument
-    add("out", metavar="MODEL", type=Path, help="folder for the model")
-    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="training pairs")
-    add("--valid", metavar="FILE", type=Path, nargs="+", required=True, help="pairs for choosing the best epoch")
+    add("out", metavar="MODEL", type=Path, help="output folder for the model")
+    add("--train", metavar="FILE", type=Path, nargs="+", required=True, help="files containing the training pairs")
+    add(
+        "--valid",
+        metavar="FILE",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="files containing the validation pairs, on which the best epoch is chosen",
+    )
     add(
         "--vectors",
         metavar="FILE",
-        help="pretrained word vectors in the text format of word2vec, such as GloVe, which are not trained further "
-        "(default: learn the vectors)",
+        help="pretrained word vectors in word2vec text format, such as GloVe; the vectors are frozen (default: learn "
+        "word embeddings during training)",
     )
     add(
         "--more-words",
@@ -80,14 +92,15 @@ def _add_train(commands: Any) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="with --vectors: texts with additional words for the vocabulary, such as the summaries to score",
+        help="text files containing additional words for the vocabulary, such as the summaries to score; only with "
+        "--vectors",
     )
     add(
         "--size",
         metavar="N",
         type=int,
         default=50_000,
-        help="size of the vocabulary: the N most frequent words of the pairs (default: %(default)s)",
+        help="vocabulary size; the N most frequent words in the pairs are kept (default: %(default)s)",
     )
     add(
         "--embed-dim",
@@ -96,34 +109,40 @@ def _add_train(commands: Any) -> None:
         default=300,
         help="dimension of the word embeddings (default: %(default)s)",
     )
-    add("--width", metavar="N", type=int, default=300, help="width of the network (default: %(default)s)")
-    add("--dropout", metavar="P", type=float, default=0.2, help="dropout before each layer (default: %(default)s)")
-    add("--lr", metavar="R", type=float, default=0.001, help="learning rate of Adam (default: %(default)s)")
-    add("--batch-size", metavar="N", type=int, default=64, help="pairs per batch (default: %(default)s)")
+    add("--width", metavar="N", type=int, default=300, help="hidden size of the network (default: %(default)s)")
+    add(
+        "--dropout",
+        metavar="P",
+        type=float,
+        default=0.2,
+        help="dropout probability before each layer (default: %(default)s)",
+    )
+    add("--lr", metavar="R", type=float, default=0.001, help="learning rate for Adam (default: %(default)s)")
+    add("--batch-size", metavar="N", type=int, default=64, help="number of pairs per batch (default: %(default)s)")
     add("--epochs", metavar="N", type=int, default=50, help="maximum number of epochs (default: %(default)s)")
     add(
         "--patience",
         metavar="N",
         type=int,
         default=5,
-        help="stop if the accuracy on --valid does not improve for N epochs (default: %(default)s)",
+        help="stop training if the accuracy on --valid does not improve for N epochs (default: %(default)s)",
     )
     add(
         "--seed",
         metavar="N",
         type=int,
         default=1,
-        help="random seed for the weights, the order of the pairs and dropout (default: %(default)s)",
+        help="random seed for the initial weights, the order of the pairs and dropout (default: %(default)s)",
     )
     add(
         "--words",
         choices=WORD_KINDS,
         default="ptb",
-        help="tokenisation of raw text, which must match the value of etads-prepare --words for the summaries to score "
+        help="tokenisation of raw text; use the value given to etads-prepare --words for the summaries to score "
         "(default: %(default)s)",
     )
-    add("--keep-case", action="store_true", help="do not lower-case words")
-    add("--hide-digits", action="store_true", help="replace each digit with #, as in Gigaword headlines")
+    add("--keep-case", action="store_true", help="do not convert words to lower case")
+    add("--hide-digits", action="store_true", help="replace each digit with #, as in the Gigaword headlines")
     add_device(add)
 
 

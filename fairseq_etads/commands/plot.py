@@ -20,8 +20,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Plot training curves from logs: loss, perplexity, learning rate, gradient norm and all other "
-        "logged figures.",
+        description="Plot training curves from logs, including loss, perplexity, learning rate, gradient norm and all "
+        "other logged values.",
         epilog=f"""\
 examples:
   etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}
@@ -29,23 +29,23 @@ examples:
   etads-plot train.log --figures loss,ppl,rouge2 --out few.png
 
   RUN is a run folder of scripts/train.sh or fairseq-hydra-train, or a log file of fairseq-train (--log-file, or its
-  output; --log-format simple or json), plain or compressed; - is standard input. Each figure is drawn in its own panel
+  output; --log-format simple or json), plain or compressed; - is standard input. Each value is drawn in its own panel
   against the number of updates, with a line for training and marked points for each validation set. If training was
-  resumed from a checkpoint, later figures replace earlier ones. Neighbouring points are averaged in curves with more
+  resumed from a checkpoint, later values replace earlier ones. Neighbouring points are averaged in curves with more
   than {MOST_POINTS} points. The command needs matplotlib (pip install matplotlib).""",
     )
     add = parser.add_argument
-    add("runs", metavar="RUN", nargs="+", help="run folder, or log file")
+    add("runs", metavar="RUN", nargs="+", help="run folder or log file")
     add(
         "--out",
         metavar="FILE",
-        help=f"file for the plot: .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
+        help=f"output file for the plot, ending in .png, .svg or .pdf (default: {DEFAULT_NAME} next to the first log)",
     )
     add(
         "--figures",
         metavar="LIST",
-        help="comma-separated names of logged figures to draw, including those omitted by default, such as wps or wall "
-        "(default: all figures that describe the model)",
+        help="comma-separated names of the logged values to plot, including values omitted by default, such as wps or "
+        "wall (default: all values that describe the model)",
     )
     return parser
 

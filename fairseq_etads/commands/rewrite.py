@@ -16,26 +16,31 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-rewrite",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Summarise prepared documents: an extractor (--arch pointer_extractor) selects sentences one by "
-        "one, and an abstractor, such as --arch sentence_rewriter, rewrites each of them.",
+        description="Summarise prepared documents with two models. An extractor (--arch pointer_extractor) selects "
+        "sentences one by one, and an abstractor, such as --arch sentence_rewriter, rewrites each selected sentence.",
         epilog="""\
 examples:
   etads-rewrite runs/mine/prepared summaries.txt --extractor runs/rl --abstractor runs/abstractor --rerank
   etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
   etads-rouge summaries.txt runs/mine/text/test.target
 
-  --extractor and --abstractor are checkpoints of fairseq-train, or folders with checkpoints/checkpoint_best.pt. After
-  an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
+  --extractor and --abstractor are fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
+  After an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add("output", metavar="OUTPUT", type=Path, help="file for the summaries, one per line, with <q> between sentences")
+    add(
+        "output",
+        metavar="OUTPUT",
+        type=Path,
+        help="output file for the summaries, one per line, with <q> between sentences",
+    )
     add(
         "--extractor",
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="model that selects sentences; if it selects none, the first five sentences are rewritten",
+        help="model that selects sentences; if it selects no sentence, the first five sentences are rewritten",
     )
     add(
         "--abstractor",
@@ -50,28 +55,28 @@ examples:
         metavar="N",
         type=int,
         default=5,
-        help="beam size for each sentence; 1: greedy search (default: %(default)s)",
+        help="beam size for each sentence; 1 selects greedy search (default: %(default)s)",
     )
     add(
         "--diversity",
         metavar="X",
         type=float,
         default=1.0,
-        help="penalty of X times i for the i-th best continuation of each hypothesis, where i counts from 0 (default: "
-        "%(default)s)",
+        help="diversity penalty: subtract X times i from the score of the i-th best continuation of each hypothesis, "
+        "counting from 0 (default: %(default)s)",
     )
     add(
         "--rerank",
         action="store_true",
-        help="combine hypotheses of all sentences so that the summary repeats as few bigrams as possible (default: "
+        help="choose a combination of sentence hypotheses that repeats the fewest bigrams in the summary (default: "
         "choose the best hypothesis of each sentence)",
     )
     add(
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="with --rerank: normalise scores by the length, counting the end symbol (tokens) or not (words, as in "
-        "Chen and Bansal's code) (default: %(default)s)",
+        help="length by which --rerank normalises scores; tokens counts the end symbol, words does not, as in Chen "
+        "and Bansal's code (default: %(default)s)",
     )
     add(
         "--max-len",
@@ -84,15 +89,16 @@ examples:
         "--sentences",
         metavar="N",
         type=int,
-        help="number of sentences that an extractor without --learn-to-stop selects (default: 5)",
+        help="number of sentences to select with an extractor that was trained without --learn-to-stop (default: 5)",
     )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read only the first N tokens of a document (default: the value used to train the extractor)",
+        help="read only the first N tokens of each document (default: the truncation length used to train the "
+        "extractor)",
     )
-    add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
+    add("--batch-size", metavar="N", type=int, default=32, help="number of documents per batch (default: %(default)s)")
     add_device(add)
     return parser
 

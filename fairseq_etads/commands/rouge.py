@@ -50,24 +50,29 @@ examples:
   etads-rouge headlines.txt task1_ref*.txt --duc75
 
   HYP contains the system's summaries, one per line. Line i of each file belongs to the same document. With several
-  reference files, each line and metric uses the reference with the highest F1. "First sentence . <q> second one ."
-  contains two sentences. Only ROUGE-L depends on the sentences. A line without a mark is split wherever ".", "!" or "?"
-  is followed by white space, as in "a b . c d .". Such a line is also split after abbreviations, so marks are better.
-  Publish the signature together with the scores, because it names everything on which they depend. Use - as a file name
-  for standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  reference files, each line and metric uses the reference with the highest F1. The mark <q> separates sentences, as in
+  "First sentence . <q> second one .". Only ROUGE-L depends on sentence boundaries. A line without a mark is split
+  wherever ".", "!" or "?" is followed by white space, as in "a b . c d .". Such a line is also split after
+  abbreviations, so marks are more reliable. Publish the signature together with the scores, because it names everything
+  on which they depend. Use - as a file name to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
-    add("hypothesis", metavar="HYP", help="the system's summaries, one per line")
-    add("references", metavar="REF", nargs="+", help="reference summaries, one per line")
+    add("hypothesis", metavar="HYP", help="file containing the system's summaries, one per line")
+    add("references", metavar="REF", nargs="+", help="file containing the reference summaries, one per line")
     add(
         "--duc75",
         action="store_true",
-        help="score as in DUC-2004: --bytes 75 --multi average, with the confidence interval of recall",
+        help="compute scores as in DUC-2004 (--bytes 75 --multi average), with a confidence interval for recall",
     )
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
     other_scores.add_options(parser)
-    add("--per-example", metavar="FILE", help="write the scores of every line to FILE (.jsonl or .tsv)")
-    add("--format", choices=["table", "json"], default="table", help="output format (default: %(default)s)")
+    add("--per-example", metavar="FILE", help="also write the scores of each summary to FILE (.jsonl or .tsv)")
+    add(
+        "--format",
+        choices=["table", "json"],
+        default="table",
+        help="output format of the scores (default: %(default)s)",
+    )
     return parser
 
 

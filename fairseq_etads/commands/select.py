@@ -12,9 +12,9 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-select",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Compute the selection probability of each word or sentence of prepared documents with a trained "
-        "content selector (--arch word_tagger, sentence_extractor), and write probabilities.words.SPLIT or "
-        "probabilities.sentences.SPLIT.",
+        description="Compute the selection probability of each word or sentence in prepared documents with a trained "
+        "content selector (--arch word_tagger or sentence_extractor). The probabilities are written to "
+        "probabilities.words.SPLIT or probabilities.sentences.SPLIT.",
         epilog="""\
 examples:
   etads-select runs/tagger                              # valid and test, with checkpoint_best.pt, to runs/tagger
@@ -25,24 +25,31 @@ examples:
   --threshold, and the best F1 at any threshold. See docs/selection.md for a description of selectors.""",
     )
     add = parser.add_argument
-    add("run", metavar="RUN", type=Path, help="run folder of scripts/train.sh, with checkpoints/")
-    add("--subset", metavar="NAME", nargs="+", default=["valid", "test"], help="splits to score (default: valid test)")
-    add("--out", metavar="DIR", type=Path, help="folder for the probabilities (default: RUN)")
+    add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh, which contains checkpoints/")
+    add(
+        "--subset",
+        metavar="NAME",
+        nargs="+",
+        default=["valid", "test"],
+        help="splits for which to compute probabilities (default: valid test)",
+    )
+    add("--out", metavar="DIR", type=Path, help="output folder for the probabilities (default: RUN)")
     add(
         "--truncate-source",
         metavar="N",
         type=int,
-        help="read only the first N tokens of each document; later tokens are not selected (default: as in training)",
+        help="read only the first N tokens of each document; later tokens are never selected (default: the truncation "
+        "length used for training)",
     )
-    add("--labels", metavar="DIR", type=Path, help="folder with the labels (default: the data folder)")
+    add("--labels", metavar="DIR", type=Path, help="folder containing the labels (default: the data folder)")
     add(
         "--threshold",
         metavar="P",
         type=float,
         default=0.15,
-        help="probability above which a word or sentence is selected (default: %(default)s)",
+        help="select words or sentences with a probability above this value (default: %(default)s)",
     )
-    add("--report", metavar="FILE", type=Path, help="also write the figures to FILE as JSON")
+    add("--report", metavar="FILE", type=Path, help="also write the evaluation results to FILE as JSON")
     add_run_options(add)
     return parser
 

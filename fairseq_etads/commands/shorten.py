@@ -14,8 +14,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shorten",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Shorten the documents of parallel text to the sentences that an extractor finds most probable, "
-        "in their original order. The result is text for etads-prepare.",
+        description="Shorten the documents of a parallel corpus to the sentences that an extractor finds most "
+        "probable, in their original order. The shortened corpus is input for etads-prepare.",
         epilog=f"""\
 Files in OUT for each split of the data:
   SPLIT.source              the picked sentences of each document on one line, with <q> between them
@@ -35,23 +35,29 @@ examples:
   scripts/shorten.sh runs all of these commands except the last. docs/long.md describes them.""",
     )
     add = parser.add_argument
-    add("text", metavar="TEXT", type=Path, help="folder with {train,valid,test}.{source,target}")
-    add("out", metavar="OUT", type=Path, help="folder for the shortened text")
-    add("--run", metavar="RUN", type=Path, required=True, help="folder with the probabilities written by etads-select")
+    add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
+    add("out", metavar="OUT", type=Path, help="output folder for the shortened text")
+    add(
+        "--run",
+        metavar="RUN",
+        type=Path,
+        required=True,
+        help="folder containing the probabilities written by etads-select",
+    )
     add(
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="output of etads-prepare for TEXT, which the extractor has read (default: RUN/prepared)",
+        help="output folder of etads-prepare for TEXT, which was the input of the extractor (default: RUN/prepared)",
     )
     add(
         "--words",
         metavar="N",
         type=int,
         default=WORDS,
-        help="pick sentences with up to N words in total (default: %(default)s)",
+        help="maximum total number of words in the picked sentences of a document (default: %(default)s)",
     )
-    add("--subset", metavar="NAME", nargs="+", help="splits (default: train, valid and test, if present)")
+    add("--subset", metavar="NAME", nargs="+", help="splits to shorten (default: train, valid and test, if present)")
     return parser
 
 

@@ -15,9 +15,10 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shortlist",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Learn a shortlist from prepared training data. It contains the most frequent summary words and, "
-        "for each document word, the summary words associated with it. Decoding with --shortlist FILE then "
-        "considers only these words and the document's own words, which is faster with a large vocabulary.",
+        description="Learn a vocabulary shortlist from prepared training data. The shortlist contains the most "
+        "frequent summary words and, for each document word, the summary words associated with it. With --shortlist "
+        "FILE, decoding considers only these words and the words in the document, which is faster with a large "
+        "vocabulary.",
         epilog="""\
 examples:
   etads-shortlist runs/mine/prepared                              write runs/mine/prepared/bin/shortlist.safetensors
@@ -25,40 +26,45 @@ examples:
   scripts/generate.sh --run runs/mine --output summaries.txt --shortlist runs/mine/prepared/bin/shortlist.safetensors
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
-  At the end, the command reports the average length of the list for a validation document, and the percentage of the
-  words in reference summaries that are on the list. See docs/decoding.md for the costs and gains of a shortlist.""",
+  At the end, the command reports the average length of the shortlist for a validation document, and the percentage of
+  the words in reference summaries that are on it. docs/decoding.md describes the costs and benefits of a shortlist.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
-    add("--out", metavar="FILE", type=Path, help=f"file for the shortlist (default: {SHORTLIST} in the data folder)")
+    add(
+        "--out",
+        metavar="FILE",
+        type=Path,
+        help=f"output file for the shortlist (default: {SHORTLIST} in the data folder)",
+    )
     add(
         "--frequent",
         metavar="N",
         type=int,
         default=1000,
-        help="include the N most frequent summary words in every list (default: %(default)s)",
+        help="number of most frequent summary words to include for every document (default: %(default)s)",
     )
     add(
         "--per-word",
         metavar="N",
         type=int,
         default=20,
-        help="maximum number of associated words per document word (default: %(default)s)",
+        help="maximum number of summary words associated with each document word (default: %(default)s)",
     )
     add(
         "--truncate-source",
         metavar="N",
         type=int,
         default=400,
-        help="learn from the first N tokens of each document; choose the number of tokens that the model reads "
-        "(default: %(default)s)",
+        help="learn from only the first N tokens of each document; use the truncation length of the model (default: "
+        "%(default)s)",
     )
     add(
         "--truncate-target",
         metavar="N",
         type=int,
         default=100,
-        help="learn from the first N tokens of each summary (default: %(default)s)",
+        help="learn from only the first N tokens of each summary (default: %(default)s)",
     )
     return parser
 

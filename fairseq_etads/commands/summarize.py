@@ -47,7 +47,7 @@ PROBLEMS_SHOWN = 10
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-summarize",
-        description="Summarise new documents with a model folder from etads-export.",
+        description="Summarise new documents with a model folder created by etads-export.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -58,15 +58,15 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         nargs="*",
         default=[STANDARD_INPUT],
-        help="files or folders with documents, which may be compressed; - is standard input (default)",
+        help="files or folders containing documents, optionally compressed; - reads standard input (default)",
     )
     add_input_format(parser)
-    add("--output", metavar="FILE", help="file for the summaries (default: standard output)")
+    add("--output", metavar="FILE", help="output file for the summaries (default: standard output)")
     add(
         "--output-format",
         choices=("text", "jsonl"),
-        help="text (one summary per line, in the order of the documents) or jsonl (default: jsonl if FILE ends in "
-        ".jsonl, else text)",
+        help="output format: text (one summary per line, in the order of the documents) or jsonl (default: jsonl if "
+        "FILE ends in .jsonl, otherwise text)",
     )
     add_device(add)
     add_max_tokens(add)
@@ -75,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=256,
-        help="number of documents to read before they are summarised; 1: summarise each document immediately (default: "
-        "%(default)s)",
+        help="number of documents to read at a time before summarising them; 1 summarises each document immediately "
+        "(default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")

@@ -35,8 +35,8 @@ examples:
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
   etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
-All decoding options (etads-summarize --help) can be searched except --infer-dtype and --ngram-ignore-tokens. Without
---search, they are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the
+All decoding options (etads-summarize --help) can be tuned except --infer-dtype and --ngram-ignore-tokens. The defaults
+for --search are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the
 values to try come from the lengths of the references. --range sets the values to try for an option, and adds the option
 to the search. Trial 0 uses the folder's current defaults, so the best trial is never worse on these documents.
 
@@ -50,19 +50,20 @@ def _add_mert_options(add: Any) -> None:
     add(
         "--mert",
         action="store_true",
-        help="tune --extractive-weights instead, with minimum-error-rate training on n-best lists",
+        help="tune --extractive-weights with minimum-error-rate training on n-best lists instead of searching for "
+        "decoding options",
     )
     add(
         "--nbest",
         metavar="N",
         type=int,
-        help="with --mert, number of hypotheses per document and size of the beam (default: 100)",
+        help="beam size and number of hypotheses per document; only with --mert (default: 100)",
     )
     add(
         "--starting-points",
         metavar="N",
         type=int,
-        help="with --mert, number of starting points for the search; all but one are random (default: "
+        help="number of starting points for the search with --mert; all except one are random (default: "
         f"{STARTING_POINTS})",
     )
 
@@ -70,7 +71,7 @@ def _add_mert_options(add: Any) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-tune",
-        description="Find good decoding options for a model folder on documents with references.",
+        description="Find good decoding options for a model folder, using documents with reference summaries.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -80,29 +81,40 @@ def _parser() -> argparse.ArgumentParser:
         "source",
         metavar="DOCUMENTS",
         type=Path,
-        help="file with one document per line, or a JSON Lines or CSV file, which may also contain the references",
+        help="text file containing one document per line, or a JSON Lines or CSV file, which may also contain the "
+        "references",
     )
     add(
         "target",
         metavar="REFERENCES",
         type=Path,
         nargs="?",
-        help="reference summaries for the documents, in the same order",
+        help="file containing the reference summaries, in the same order as the documents",
     )
-    add("--source-column", metavar="NAME", default="", help="field with the document (default: detected)")
-    add("--target-column", metavar="NAME", default="", help="field with the reference (default: detected)")
+    add(
+        "--source-column",
+        metavar="NAME",
+        default="",
+        help="name of the JSON field or CSV column that contains the documents (default: detected automatically)",
+    )
+    add(
+        "--target-column",
+        metavar="NAME",
+        default="",
+        help="name of the JSON field or CSV column that contains the references (default: detected automatically)",
+    )
     add(
         "--trials",
         metavar="N",
         type=int,
-        help=f"total number of settings to try (default: {TRIALS}), or of decoding rounds with --mert (default: "
-        f"{MERT_ROUNDS})",
+        help=f"total number of decoding settings to try (default: {TRIALS}); with --mert, number of decoding rounds "
+        f"(default: {MERT_ROUNDS})",
     )
     add(
         "--metric",
         choices=MERT_METRICS,
-        help=f"metric to maximise: F1 of a ROUGE metric, or the mean of the three (default: {METRICS[0]}); with "
-        f"--mert also recall in the first 75 bytes (default: {MERT_METRICS[0]})",
+        help=f"metric to maximise: F1 of one ROUGE metric, or the mean F1 of the three (default: {METRICS[0]}). With "
+        f"--mert, recall in the first 75 bytes is also available (default: {MERT_METRICS[0]})",
     )
     add(
         "--documents",
@@ -110,19 +122,29 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=MOST_DOCUMENTS,
         dest="most_documents",
-        help="use at most N documents, which are drawn at random once for all trials (default: %(default)s)",
+        help="maximum number of documents to use, drawn at random once for all trials (default: %(default)s)",
     )
-    add("--search", metavar="LIST", default="", help="comma-separated options to search, see below")
+    add(
+        "--search",
+        metavar="LIST",
+        default="",
+        help="comma-separated decoding options to tune; the defaults are described below",
+    )
     add(
         "--range",
         metavar="NAME=VALUES",
         action="append",
         default=[],
         dest="ranges",
-        help="values to try for an option: LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
+        help="values to try for a decoding option, as LOW:HIGH, LOW:HIGH:STEP or A,B,C; may be repeated",
     )
     _add_mert_options(add)
-    add("--out", metavar="DIR", type=Path, help="folder for trials, tables and the plot (default: FOLDER-tuning)")
+    add(
+        "--out",
+        metavar="DIR",
+        type=Path,
+        help="output folder for the trials, tables and the plot (default: FOLDER-tuning)",
+    )
     add(
         "--seed",
         metavar="N",
@@ -130,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
         default=1,
         help="random seed for the search and for drawing documents (default: %(default)s)",
     )
-    add("--write", action="store_true", help="store the best options as the defaults of FOLDER")
+    add("--write", action="store_true", help="store the best options as the decoding defaults of FOLDER")
     add_device(add)
     add_max_tokens(add)
     add(
@@ -138,7 +160,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MIB",
         type=int,
         default=1024,
-        help="memory in MiB for encoder states that all trials reuse; 0: encode the documents again in each trial "
+        help="memory in MiB for caching encoder states across trials; 0 encodes the documents again in each trial "
         "(default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print only results and errors")

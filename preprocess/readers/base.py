@@ -157,6 +157,6 @@ def add_keep_original(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--keep-original",
         action="store_true",
-        help="also write SPLIT.source.original, the documents with their original case and digits, for the tags of "
-        "etads-prepare --spacy-model",
+        help="also write the documents with their original case and digits to SPLIT.source.original, which "
+        "etads-prepare --spacy-model uses to predict tags",
     )

@@ -31,11 +31,12 @@ class CnnDailyMail(Reader):
     name = "cnndm"
     summary = "CNN/Daily Mail: .story files and lists of URLs"
     description = """\
-A story consists of its text, one paragraph per line, and the sentences of the summary, each after a line "@highlight".
-Its file name is the SHA-1 of its URL, and the lists of URLs (all_train.txt, all_val.txt, all_test.txt) determine its
-split.
+Each story file contains the text, one paragraph per line, followed by the summary. A line "@highlight" precedes each
+summary sentence. The file name is the SHA-1 hash of the URL of the story, and the lists of URLs (all_train.txt,
+all_val.txt, all_test.txt) determine its split.
 
-The anonymised variant contains @entity0, @entity1, ... instead of names and, after the text, lines "@entity0:Name"."""
+In the anonymised variant, names are replaced with @entity0, @entity1, and so on. Lines such as "@entity0:Name" after
+the text contain the names."""
     defaults: ClassVar = {"full_stops": True}
 
     def __init__(self, args: argparse.Namespace):
@@ -56,23 +57,29 @@ The anonymised variant contains @entity0, @entity1, ... instead of names and, af
             type=Path,
             nargs="+",
             required=True,
-            help="one or more folders with the .story files",
+            help="one or more folders containing the .story files",
         )
-        add("--urls", metavar="DIR", type=Path, required=True, help="folder with the lists of URLs")
+        add("--urls", metavar="DIR", type=Path, required=True, help="folder containing the lists of URLs")
         add(
             "--expect",
             metavar="published|any|TRAIN,VALID,TEST",
             default="published",
-            help="required numbers of documents. published: 287,226 (287,113 without stories that have no text), "
-            "13,368 and 11,490; any: do not check; or three numbers (default: %(default)s)",
+            help="expected numbers of documents in the splits. published: 287,226 (or 287,113 without stories that "
+            "have no text), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: check for these "
+            "numbers (default: %(default)s)",
         )
-        add("--allow-missing", action="store_true", help="count missing stories instead of stopping")
+        add("--allow-missing", action="store_true", help="count missing story files instead of stopping")
         add(
             "--keep-origin",
             action="store_true",
-            help="also write SPLIT.source.origin with cnn or dailymail for each document, for etads-control",
+            help="also write the origin of each document (cnn or dailymail) to SPLIT.source.origin, for use with "
+            "etads-control",
         )
-        add("--entity-names", action="store_true", help="for anonymised stories: restore the names")
+        add(
+            "--entity-names",
+            action="store_true",
+            help="replace the placeholders in anonymised stories with the original names",
+        )
 
     def _url_list(self, split: str) -> Optional[Path]:
         return first_existing([self.urls], LISTS[split])

@@ -25,11 +25,11 @@ _DATELINE = re.compile(r"(?:[A-Z][^a-z]{2,60}|.{0,80}?\([A-Z][^()]{0,30}\))\s+(?
 
 class Duc(LineReader):
     name = "duc"
-    summary = "DUC-2003 and DUC-2004, task 1: SGML and models, or input.txt and task1_ref0.txt ..."
+    summary = "DUC-2003 and DUC-2004, task 1: SGML articles and reference headlines, or input.txt and task1_ref*.txt"
     description = """\
---docs and --models are the folders as distributed by NIST, with docs/d30001t/APW19981016.0240 and
-models/D30001.P.10.T.A.APW... (one line each; the letter identifies the assessor). --data is a folder with input.txt and
-task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
+--docs and --models are the folders distributed by NIST, with files such as docs/d30001t/APW19981016.0240 and
+models/D30001.P.10.T.A.APW... (one headline per file; the letter identifies the assessor). --data is a folder containing
+input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output is a test set."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -60,24 +60,28 @@ task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cases, the output
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--docs", metavar="DIR", type=Path, help="folder that contains the folders of SGML articles")
-        add("--models", metavar="DIR", type=Path, help="folder with the reference headlines")
-        add("--data", metavar="DIR", type=Path, help="folder with input.txt and task1_ref*.txt")
+        add("--docs", metavar="DIR", type=Path, help="folder containing the folders of SGML articles")
+        add("--models", metavar="DIR", type=Path, help="folder containing the reference headlines")
+        add("--data", metavar="DIR", type=Path, help="folder containing input.txt and task1_ref*.txt")
         add(
             "--references",
             metavar="N",
             type=int,
             default=4,
-            help="required number of references for each article; 0: any number (default: %(default)s)",
+            help="required number of references per article; 0 accepts any number (default: %(default)s)",
         )
         add(
             "--as-gigaword",
             action="store_true",
-            help="for SGML: write lower-cased Treebank words with # for digits, for models trained on Gigaword "
-            "headlines",
+            help="convert SGML articles to lower-case Treebank words and replace digits with #, for models trained on "
+            "Gigaword headlines",
         )
         add_keep_original(parser)
-        add("--keep-datelines", action="store_true", help='keep datelines such as "JERUSALEM (AP) _" at the beginning')
+        add(
+            "--keep-datelines",
+            action="store_true",
+            help='keep datelines at the beginning of articles, such as "JERUSALEM (AP) _"',
+        )
 
     def _check_references(self, found: int, where: str) -> None:
         if self.references and found != self.references:

@@ -46,8 +46,8 @@ class Gigaword(LineReader):
     description = f"""\
 DIR (or its folders train/ and Giga/) contains train.article.txt and train.title.txt, valid.article.filter.txt and
 valid.title.filter.txt, input.txt and task1_ref0.txt, plain or compressed; names like dev.src.txt are also recognised.
-The text is already tokenised. Digits become #. Words that occur less often than --rare in the training text become
-{UNKNOWN}, and so does UNK in the ready-made test set. Ready-made text is not changed otherwise."""
+The text is already tokenised. Digits are replaced with #. Words that occur fewer than --rare times in the training text
+are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-made text is otherwise left unchanged."""
     defaults: ClassVar = {"split": False}
 
     def __init__(self, args: argparse.Namespace):
@@ -64,19 +64,21 @@ The text is already tokenised. Digits become #. Words that occur less often than
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--data", metavar="DIR", type=Path, required=True, help="folder with the files named above")
+        parser.add_argument(
+            "--data", metavar="DIR", type=Path, required=True, help="folder containing the files listed above"
+        )
         parser.add_argument(
             "--rare",
             metavar="N",
             type=int,
             default=5,
-            help=f"replace words with fewer occurrences with {UNKNOWN}, counted separately for articles and titles "
-            "(default: %(default)s, as in NAMAS; 0: none); training text that already contains it is left "
-            "unchanged",
+            help=f"replace words with {UNKNOWN} if they occur fewer than N times, counting articles and titles "
+            "separately (default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already "
+            f"contains {UNKNOWN} is left unchanged",
         )
         add_keep_original(parser)
         parser.add_argument(
-            "--filter", action="store_true", help="apply NAMAS's filter to the training and validation pairs"
+            "--filter", action="store_true", help="filter the training and validation pairs as in NAMAS"
         )
 
     def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:

@@ -27,15 +27,15 @@ ROWS_AT_A_TIME = 256
 
 class HuggingFace(Table):
     name = "hf"
-    summary = "a Hugging Face data set: a folder of save_to_disk, or a name in the local cache"
+    summary = "a Hugging Face data set, from a folder written by save_to_disk or from the local cache"
     description = f"""\
-  etads-corpus hf --data FOLDER --out TEXT                       what save_to_disk wrote
-  etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a name that load_dataset has loaded before
+  etads-corpus hf --data FOLDER --out TEXT                       a folder written by save_to_disk
+  etads-corpus hf --data ccdv/cnn_dailymail --config 3.0.0 --out TEXT      a data set loaded earlier by load_dataset
 
-Nothing is downloaded. Requires datasets (pip install datasets). Known columns are
+Nothing is downloaded. The datasets package is required (pip install datasets). The names of known columns are
 {", ".join("/".join(pair) for pair in COLUMNS[:5])},
 {", ".join("/".join(pair) for pair in COLUMNS[5:])}. The splits are train, validation and test; a data
-set without splits is divided by --split."""
+set without splits is divided according to --split."""
 
     def __init__(self, args: argparse.Namespace):
         super(Table, self).__init__(args)
@@ -83,28 +83,41 @@ set without splits is divided by --split."""
             "--data",
             metavar="FOLDER|NAME",
             required=True,
-            help="folder written by save_to_disk, or a name in the local cache",
+            help="folder written by save_to_disk, or name of a data set in the local cache",
         )
         add(
             "--config",
             metavar="NAME",
-            help="configuration of the data set, if there are several (CNN/Daily Mail: 3.0.0)",
+            help="configuration of the data set, if it offers several (CNN/Daily Mail: 3.0.0)",
         )
         add(
             "--split",
             dest="shares",
             metavar="TRAIN/VALID/TEST",
-            help="shares of the splits for a data set without splits, assigned by a hash of the document (default: "
-            f"{DEFAULT_SHARES})",
+            help="proportions of the splits, for a data set without predefined splits; a hash of each document "
+            f"determines its split (default: {DEFAULT_SHARES})",
         )
-        add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
-        add("--source-column", metavar="NAME", default="", help="name of the column with documents (default: detected)")
-        add("--target-column", metavar="NAME", default="", help="name of the column with summaries (default: detected)")
+        add(
+            "--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)"
+        )
+        add(
+            "--source-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the documents (default: detected automatically)",
+        )
+        add(
+            "--target-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the summaries (default: detected automatically)",
+        )
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="meaning of a list in the column with summaries (default: %(default)s)",
+            help="how to interpret a list in the summary column, as the sentences of one summary or as several "
+            "references (default: %(default)s)",
         )
 
     def splits(self) -> List[str]:

@@ -52,12 +52,12 @@ class LineReader(Reader):
 
 class Parallel(LineReader):
     name = "parallel"
-    summary = "plain text: a file of documents and one or more of summaries"
+    summary = "plain text: a file containing documents, and one or more files containing summaries"
     description = f"""\
   etads-corpus parallel --train train.doc train.sum --valid valid.doc valid.sum --test ... --out TEXT
   etads-corpus parallel --input all.doc all.sum --split 90/5/5 --out TEXT
 
-Each line contains one document or summary; - is standard input. With --marked, the mark {SENTENCE_MARK} between
+Each line contains one document or summary; - reads standard input. With --marked, the mark {SENTENCE_MARK} between
 sentences is kept; otherwise, it is treated as part of the text and neutralised."""
     defaults: ClassVar = {"split": False}
 
@@ -82,10 +82,12 @@ sentences is kept; otherwise, it is treated as part of the text and neutralised.
                 metavar="FILE",
                 type=Path,
                 nargs="+",
-                help="file of documents, followed by one or more files of summaries",
+                help="file containing the documents, followed by one or more files containing the summaries",
             )
-        add_input_options(parser, "FILE", "the same files for all splits together", several=True)
-        parser.add_argument("--marked", action="store_true", help=f"{SENTENCE_MARK} stands between sentences")
+        add_input_options(parser, "FILE", "files with the documents and the summaries of all splits", several=True)
+        parser.add_argument(
+            "--marked", action="store_true", help=f"treat {SENTENCE_MARK} in the input as a separator between sentences"
+        )
 
     def parse(self, item: Any) -> Document:
         self.check_utf8(item[2], *item[3])

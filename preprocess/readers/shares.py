@@ -24,16 +24,16 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
     """
     add = parser.add_argument
     files: Dict[str, Any] = {"nargs": "+"} if several else {}
-    add("--input", metavar=metavar, type=Path, help=f"{what}; instead of --train, --valid and --test", **files)
+    add("--input", metavar=metavar, type=Path, help=f"{what}, instead of --train, --valid and --test", **files)
     add(
         "--split",
         dest="shares",
         metavar="TRAIN/VALID/TEST",
-        help="shares of the splits of --input, such as 80/10/10. A hash of the document determines the split of a "
-        "row, so equal documents are in the same split, and adding rows does not move other rows (default: "
-        "{DEFAULT_SHARES})",
+        help="proportions of the splits of --input, such as 80/10/10. A hash of the document determines the split of "
+        "each row, so that identical documents are assigned to the same split, and new rows do not change the splits "
+        f"of other rows (default: {DEFAULT_SHARES})",
     )
-    add("--split-seed", metavar="N", type=int, help="seed of the hash (default: 1)")
+    add("--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)")
 
 
 @dataclass(frozen=True)

@@ -40,12 +40,13 @@ class Sentence(NamedTuple):
 
 class Squad(Reader):
     name = "squad"
-    summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, to train a tagger of salient words"
+    summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, for training a tagger of salient words"
     description = """\
 The input is train-v1.1.json and dev-v1.1.json (or v2.0) as published, optionally compressed; dev becomes valid. A
-document is a sentence that contains an answer. Its summary consists of all answers in the sentence, the shortest first;
-questions are not used. Prepare the data with the dictionary of the summariser (etads-prepare --like), label the answers
-with etads-labels --kind words, train --arch word_tagger, and pass its checkpoint to --rougesal-saliency."""
+document is a sentence that contains an answer. Its summary consists of all answers in the sentence, from the shortest
+to the longest; questions are not used. Prepare the data with the dictionary of the summariser (etads-prepare --like),
+label the answers with etads-labels --kind words, train --arch word_tagger, and pass its checkpoint to
+--rougesal-saliency."""
     splits_text = False
 
     def __init__(self, args: argparse.Namespace):
@@ -64,8 +65,12 @@ with etads-labels --kind words, train --arch word_tagger, and pass its checkpoin
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
-        add("--data", metavar="DIR", type=Path, required=True, help="folder with the files")
-        add("--squad-version", choices=VERSIONS, help="version (default: the first one found)")
+        add("--data", metavar="DIR", type=Path, required=True, help="folder containing the SQuAD JSON files")
+        add(
+            "--squad-version",
+            choices=VERSIONS,
+            help="version of SQuAD (default: the first version found in the folder)",
+        )
 
     def splits(self) -> List[str]:
         return list(self.files)

@@ -28,10 +28,10 @@ class SumPubMed(Reader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
-A document consists of the first sentences of line_text/text_N.txt (one per line), which together have at most
-{MAX_SOURCE_WORDS} and at least {MIN_SOURCE_WORDS} words. Its summary is the section BACKGROUND of
-abstract/abstract_N.txt, if this section has {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
-article's number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
+A document consists of the first sentences in line_text/text_N.txt (one per line), which together contain at most
+{MAX_SOURCE_WORDS} and at least {MIN_SOURCE_WORDS} words. Its summary is the BACKGROUND section of
+abstract/abstract_N.txt, if this section contains {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words. A seeded hash of the
+article number determines its split. JSON lines with "source" and "target", which are lists of sentences, are used
 unchanged."""
 
     def __init__(self, args: argparse.Namespace):
@@ -65,12 +65,17 @@ unchanged."""
             metavar="DIR",
             type=Path,
             required=True,
-            help="folder with the two folders, or with the three files",
+            help="folder containing line_text/ and abstract/, or the three .jsonl files",
         )
         for split, share in (("valid", VALID_SHARE), ("test", TEST_SHARE)):
-            text = f"with the two folders: number of articles in {split} (default: {share:.0%}% of all)"
+            text = f"number of {split} articles from line_text/ and abstract/ (default: {share:.0%}% of all articles)"
             add(f"--{split}-size", metavar="N", type=int, help=text)
-        add("--seed", metavar="N", type=int, help=f"seed of the hash (default: {DEFAULT_SEED})")
+        add(
+            "--seed",
+            metavar="N",
+            type=int,
+            help=f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})",
+        )
 
     def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
         """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""

@@ -71,15 +71,16 @@ def format_of(path: Path) -> str:
 
 class Table(Reader):
     name = "table"
-    summary = "JSON lines, CSV, TSV or Parquet with a column of documents and one of summaries"
+    summary = "JSON lines, CSV, TSV or Parquet with a document column and a summary column"
     description = f"""\
   etads-corpus table --train train.csv --valid valid.csv --test test.csv --out TEXT
   etads-corpus table --input all.jsonl --split 90/5/5 --out TEXT
 
 The name of a file determines its format: .jsonl, .csv, .tsv (also .gz, .xz, .bz2, .zst) or .parquet; - is standard
 input. The names of known columns, in upper or lower case, are {", ".join("/".join(pair) for pair in COLUMNS[:4])},
-{", ".join("/".join(pair) for pair in COLUMNS[4:])}. A value
-is a text or a list of sentences. Lines of a document are paragraphs; several lines of a summary are sentences."""
+{", ".join("/".join(pair) for pair in COLUMNS[4:])}. Each
+value is a text or a list of sentences. Each line of a document is a paragraph. If a summary consists of several lines,
+each line is a sentence."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
@@ -108,22 +109,35 @@ is a text or a list of sentences. Lines of a document are paragraphs; several li
         add = parser.add_argument
         for split in SPLITS:
             add(f"--{split}", metavar="FILE", type=Path)
-        add_input_options(parser, "FILE", "one table for all splits", several=False)
-        add("--format", choices=FORMATS, help="format of all files (default: by their names)")
-        add("--source-column", metavar="NAME", default="", help="name of the column with documents (default: detected)")
-        add("--target-column", metavar="NAME", default="", help="name of the column with summaries (default: detected)")
+        add_input_options(parser, "FILE", "table with the pairs of all splits", several=False)
+        add("--format", choices=FORMATS, help="format of all input files (default: determined from the file names)")
+        add(
+            "--source-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the documents (default: detected automatically)",
+        )
+        add(
+            "--target-column",
+            metavar="NAME",
+            default="",
+            help="name of the column that contains the summaries (default: detected automatically)",
+        )
         add(
             "--delimiter",
             metavar="CHAR",
-            help='for CSV and TSV: cell separator, a single character or "tab" (default: comma, tab, semicolon or '
-            "vertical bar, depending on the header)",
+            help='column separator of CSV and TSV files, either a single character or "tab" (default: comma, tab, '
+            "semicolon or vertical bar, depending on the header)",
         )
-        add("--no-quotes", action="store_true", help="for CSV and TSV: treat quotation marks as ordinary characters")
+        add(
+            "--no-quotes", action="store_true", help="treat quotation marks in CSV and TSV files as ordinary characters"
+        )
         add(
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="meaning of a list in the column with summaries (default: %(default)s)",
+            help="how to interpret a list in the summary column, as the sentences of one summary or as several "
+            "references (default: %(default)s)",
         )
 
     def _columns(self, key: str) -> Tuple[str, str]:
@@ -349,7 +363,7 @@ def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
 
 class SciTldr(Table):
     name = "scitldr"
-    summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, several references each"
+    summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
     description = """\
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
 
@@ -362,5 +376,9 @@ The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, a
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
-            "--data", metavar="DIR", type=Path, required=True, help="folder with any of the three files"
+            "--data",
+            metavar="DIR",
+            type=Path,
+            required=True,
+            help="folder containing one or more of train.jsonl, dev.jsonl and test.jsonl",
         )

@@ -6,14 +6,16 @@
 #   scripts/reproduce/abs_gigaword.sh --data data/gigaword_abs [--duc data/duc2004] [--tune data/duc2003] [options]
 #       [-- options of fairseq-train]
 #
-#   --data DIR      output of scripts/prepare_gigaword.sh: one dictionary, so that words of both sides can be compared
-#   --duc DIR       output of scripts/prepare_duc.sh; without it, only Gigaword is scored
-#   --tune DIR      the same of DUC-2003: abs-plus gets the paper's features with the weights that are the best
-#                   there (default: the features and weights of the authors' release)
-#   --tune-beam N   beam size for that search (default: 500)
-#   --out DIR       default: runs/abs_gigaword in the repository
-#   --rows LIST     of the rows below; default: both
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --data DIR      output folder of scripts/prepare_gigaword.sh, with one dictionary, so that words of documents and
+#                   summaries can be compared
+#   --duc DIR       output folder of scripts/prepare_duc.sh; if it is not given, only Gigaword is scored
+#   --tune DIR      output folder of scripts/prepare_duc.sh for DUC-2003; abs-plus then uses the paper's features, with
+#                   weights tuned on DUC-2003 (default: the features and weights of the authors' release)
+#   --tune-beam N   beam size used for tuning (default: 500)
+#   --out DIR       output folder (default: runs/abs_gigaword in the repository)
+#   --rows LIST     rows of the table below to run (default: both)
+#   --seeds LIST    random seeds for training (default: "1")
+#   --cpu           do not use a GPU
 #
 #   ROW        system                                         published R-1 / R-2 / R-L; DUC-2004
 #   abs        the attention-based model                      29.55 / 11.32 / 26.42; 26.55 / 7.06 / 22.05
@@ -28,8 +30,8 @@
 # Deviations: a batch has 64 pairs; 8 words for Gigaword (our choice: about the length of a title); 100 words of an article and 50
 # of a title; the features never find <unk> in the article; --tune maximises ROUGE-1 recall at 75 bytes with the first
 # of the references, where the release maximises BLEU; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json, tuned
-# weights in DIR/tuning-SEED/mert.json.
+# The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
+# and duc.json, tuned weights in DIR/tuning-SEED/mert.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -4,13 +4,14 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
 #   scripts/reproduce/aggregation_cnndm.sh --data data/cnndm [--rows "m1 m6"] [options] [-- options of fairseq-train]
 #
-#   --data DIR      output of scripts/prepare_cnndm.sh; with BPE instead of words, also give --pointer none
-#   --out DIR       default: runs/aggregation_cnndm in the repository
-#   --rows LIST     of e4d4 e4d3 e4d2 e2d4 e3d4 (encoder and decoder layers, Table 3) and m1 m2 m3 m4 m5 m6 m7 (Table 4: none,
-#                   add 1, add 2, proj 1, proj 2, attn 1, attn 2); default: all (e4d4 is m1)
-#   --seeds LIST    default: "1"
-#   --steps N       default: 200000, as in the paper
-#   --pointer KIND  soft (default) or none
+#   --data DIR      output folder of scripts/prepare_cnndm.sh; with BPE instead of words, also give --pointer none
+#   --out DIR       output folder (default: runs/aggregation_cnndm in the repository)
+#   --rows LIST     rows to run, out of e4d4 e4d3 e4d2 e2d4 e3d4 (numbers of encoder and decoder layers, Table 3) and m1
+#                   m2 m3 m4 m5 m6 m7 (Table 4: none, add 1, add 2, proj 1, proj 2, attn 1, attn 2) (default: all; e4d4
+#                   is m1)
+#   --seeds LIST    random seeds for training (default: "1")
+#   --steps N       number of training steps (default: 200000, as in the paper)
+#   --pointer KIND  mechanism for copying document words: soft (default) or none
 #   --cpu           do not use a GPU
 #
 # Published F1: m1 (e4d4) 40.05/17.72/36.77, m2 39.79/17.52/36.32, m3 39.69/17.34/36.15, m4 40.58/17.77/36.60, m5
@@ -23,7 +24,8 @@
 # steps may correspond to a different number of these. 120 words of a summary are kept in training; gradient norm at most
 # 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are in docs/systems.md; two of
 # them (words-1vt2k-temp-att, ConvS2S) are not the systems that they name: etads_cnndm.sh --help identifies them.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -6,13 +6,14 @@
 #       --dictionary bart.large/dict.txt
 #   scripts/reproduce/bart_cnndm.sh --data data/cnndm-gpt2 --bart bart.large [options] [-- options of fairseq-train]
 #
-#   --data DIR      output of scripts/prepare_cnndm.sh with GPT-2's pieces
-#   --bart DIR      BART's model.pt and dict.txt, from bart.large.tar.gz or bart.base.tar.gz (docs/bart.md)
-#   --arch NAME     etads_bart_large (default) or etads_bart_base
-#   --out DIR       default: runs/bart_cnndm in the repository
-#   --rows LIST     of the rows below; default: all
-#   --seeds LIST    default: "1"
-#   --steps N       default: 20000, as fairseq
+#   --data DIR      output folder of scripts/prepare_cnndm.sh with GPT-2's pieces
+#   --bart DIR      folder containing BART's model.pt and dict.txt, from bart.large.tar.gz or bart.base.tar.gz
+#                   (docs/bart.md)
+#   --arch NAME     architecture: etads_bart_large (default) or etads_bart_base
+#   --out DIR       output folder (default: runs/bart_cnndm in the repository)
+#   --rows LIST     rows of the table below to run (default: all)
+#   --seeds LIST    random seeds for training (default: "1")
+#   --steps N       number of training steps (default: 20000, as in fairseq)
 #   --cpu           do not use a GPU
 #
 #   ROW             model                                                                  published R-1 / R-2 / R-L
@@ -27,7 +28,8 @@
 # Deviations: fairseq's run is on 8 GPUs, so a step has 8 times as much data; on one GPU, give -- --update-freq 32 --fp16. The
 # text comes from scripts/prepare_cnndm.sh, which adds missing full stops to the lines of a story. Summaries begin without <s>, as in
 # fairseq's fine-tuning; fairseq's own script for summaries puts <s> before document and summary. ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

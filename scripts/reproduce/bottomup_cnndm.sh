@@ -4,13 +4,14 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
 #   scripts/reproduce/bottomup_cnndm.sh --data data/cnndm [options] [-- options of fairseq-train for the summariser]
 #
-#   --data DIR      output of scripts/prepare_cnndm.sh
-#   --out DIR       default: runs/bottomup_cnndm in the repository
-#   --rows LIST     of the rows below; default: both
-#   --arch NAME     the summariser: pg (default, recurrent), or any Transformer of etads-models, such as etads or etads_basic
-#   --seeds LIST    default: "1"
-#   --steps N       of the summariser; default: 200000, as in the paper
-#   --tagger-epochs N   default: 10, as in the paper
+#   --data DIR      output folder of scripts/prepare_cnndm.sh
+#   --out DIR       output folder (default: runs/bottomup_cnndm in the repository)
+#   --rows LIST     rows of the table below to run (default: both)
+#   --arch NAME     architecture of the summariser: pg (default, recurrent), or any Transformer listed by etads-models,
+#                   such as etads or etads_basic
+#   --seeds LIST    random seeds for training (default: "1")
+#   --steps N       number of training steps of the summariser (default: 200000, as in the paper)
+#   --tagger-epochs N   number of training epochs of the tagger (default: 10, as in the paper)
 #   --cpu           do not use a GPU
 #
 #   ROW             system                                                              published F1, R-1 / R-2 / R-L
@@ -27,8 +28,8 @@
 # 40.96/18.38/38.16.
 # Deviations: the summariser is See et al.'s (pointer_generator) with wider states; the paper's published tagger has ELMo and GloVe
 # and is trained on 100,000 pairs, ours on all pairs; an end symbol instead of tags around each sentence; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the tagger's AUC and F1
-# in DIR/tagger-SEED/report.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json, the tagger's AUC and F1 in DIR/tagger-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -4,13 +4,15 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
 #   scripts/reproduce/closedbook_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR            output of the first command; 50,000 words, including the four special symbols
-#   --out DIR             default: runs/closedbook_cnndm in the repository
-#   --rows LIST           of the rows below; default: all
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --data DIR            output folder of the first command; 50,000 words, including the four special symbols
+#   --out DIR             output folder (default: runs/closedbook_cnndm in the repository)
+#   --rows LIST           rows of the table below to run (default: all)
+#   --seeds LIST          random seeds for training (default: "1")
+#   --cpu                 do not use a GPU
 #   --gamma G             weight of the closed-book decoder's likelihood (default: 0.667)
-#   --rl-steps N          steps with rewards (default: 20000)
-#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains the stages before
+#   --rl-steps N          number of training steps with rewards (default: 20000)
+#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains the
+#                         preceding stages
 #
 #   ROW              trained by                                                    published F1, R-1 / R-2 / R-L
 #   cbdec            likelihood, with the closed-book decoder                      38.21 / 16.45 / 34.70
@@ -23,7 +25,8 @@
 # used for decoding. Rewards: ROUGE-L of sampled against greedy summaries, mixed with the likelihood at
 # 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint by validation ROUGE-L.
 # The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

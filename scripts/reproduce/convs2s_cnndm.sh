@@ -5,14 +5,15 @@
 #       -- --tokens bpe --size 30000
 #   scripts/reproduce/convs2s_cnndm.sh --data data/cnndm_bpe [options] [-- options of fairseq-train]
 #
-#   --data DIR       output of the first command
-#   --out DIR        default: runs/convs2s_cnndm in the repository
-#   --rows LIST      of the rows below; default: both
-#   --seeds LIST, --cpu   default: "1", and a GPU
-#   --size N         BPE merges for text with control words (default: 30000)
-#   --bins N         bins of lengths (default: 10)
-#   --lengths LIST   bins to try on the validation set (default: all)
-#   --origins LIST   newspapers to try (default: "cnn dailymail")
+#   --data DIR       output folder of the first command
+#   --out DIR        output folder (default: runs/convs2s_cnndm in the repository)
+#   --rows LIST      rows of the table below to run (default: both)
+#   --seeds LIST     random seeds for training (default: "1")
+#   --cpu            do not use a GPU
+#   --size N         number of BPE merges for text with control words (default: 30000)
+#   --bins N         number of length bins (default: 10)
+#   --lengths LIST   length bins to try on the validation set (default: all)
+#   --origins LIST   newspapers to try on the validation set (default: "cnn dailymail")
 #
 #   ROW          system                                                           published R-1 / R-2 / R-L (from memory)
 #   plain        no control words                                                 38.23 / 16.68 / 34.77
@@ -24,8 +25,9 @@
 # rate 0.2, gradient norm at most 0.1, the rate falls to a tenth after an epoch without a better validation loss.
 # Deviations: no control words for entities, no self-attention in the decoder; output layer of 256, batches of 32, 100 tokens of
 # a summary in training, beam 5 and at most 120 tokens are ours; the training ends below a rate of 1e-4; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the settings' scores in
-# DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting chosen in DIR/controlled-SEED/setting.txt.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json, the settings' scores in DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting
+# chosen in DIR/controlled-SEED/setting.txt.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

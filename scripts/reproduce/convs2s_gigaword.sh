@@ -5,11 +5,12 @@
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword30k/prepared --out data/duc2004
 #   scripts/reproduce/convs2s_gigaword.sh --data data/gigaword30k [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR     output of scripts/prepare_gigaword.sh; 30,000 words, including the special symbols
-#   --duc DIR      output of scripts/prepare_duc.sh; without it, only Gigaword is scored
-#   --out DIR      default: runs/convs2s_gigaword in the repository
-#   --rows LIST    of the rows below; default: both
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --data DIR     output folder of scripts/prepare_gigaword.sh; 30,000 words, including the special symbols
+#   --duc DIR      output folder of scripts/prepare_duc.sh; if it is not given, only Gigaword is scored
+#   --out DIR      output folder (default: runs/convs2s_gigaword in the repository)
+#   --rows LIST    rows of the table below to run (default: both)
+#   --seeds LIST   random seeds for training (default: "1")
+#   --cpu          do not use a GPU
 #
 #   ROW               system                        published R-1 / R-2 / R-L; DUC-2004 (both from memory)
 #   convs2s           fairseq's fconv               35.88 / 17.48 / 33.29; 30.44 / 10.84 / 26.90
@@ -20,7 +21,8 @@
 # after an epoch without a better validation loss, and training ends below 1e-4; beam 5; for DUC at least 14 words.
 # Deviations: 200 words of an article and 30 of a title; unknown words are replaced by the most attended word (convs2s), or copied;
 # ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+# The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
+# and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

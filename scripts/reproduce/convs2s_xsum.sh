@@ -4,10 +4,12 @@
 #   scripts/prepare_custom.sh --train train.jsonl --valid valid.jsonl --test test.jsonl --out data/xsum -- --tokens word --size 49996
 #   scripts/reproduce/convs2s_xsum.sh --data data/xsum [options] [-- options of fairseq-train]
 #
-#   --data DIR     output of the first command, from files with a "document" and a "summary" per line; 50,000 words, including the special symbols
-#   --out DIR      default: runs/convs2s_xsum in the repository
-#   --rows LIST    of the rows below; default: both
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --data DIR     output folder of the first command, from files with a "document" and a "summary" per line; 50,000
+#                  words, including the special symbols
+#   --out DIR      output folder (default: runs/convs2s_xsum in the repository)
+#   --rows LIST    rows of the table below to run (default: both)
+#   --seeds LIST   random seeds for training (default: "1")
+#   --cpu          do not use a GPU
 #
 #   ROW               system                                                         published R-1 / R-2 / R-L
 #   convs2s           fairseq's fconv; unknown words replaced by the attended ones   31.27 / 11.07 / 25.23 (from memory)
@@ -18,7 +20,8 @@
 # and rate 0.1, gradient norm at most 0.1; the rate falls to a tenth after an epoch without a better validation loss, and
 # training ends below 1e-5; beam 10, no label smoothing.
 # Deviations: the user provides XSum's text and splits; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

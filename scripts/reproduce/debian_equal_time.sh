@@ -3,18 +3,19 @@
 #
 #   scripts/reproduce/debian_equal_time.sh [--out DIR] [--steps N] [--seeds "1 2 3"] [--archs "etads pg_coverage"]
 #
-#   --out DIR      default: runs/debian_equal_time in the repository
-#   --text DIR     output of etads-debian (default: the sample corpus)
-#   --steps N      training steps of pg_coverage (default: 1500, 6 minutes on one core); etads has 7/12 of them
-#   --size N       known words of pg_coverage (default: 8000); etads knows an eighth as many
-#   --seeds LIST   default: "1 2 3"
-#   --archs LIST   default: both
+#   --out DIR      output folder (default: runs/debian_equal_time in the repository)
+#   --text DIR     output folder of etads-debian (default: the sample corpus)
+#   --steps N      number of training steps of pg_coverage (default: 1500, 6 minutes on one core); etads is trained for
+#                  7/12 of them
+#   --size N       vocabulary size of pg_coverage (default: 8000); the vocabulary of etads is an eighth of this size
+#   --seeds LIST   random seeds for training (default: "1 2 3")
+#   --archs LIST   architectures to train (default: both)
 #
 # A step of etads, with batches of 4,000 tokens instead of 50 pairs and --optimizer muon, takes 1.6 times as long as one of
 # pg_coverage on one thread and 1.2 times on two; without bfloat16 instructions, about a tenth longer. pg_coverage
 # is as in debian_headlines.sh; etads as in quickstart.sh. Each is decoded as in its own script.
-# Can be interrupted and started again. Prints Markdown tables, and paired tests of the difference over documents and
-# seeds.
+# The recipe can be interrupted and started again. It prints Markdown tables, and paired tests of the difference over
+# documents and seeds.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

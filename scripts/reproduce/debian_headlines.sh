@@ -3,11 +3,11 @@
 #
 #   scripts/reproduce/debian_headlines.sh [--out DIR] [--steps N] [--seeds "1 2"] [--archs "gru_seq2seq ras_elman"]
 #
-#   --out DIR    default: runs/debian_headlines in the repository
-#   --text DIR   output of etads-debian (default: the sample corpus)
-#   --size N     known words (default: 8000; fewer if the text is smaller than the sample corpus)
-#   --steps N    training steps of each model (default: 1500, 3 to 10 minutes on one core)
-#   --seeds LIST, --archs LIST   default: "1", and all seventeen
+#   --out DIR    output folder (default: runs/debian_headlines in the repository)
+#   --text DIR   output folder of etads-debian (default: the sample corpus)
+#   --size N     vocabulary size (default: 8000; smaller if the text is smaller than the sample corpus)
+#   --steps N    number of training steps of each model (default: 1500, 3 to 10 minutes on one core)
+#   --seeds LIST, --archs LIST   random seeds and architectures (default: "1" and all seventeen)
 #
 # The recurrent presets of Nallapati et al. with gru_seq2seq (Tian et al.'s Seq2seq) and pg_coverage; ras_lstm and ras_elman; abs;
 # abs-plus, the same model with extractive features in its search; entail (Entail-s2s); convs2s; and Tian et al.'s
@@ -20,8 +20,8 @@
 # none twice and none unknown; the weights of the features are tuned on the validation pairs. entail alternates with synthetic
 # entailment pairs in four fifths of its steps, and has rewards in the rest, from a model trained on these pairs.
 # The results show whether the mechanisms train and roughly what they do, not their scores on Gigaword.
-# Can be interrupted and started again. Prints Markdown tables: properties of the summaries ("copied" is the source copy rate), and
-# paired tests of each system against gru_seq2seq, also over seeds if there are several.
+# The recipe can be interrupted and started again. It prints Markdown tables: properties of the summaries ("copied" is
+# the source copy rate), and paired tests of each system against gru_seq2seq, also over seeds if there are several.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

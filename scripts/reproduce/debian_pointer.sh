@@ -3,18 +3,19 @@
 #
 #   scripts/reproduce/debian_pointer.sh [--out DIR] [--steps N] [--seeds "1 2"] [--pointers "none soft switch"]
 #
-#   --out DIR         default: runs/debian_pointer in the repository
-#   --text DIR        output of etads-debian (default: the sample corpus)
-#   --size N          known words (default: 8000; fewer if the text is smaller than the sample corpus)
-#   --steps N         training steps of each model (default: 1000, 4 to 5 minutes on 2 cores)
-#   --seeds LIST      default: "1"
-#   --pointers LIST   default: "none soft switch"
+#   --out DIR         output folder (default: runs/debian_pointer in the repository)
+#   --text DIR        output folder of etads-debian (default: the sample corpus)
+#   --size N          vocabulary size (default: 8000; smaller if the text is smaller than the sample corpus)
+#   --steps N         number of training steps of each model (default: 1000, 4 to 5 minutes on 2 cores)
+#   --seeds LIST      random seeds for training (default: "1")
+#   --pointers LIST   values of --pointer to compare (default: "none soft switch")
 #
 # Without a pointer, the model sees every unknown word as <unk>. Besides ROUGE, two things are counted by
 # exact match of lower-cased words: (a) names: how many summaries have the package's name (or its stem, "foo" of
 # libfoo2-dev), if the synopsis has it; (b) rare words: how many of the synopses' unknown words that occur in the description
 # are also in the summaries.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/POINTER-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/POINTER-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

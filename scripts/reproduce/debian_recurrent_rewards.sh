@@ -3,13 +3,15 @@
 #
 #   scripts/reproduce/debian_recurrent_rewards.sh [--out DIR] [--steps N] [--rl-steps N] [--seeds "1 2"] [--rows "base rl"]
 #
-#   --out DIR      default: runs/debian_recurrent_rewards in the repository
-#   --text DIR     output of etads-debian (default: the sample corpus)
-#   --steps N      training steps of base and closed-book (default: 1500, 6 minutes on one core for base)
-#   --rl-steps N   updates of the rows that continue from base (default: 480, two epochs; with rewards 1 to 2 seconds each on one core)
-#   --size N       known words (default: 8000)
-#   --seeds LIST   default: "1"
-#   --rows LIST    of the rows below; default: all. If a row continues another one, that row is trained first
+#   --out DIR      output folder (default: runs/debian_recurrent_rewards in the repository)
+#   --text DIR     output folder of etads-debian (default: the sample corpus)
+#   --steps N      number of training steps of base and closed-book (default: 1500, 6 minutes on one core for base)
+#   --rl-steps N   number of updates in the rows that continue from base (default: 480, two epochs; an update with
+#                  rewards takes 1 to 2 seconds on one core)
+#   --size N       vocabulary size (default: 8000)
+#   --seeds LIST   random seeds for training (default: "1")
+#   --rows LIST    rows of the table below to run (default: all). If a row continues another one, that row is trained
+#                  first
 #
 #   ROW                training
 #   base               by likelihood: pg_coverage as in debian_headlines.sh
@@ -21,8 +23,9 @@
 # Adam has the rate 1e-3 in the first two rows, and 1e-4 in the others. Saliency is idf, and the entailment
 # model (DIR/nli) is trained on synthetic pairs of the reference summaries; entail rewards length up to the length of the reference.
 # The last checkpoint is decoded, with a beam of 5, 3 to 30 words.
-# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of each row
-# minus base, and of rl and rougesal-entail minus longer, by ROUGE, by both other rewards and by the likelihood of the references.
+# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
+# paired tests of each row minus base, and of rl and rougesal-entail minus longer, by ROUGE, by both other rewards and
+# by the likelihood of the references.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -3,12 +3,13 @@
 #
 #   scripts/reproduce/debian_rewards.sh [--out DIR] [--steps N] [--seeds "1 2"] [--rows "likelihood longer rewards"]
 #
-#   --out DIR      default: runs/debian_rewards in the repository
-#   --text DIR     output of etads-debian (default: the sample corpus)
-#   --steps N      updates after the training by likelihood (default: 1000, which take 25 minutes on one core with rewards)
-#   --size N       known words (default: 1000)
-#   --seeds LIST   default: "1 2"
-#   --rows LIST    of the rows below; default: all
+#   --out DIR      output folder (default: runs/debian_rewards in the repository)
+#   --text DIR     output folder of etads-debian (default: the sample corpus)
+#   --steps N      number of updates after likelihood training (default: 1000, which take 25 minutes on one core with
+#                  rewards)
+#   --size N       vocabulary size (default: 1000)
+#   --seeds LIST   random seeds for training (default: "1 2")
+#   --rows LIST    rows of the table below to run (default: all)
 #
 #   ROW            training
 #   likelihood     15/16 of N steps by likelihood: etads as in debian_equal_time.sh, but with Adam and dropout 0.1
@@ -17,8 +18,9 @@
 #
 # The rows longer and rewards begin with the same parameters and the same rate of learning. The best checkpoint by validation loss
 # is decoded, with rewards the last checkpoint, because validation loss does not measure rewards. Beam 5, 4 to 30 words, no bigram twice.
-# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of
-# rewards against each of the others, by ROUGE and by the likelihood of the references: rewards are gamed.
+# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
+# paired tests of rewards against each of the others, by ROUGE and by the likelihood of the references: rewards are
+# gamed.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

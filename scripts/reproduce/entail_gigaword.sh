@@ -7,16 +7,18 @@
 #   etads-nli train nli/model --train nli/snli_1.0_train.jsonl nli/multinli_1.0_train.jsonl --valid nli/snli_1.0_dev.jsonl --hide-digits
 #   scripts/reproduce/entail_gigaword.sh --data data/gigaword --nli nli --entail-model nli/model [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR       output of scripts/prepare_gigaword.sh
-#   --duc DIR        output of scripts/prepare_duc.sh; without it, only Gigaword is scored
-#   --nli DIR        pairs for entailment recognition: snli_1.0_train.jsonl, multinli_1.0_train.jsonl
-#   --entail-model DIR   made by etads-nli train on such pairs, for the reward (the paper's has GloVe's vectors: --vectors)
-#                    default of both: a stand-in, synthetic pairs that etads-nli makes of the titles, and a model trained on them, in
-#                    OUT/nli; scores with them are of another system ("synthetic NLI")
-#   --out DIR        default: runs/entail_gigaword in the repository
-#   --rows LIST      of the rows below; default: both
-#   --seeds LIST, --cpu   default: "1", and a GPU
-#   --every N:M      after N updates of summarisation, M of entailment recognition (default: 100:10)
+#   --data DIR       output folder of scripts/prepare_gigaword.sh
+#   --duc DIR        output folder of scripts/prepare_duc.sh; if it is not given, only Gigaword is scored
+#   --nli DIR        folder containing pairs for entailment recognition: snli_1.0_train.jsonl, multinli_1.0_train.jsonl
+#   --entail-model DIR   model folder written by etads-nli train on such pairs, for the reward (the paper's model uses
+#                    GloVe vectors: --vectors). The defaults of --nli and --entail-model are synthetic pairs that
+#                    etads-nli generates from the titles, and a model trained on these pairs, both in OUT/nli; the
+#                    scores then belong to another system ("synthetic NLI")
+#   --out DIR        output folder (default: runs/entail_gigaword in the repository)
+#   --rows LIST      rows of the table below to run (default: both)
+#   --seeds LIST     random seeds for training (default: "1")
+#   --cpu            do not use a GPU
+#   --every N:M      alternate N updates of summarisation with M updates of entailment recognition (default: 100:10)
 #
 #   ROW      trained by                                                        published R-1 / R-2 / R-L; DUC-2004
 #   mtl      summarisation and entailment recognition with one encoder         (in no table available to us)
@@ -28,8 +30,9 @@
 # 20 words, no normalisation by length. Deviations: the rate is halved after 12 validations without a better ROUGE-2, as in the
 # code, but training does not return to the best model with a new optimiser; the end of an epoch counts as one more validation;
 # ROUGE-2 of the first 200 validation pairs; 100 words of an article and 30 of a title; the published code has no gate. Pairs of
-# --nli are tokenised like the corpus, with # for each digit; synthetic pairs, which consist of its words, are split at spaces. Can be
-# interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+# --nli are tokenised like the corpus, with # for each digit; synthetic pairs, which consist of its words, are split at
+# spaces. The recipe can be interrupted and started again. It prints Markdown tables; the scores are in
+# DIR/ROW-SEED/rouge.json and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

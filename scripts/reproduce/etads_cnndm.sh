@@ -4,11 +4,11 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm
 #   scripts/reproduce/etads_cnndm.sh --data data/cnndm [--rows "basic etads"] [options] [-- options of fairseq-train]
 #
-#   --data DIR      output of scripts/prepare_cnndm.sh
-#   --out DIR       default: runs/etads_cnndm in the repository
-#   --rows LIST     of the rows below; default: all
-#   --seeds LIST    default: "1"
-#   --steps N       default: 200000, as in the paper
+#   --data DIR      output folder of scripts/prepare_cnndm.sh
+#   --out DIR       output folder (default: runs/etads_cnndm in the repository)
+#   --rows LIST     rows of the table below to run (default: all)
+#   --seeds LIST    random seeds for training (default: "1")
+#   --steps N       number of training steps (default: 200000, as in the paper)
 #   --cpu           do not use a GPU
 #
 #   ROW                     mechanisms, layers                      in the paper's tables          published R-1 / R-2 / R-L
@@ -43,7 +43,7 @@
 # processor (the paper uses four, and does not say whether each processes 4,096; to imitate that on one, give -- --update-freq 4);
 # ROUGE is etads-rouge's, not pyrouge's. The paper says neither which form of coverage penalty it uses (here: "summary", which
 # penalises attending to the same words again) nor how unknown words are treated (here they stay <unk>).
-# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

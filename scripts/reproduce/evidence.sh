@@ -7,13 +7,14 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks --factors tf idf
 #   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
 #
-#   --corpus NAME   debian (default) or sumpubmed
-#   --data DIR      output of the script above
+#   --corpus NAME   corpus: debian (default) or sumpubmed
+#   --data DIR      output folder of the script above
 #   --out DIR       output folder for runs (default: runs/evidence/CORPUS in the repository)
-#   --results DIR   gets a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); the records behind docs/results.md are in results/
-#   --systems LIST  default: all, below
-#   --seeds LIST    default: "1"
-#   --steps N       training steps of each model (default: 1500 on debian, 1300 on sumpubmed)
+#   --results DIR   output folder for a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); the records
+#                   behind docs/results.md are in results/
+#   --systems LIST  systems from the list below (default: all)
+#   --seeds LIST    random seeds for training (default: "1")
+#   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed)
 #   --cpu           do not use a GPU
 #
 # Systems, all with a soft pointer unless said otherwise:
@@ -37,8 +38,9 @@
 # tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). All systems
 # share the length limits and n-gram blocking that suited etads-1 on the validation pairs. (821 of Debian's test pairs are
 # in the sample corpus, which was used for other choices; scripts/results_page.py leaves them out of its tests.)
-# Can be interrupted and started again, and calls with other systems or seeds can run at the same time. Prints a table of all records of
-# the corpus. python scripts/results_page.py --help explains how to test the papers' claims with them.
+# The recipe can be interrupted and started again, and calls with other systems or seeds can run at the same time. It
+# prints a table of all records of the corpus. python scripts/results_page.py --help explains how to test the papers'
+# claims with them.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -5,17 +5,18 @@
 #       -- --size 49996 --source-sentence-marks
 #   scripts/reproduce/explicit_selection_cnndm.sh --data data/cnndm-marks [options] [-- options of fairseq-train]
 #
-#   --data DIR            output of the first command; 50,000 words, including the four special symbols
-#   --out DIR             default: runs/explicit_selection_cnndm in the repository
-#   --rows LIST           of explicit_selection explicit_selection_coverage (default: both; the second continues the first,
-#                         which is trained if necessary)
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --data DIR            output folder of the first command; 50,000 words, including the four special symbols
+#   --out DIR             output folder (default: runs/explicit_selection_cnndm in the repository)
+#   --rows LIST           rows to run, out of explicit_selection explicit_selection_coverage (default: both; the second
+#                         continues the first, which is trained if necessary)
+#   --seeds LIST          random seeds for training (default: "1")
+#   --cpu                 do not use a GPU
 #   --selection-loss W    weight of the selection loss (default: 0.2)
-#   --stages LIST         length limits of documents and summaries in each training stage, in tokens (default: "50/15 100/25 150/40
-#                         200/50 250/60 300/80 350/100 400/100")
-#   --stage-steps N       steps of each stage but the last (default: 10000)
-#   --steps N             steps of all stages (default: 230000)
-#   --coverage-steps N    steps with coverage after these (default: 3000)
+#   --stages LIST         length limits of documents and summaries in each training stage, in tokens (default: "50/15
+#                         100/25 150/40 200/50 250/60 300/80 350/100 400/100")
+#   --stage-steps N       number of steps in each stage except the last (default: 10000)
+#   --steps N             number of steps in all stages together (default: 230000)
+#   --coverage-steps N    number of further steps, with coverage (default: 3000)
 #
 #   ROW                            published R-1 / R-2 / R-L
 #   explicit_selection_coverage    41.54 / 18.18 / 36.47
@@ -29,7 +30,8 @@
 # Deviations: the text comes from scripts/prepare_cnndm.sh; an ordinary beam search over all tokens of a summary, not a search over
 # sentences around a search over words; never writes <unk>. The published R-L is low compared with R-1, so it may treat each summary as one
 # sentence: rouge.json has both, rougeL and rougeLjoined.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -5,12 +5,12 @@
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword/prepared --out data/duc2004
 #   scripts/reproduce/gated_gigaword.sh --data data/gigaword [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR     output of scripts/prepare_gigaword.sh
-#   --duc DIR      output of scripts/prepare_duc.sh; without it, only Gigaword is scored
-#   --out DIR      default: runs/gated_gigaword in the repository
-#   --rows LIST    of the rows below; default: all
-#   --seeds LIST   default: "1"
-#   --epochs N     default: 10, as in the paper
+#   --data DIR     output folder of scripts/prepare_gigaword.sh
+#   --duc DIR      output folder of scripts/prepare_duc.sh; if it is not given, only Gigaword is scored
+#   --out DIR      output folder (default: runs/gated_gigaword in the repository)
+#   --rows LIST    rows of the table below to run (default: all)
+#   --seeds LIST   random seeds for training (default: "1")
+#   --epochs N     number of training epochs (default: 10, as in the paper)
 #   --cpu          do not use a GPU
 #
 #   ROW                    in the tables       published R-1 / R-2 / R-L; DUC-2004
@@ -25,7 +25,8 @@
 # Our choices: gru_seq2seq has a bidirectional GRU, attention and the decoder's GRU of width 256 each, as the paper gives no sizes.
 # Deviations: gradient norm at most 2; 100 words of an article and 50 of a title, headlines of at most 30 words; ROUGE is
 # etads-rouge's, not pyrouge's.
-# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+# The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
+# and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

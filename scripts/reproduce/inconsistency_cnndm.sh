@@ -5,16 +5,18 @@
 #       --source-sentence-marks
 #   scripts/reproduce/inconsistency_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR              output of the first command; 50,000 words, including the four special symbols
-#   --out DIR               default: runs/inconsistency_cnndm in the repository
-#   --rows LIST             of the rows below; default: both
-#   --seeds LIST, --cpu     default: "1", and a GPU
-#   --extractor-steps N     steps of the extractor (default: 50000)
-#   --stages LIST           length limits of documents and summaries in each training stage of the abstractor, in tokens (default: "50/15 100/25 150/40
-#                           200/50 250/60 300/80 350/100 400/100")
-#   --stage-steps N, --steps N   steps of each stage but the last, and of all (default: 10000, 80000)
-#   --coverage-steps N      steps of the abstractor with coverage after these (default: 1000)
-#   --joint-steps N         steps of joint training (default: 80000)
+#   --data DIR              output folder of the first command; 50,000 words, including the four special symbols
+#   --out DIR               output folder (default: runs/inconsistency_cnndm in the repository)
+#   --rows LIST             rows of the table below to run (default: both)
+#   --seeds LIST            random seeds for training (default: "1")
+#   --cpu                   do not use a GPU
+#   --extractor-steps N     number of training steps of the extractor (default: 50000)
+#   --stages LIST           length limits of documents and summaries in each training stage of the abstractor, in
+#                           tokens (default: "50/15 100/25 150/40 200/50 250/60 300/80 350/100 400/100")
+#   --stage-steps N, --steps N   number of steps in each stage except the last, and in all stages together (default:
+#                           10000, 80000)
+#   --coverage-steps N      number of further steps of the abstractor, with coverage (default: 1000)
+#   --joint-steps N         number of steps of joint training (default: 80000)
 #   Options after -- are for the abstractor and for joint training.
 #
 #   ROW          system                                                                          published R-1 / R-2 / R-L
@@ -31,8 +33,8 @@
 # Deviations: the text comes from scripts/prepare_cnndm.sh, with a mark between sentences, which the abstractor reads and belongs to
 # the sentence before it; extracts are detokenised and prepared again; validation ROUGE covers 200 documents, also at the
 # end of each epoch; never writes <unk>.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json, the extractor's AUC and
-# F1 in DIR/extractor-SEED/report.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json, the extractor's AUC and F1 in DIR/extractor-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -6,12 +6,13 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k
 #   scripts/reproduce/nallapati_cnndm.sh --data data/cnndm --pg-data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR       output of the first command, for Nallapati et al.'s rows
-#   --pg-data DIR    output of the second command, for pg_coverage, which has 50,000 words
+#   --data DIR       output folder of the first command, for Nallapati et al.'s rows
+#   --pg-data DIR    output folder of the second command, for pg_coverage, which has 50,000 words
 #   --vectors FILE   initial word2vec vectors with 100 dimensions, in text format (default: random vectors)
-#   --out DIR        default: runs/nallapati_cnndm in the repository
-#   --rows LIST      of words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage (default: all)
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --out DIR        output folder (default: runs/nallapati_cnndm in the repository)
+#   --rows LIST      rows to run, out of words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att pg_coverage (default: all)
+#   --seeds LIST     random seeds for training (default: "1")
+#   --cpu            do not use a GPU
 #
 # Published R-1 / R-2 / R-L (anonymised text): words_lvt2k 32.49 / 11.84 / 29.47, words_lvt2k_hieratt 32.75 / 12.21 / 29.01,
 # words_lvt2k_temp_att 35.46 / 13.30 / 32.65; See et al. (plain text): pg_coverage 39.53 / 17.28 / 36.38.
@@ -24,7 +25,7 @@
 # (docs/recurrent.md explains why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors and
 # output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), documents of full length from the first step, and
 # never writes <unk>.
-# Can be interrupted and started again. Prints Markdown tables.
+# The recipe can be interrupted and started again. It prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -3,14 +3,16 @@
 #
 #   scripts/reproduce/nallapati_gigaword.sh --row ROW --data DIR [--duc DIR] [options] [-- options of fairseq-train]
 #
-#   --row ROW        a row of the table below
-#   --data DIR       what scripts/prepare_gigaword.sh --data RAW --out DIR made with the options that the table gives; RAW is
-#                    NAMAS's text before it replaces rare words. SEPARATE stands for
+#   --row ROW        row of the table below to run
+#   --data DIR       output folder of scripts/prepare_gigaword.sh --data RAW --out DIR, with the options in the table;
+#                    RAW is the text of NAMAS before rare words are replaced. SEPARATE stands for
 #                    -- --separate-dictionaries --source-size 119505 --target-size 68885
-#   --duc DIR        what scripts/prepare_duc.sh --like DIR/prepared made (rows 1sent); without it, only Gigaword is scored
+#   --duc DIR        output folder of scripts/prepare_duc.sh --like DIR/prepared (rows 1sent); if it is not given, only
+#                    Gigaword is scored
 #   --vectors FILE   initial word2vec vectors with 200 dimensions, in text format (default: random vectors)
-#   --out DIR        default: runs/nallapati_gigaword in the repository
-#   --seed N, --cpu  default: 1, and a GPU
+#   --out DIR        output folder (default: runs/nallapati_gigaword in the repository)
+#   --seed N         random seed for training (default: 1)
+#   --cpu            do not use a GPU
 #
 #   ROW                         architecture          prepare_gigaword.sh ...              published R-1 / R-2 / R-L, copied
 #   words-lvt2k-1sent           words_lvt2k           SEPARATE                             34.97 / 17.17 / 32.70, 75.85 %
@@ -39,7 +41,7 @@
 # the row with a pointer has one dictionary, in which the words of titles take the place of the rarest of articles, and the paper's
 # 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits come from the data,
 # not from the paper's random 2,000 pairs.
-# Can be interrupted and started again. Prints Markdown tables.
+# The recipe can be interrupted and started again. It prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -6,11 +6,12 @@
 #   scripts/prepare_duc.sh --data DIR --like data/gigaword_ras/prepared --out data/duc2004
 #   scripts/reproduce/ras_gigaword.sh --data data/gigaword_ras [--duc data/duc2004] [options] [-- options of fairseq-train]
 #
-#   --data DIR     output of scripts/prepare_gigaword.sh; words with fewer than 5 occurrences are <unk> in it
-#   --duc DIR      output of scripts/prepare_duc.sh; without it, only Gigaword is scored
-#   --out DIR      default: runs/ras_gigaword in the repository
-#   --rows LIST    of the rows below; default: both
-#   --seeds LIST, --cpu   default: "1", and a GPU
+#   --data DIR     output folder of scripts/prepare_gigaword.sh, in which words with fewer than 5 occurrences are <unk>
+#   --duc DIR      output folder of scripts/prepare_duc.sh; if it is not given, only Gigaword is scored
+#   --out DIR      output folder (default: runs/ras_gigaword in the repository)
+#   --rows LIST    rows of the table below to run (default: both)
+#   --seeds LIST   random seeds for training (default: "1")
+#   --cpu          do not use a GPU
 #
 #   ROW         the decoder          published R-1 / R-2 / R-L; DUC-2004
 #   ras_lstm    an LSTM              32.55 / 14.70 / 30.03; 27.41 / 7.69 / 23.06 (from memory)
@@ -21,7 +22,8 @@
 # replaced by the word that is attended most.
 # Our choices: weights uniform within 0.05, a first state of 0, 200 positions, gradient norm at most 2.
 # Deviations: 200 words of an article and 30 of a title; for DUC at least 14 words; ROUGE is etads-rouge's.
-# Can be interrupted and started again. Prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json and duc.json.
+# The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
+# and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -5,13 +5,14 @@
 #       --source-sentence-marks
 #   scripts/reproduce/rewrite_cnndm.sh --data data/cnndm30k [options] [-- options of fairseq-train]
 #
-#   --data DIR        output of the first command; 30,000 words, including the four special symbols
-#   --out DIR         default: runs/rewrite_cnndm in the repository
-#   --rows LIST       of the rows below; default: all
-#   --seeds LIST, --cpu     default: "1", and a GPU
+#   --data DIR        output folder of the first command; 30,000 words, including the four special symbols
+#   --out DIR         output folder (default: runs/rewrite_cnndm in the repository)
+#   --rows LIST       rows of the table below to run (default: all)
+#   --seeds LIST      random seeds for training (default: "1")
+#   --cpu             do not use a GPU
 #   --vectors FILE    initial word vectors with 128 dimensions, in word2vec's text format
-#   --steps N         maximum steps of each training (default: 300000); all stop earlier, when validation no longer
-#   improves. Options after -- are for all three trainings.
+#   --steps N         maximum number of steps of each training run (default: 300000); all runs stop earlier, when
+#                     validation no longer improves. Options after -- apply to all three runs.
 #
 #   ROW       extractor trained by    summaries                                                  published R-1 / R-2 / R-L
 #   labels    labels alone            its first five sentences, each rewritten greedily          38.38 / 16.12 / 36.04
@@ -25,8 +26,8 @@
 # after 5 of them. Rewards: rate 0.0001, validated every 1,000 steps by ROUGE-1 of greedy summaries, stopping after 3 without an
 # improvement. Deviations: without --vectors, vectors are random at the start (the paper: word2vec on the training text); the end of an epoch
 # counts as one more validation; the text comes from scripts/prepare_cnndm.sh, and sentences are detokenised and prepared again; five
-# sentences in the first row are this recipe's choice; docs/rewrite.md lists the deviations of the models. Can be interrupted and
-# started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# sentences in the first row are this recipe's choice; docs/rewrite.md lists the deviations of the models. The recipe
+# can be interrupted and started again. It prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -4,19 +4,21 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
 #   scripts/reproduce/rougesal_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR            output of the first command; 50,000 words, including the four special symbols
-#   --out DIR             default: runs/rougesal_cnndm in the repository
-#   --rows LIST           of the rows below; default: all
-#   --seeds LIST, --cpu   default: "1", and a GPU
-#   --rewards LIST        rewards that alternate (default: rougesal,entail); the paper's other rows are rougeL, entail, rougesal and
-#                         rougeL,entail, each with an --out of its own
-#   --entail-model DIR    made by etads-nli train on SNLI and MultiNLI (default: a stand-in, trained on pairs that etads-nli
-#                         synthesise makes of the reference summaries, in OUT/nli)
-#   --saliency SALIENCY   idf (default), or a checkpoint of --arch word_tagger
-#   --before DIR          output of see2017_cnndm.sh, with pointer_generator_coverage-SEED (default: OUT/plain, trained if
-#                         necessary)
-#   --rl-steps N          steps with rewards (default: 20000)
-#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains the stages before
+#   --data DIR            output folder of the first command; 50,000 words, including the four special symbols
+#   --out DIR             output folder (default: runs/rougesal_cnndm in the repository)
+#   --rows LIST           rows of the table below to run (default: all)
+#   --seeds LIST          random seeds for training (default: "1")
+#   --cpu                 do not use a GPU
+#   --rewards LIST        rewards to alternate between (default: rougesal,entail); the paper's other rows are rougeL,
+#                         entail, rougesal and rougeL,entail; use a separate --out for each row
+#   --entail-model DIR    model folder written by etads-nli train on SNLI and MultiNLI (default: a substitute in
+#                         OUT/nli, trained on pairs that etads-nli synthesise generates from the reference summaries)
+#   --saliency SALIENCY   source of saliency: idf (default), or a checkpoint of --arch word_tagger
+#   --before DIR          output folder of see2017_cnndm.sh that contains pointer_generator_coverage-SEED (default:
+#                         OUT/plain, trained if necessary)
+#   --rl-steps N          number of training steps with rewards (default: 20000)
+#   --stages LIST, --stage-steps N, --steps N, --coverage-steps N   as for see2017_cnndm.sh, which trains the
+#                         preceding stages
 #
 #   ROW               trained by                                                  published F1, R-1 / R-2 / R-L
 #   rougesal-entail   likelihood, coverage, then ROUGESal and entailment          40.43 / 18.00 / 37.10
@@ -28,7 +30,8 @@
 # Deviations: the paper's saliency is learned from SQuAD's answers and its entailment from SNLI and MultiNLI. With idf and the
 # synthetic pairs, which are the defaults, the row is a different system: "idf saliency, synthetic NLI".
 # The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

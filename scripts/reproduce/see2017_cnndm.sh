@@ -4,16 +4,17 @@
 #   scripts/prepare_cnndm.sh --stories cnn/stories dailymail/stories --urls url_lists --out data/cnndm50k -- --size 49996
 #   scripts/reproduce/see2017_cnndm.sh --data data/cnndm50k [options] [-- options of fairseq-train]
 #
-#   --data DIR            output of the first command; 50,000 words, including the four special symbols
-#   --out DIR             default: runs/see2017_cnndm in the repository
-#   --rows LIST           of pointer_generator pointer_generator_coverage (default: both; the second continues the first,
-#                         which is trained if necessary)
-#   --seeds LIST, --cpu   default: "1", and a GPU
-#   --stages LIST         length limits of documents and summaries in each training stage, in tokens (default: "50/15 100/25 150/40
-#                         200/50 250/60 300/80 350/100 400/100")
-#   --stage-steps N       steps of each stage but the last (default: 10000)
-#   --steps N             steps of all stages (default: 230000)
-#   --coverage-steps N    steps with coverage after these (default: 3000)
+#   --data DIR            output folder of the first command; 50,000 words, including the four special symbols
+#   --out DIR             output folder (default: runs/see2017_cnndm in the repository)
+#   --rows LIST           rows to run, out of pointer_generator pointer_generator_coverage (default: both; the second
+#                         continues the first, which is trained if necessary)
+#   --seeds LIST          random seeds for training (default: "1")
+#   --cpu                 do not use a GPU
+#   --stages LIST         length limits of documents and summaries in each training stage, in tokens (default: "50/15
+#                         100/25 150/40 200/50 250/60 300/80 350/100 400/100")
+#   --stage-steps N       number of steps in each stage except the last (default: 10000)
+#   --steps N             number of steps in all stages together (default: 230000)
+#   --coverage-steps N    number of further steps, with coverage (default: 3000)
 #
 #   ROW                          published R-1 / R-2 / R-L
 #   pointer_generator            36.44 / 15.66 / 33.42
@@ -27,7 +28,8 @@
 # model.
 # Deviations: the text comes from scripts/prepare_cnndm.sh; a document's end symbol is read and attended to; the best checkpoint is
 # chosen by the validation loss itself, not by its running average; never writes <unk>.
-# Can be interrupted and started again. Prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -4,18 +4,18 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000
 #   scripts/reproduce/sumpubmed_continue.sh --data data/sumpubmed [options] [-- options of fairseq-train]
 #
-#   --data DIR      output of scripts/prepare_sumpubmed.sh
-#   --out DIR       default: runs/sumpubmed_continue in the repository
-#   --steps N       training steps of each model (default: 2600, two epochs)
-#   --seeds LIST    default: "1"
-#   --systems LIST  default: "without with"
+#   --data DIR      output folder of scripts/prepare_sumpubmed.sh
+#   --out DIR       output folder (default: runs/sumpubmed_continue in the repository)
+#   --steps N       number of training steps of each model (default: 2600, two epochs)
+#   --seeds LIST    random seeds for training (default: "1")
+#   --systems LIST  systems to train (default: "without with")
 #   --cpu           do not use a GPU
 #
 # Both systems are etads with a soft pointer, 2+2 layers of width 128, and the settings of scripts/quickstart.sh; one has
 # --pointer-continue. The first 200 words of a document and 100 of a summary, batches of 4,000 tokens; beam 5, 35 to 100
 # words, no trigram twice. No setting is chosen on the test pairs.
-# Can be interrupted and started again. Prints Markdown tables, and tests of the difference (with minus without): by ROUGE and
-# by the likelihood of the references.
+# The recipe can be interrupted and started again. It prints Markdown tables, and tests of the difference (with minus
+# without): by ROUGE and by the likelihood of the references.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

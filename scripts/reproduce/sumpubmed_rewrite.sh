@@ -4,12 +4,13 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_rewrite.sh --data data/sumpubmed [options] [-- options of fairseq-train for all trainings]
 #
-#   --data DIR         output of scripts/prepare_sumpubmed.sh, with sentence marks
-#   --out DIR          default: runs/sumpubmed_rewrite in the repository
-#   --rows LIST        of the rows below; default: all
-#   --abstractor-steps N, --extractor-steps N   steps by likelihood and by labels (default: 1000 and 800)
-#   --rl-steps N       steps by rewards (default: 300)
-#   --seeds LIST       default: "1"
+#   --data DIR         output folder of scripts/prepare_sumpubmed.sh, with sentence marks
+#   --out DIR          output folder (default: runs/sumpubmed_rewrite in the repository)
+#   --rows LIST        rows of the table below to run (default: all)
+#   --abstractor-steps N, --extractor-steps N   numbers of steps trained by likelihood and on labels (default: 1000 and
+#                                               800)
+#   --rl-steps N       number of training steps with rewards (default: 300)
+#   --seeds LIST       random seeds for training (default: "1")
 #   --cpu              do not use a GPU
 #
 #   ROW                summaries
@@ -18,8 +19,8 @@
 #   rerank             the same sentences with a diverse beam of 5, and the combination that repeats the fewest bigrams
 #
 # Like rewrite_cnndm.sh, except for sizes (LSTMs of 128, vectors of 100), fixed numbers of steps, and the first 200 words of a document.
-# The references have 3.6 sentences on average. Can be interrupted and started again. Prints Markdown tables, what the summaries
-# copy and repeat, and paired tests of rewards minus labels and of rerank minus rewards.
+# The references have 3.6 sentences on average. The recipe can be interrupted and started again. It prints Markdown
+# tables, what the summaries copy and repeat, and paired tests of rewards minus labels and of rerank minus rewards.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

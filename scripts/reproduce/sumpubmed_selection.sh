@@ -4,11 +4,12 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_selection.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summariser]
 #
-#   --data DIR      output of scripts/prepare_sumpubmed.sh, with sentence marks
-#   --out DIR       default: runs/sumpubmed_selection in the repository
-#   --rows LIST     of the rows below; default: all
-#   --steps N       training steps of the summariser (default: 2600, two epochs); the tagger has 5/8 as many
-#   --seeds LIST    default: "1"
+#   --data DIR      output folder of scripts/prepare_sumpubmed.sh, with sentence marks
+#   --out DIR       output folder (default: runs/sumpubmed_selection in the repository)
+#   --rows LIST     rows of the table below to run (default: all)
+#   --steps N       number of training steps of the summariser (default: 2600, two epochs); the tagger is trained for
+#                   5/8 of them
+#   --seeds LIST    random seeds for training (default: "1")
 #   --cpu           do not use a GPU
 #
 #   ROW             source of the summary
@@ -21,8 +22,8 @@
 # The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, except for --pointer-continue. The first
 # 200 words of a document are read, also for extraction, and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
 # Bottom-Up's threshold and factor are --threshold and --factor. sumpubmed_sentences.sh selects sentences instead of words.
-# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of bottom-up
-# minus summariser. The tagger's AUC and F1 are in DIR/tagger-SEED/report.json.
+# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
+# paired tests of bottom-up minus summariser. The tagger's AUC and F1 are in DIR/tagger-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

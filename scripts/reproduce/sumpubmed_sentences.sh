@@ -4,12 +4,14 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks
 #   scripts/reproduce/sumpubmed_sentences.sh --data data/sumpubmed [options] [-- options of fairseq-train for the summarisers]
 #
-#   --data DIR         output of scripts/prepare_sumpubmed.sh, with sentence marks
-#   --out DIR          default: runs/sumpubmed_sentences in the repository
-#   --rows LIST        of the rows below; default: all. If a row continues another one, that row is trained first
-#   --steps N          training steps of summarisers (default: 2600, two epochs), and 5/16 of them with coverage
-#   --extractor-steps N  steps of the extractor (default: 820, one epoch)
-#   --seeds LIST       default: "1"
+#   --data DIR         output folder of scripts/prepare_sumpubmed.sh, with sentence marks
+#   --out DIR          output folder (default: runs/sumpubmed_sentences in the repository)
+#   --rows LIST        rows of the table below to run (default: all). If a row continues another one, that row is
+#                      trained first
+#   --steps N          number of training steps of summarisers (default: 2600, two epochs); training with coverage takes
+#                      5/16 of them
+#   --extractor-steps N  number of training steps of the extractor (default: 820, one epoch)
+#   --seeds LIST       random seeds for training (default: "1")
 #   --cpu              do not use a GPU
 #
 #   ROW                 source of the summary
@@ -22,9 +24,9 @@
 # All four summarisers are GRUs of 128 with vectors of 100 and See et al.'s wiring, so that explicit differs from plain, and
 # unified from coverage, only in the selection of sentences. Adam with rate 1e-3, batches of 20; the extractor has GRUs of 100.
 # The first 200 words of a document are read and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
-# Can be interrupted and started again. Prints Markdown tables, what the summaries copy and repeat, and paired tests of explicit
-# minus plain and of unified minus coverage, by ROUGE and by the likelihood of the references. The extractor's AUC and F1 are in
-# DIR/extractor-SEED/report.json.
+# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
+# paired tests of explicit minus plain and of unified minus coverage, by ROUGE and by the likelihood of the references.
+# The extractor's AUC and F1 are in DIR/extractor-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -4,20 +4,21 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed
 #   scripts/reproduce/sumpubmed_temporal.sh --data data/sumpubmed [options] [-- options of fairseq-train]
 #
-#   --data DIR      output of scripts/prepare_sumpubmed.sh
-#   --out DIR       default: runs/sumpubmed_temporal in the repository
-#   --steps N       training steps of each model (default: 20000)
+#   --data DIR      output folder of scripts/prepare_sumpubmed.sh
+#   --out DIR       output folder (default: runs/sumpubmed_temporal in the repository)
+#   --steps N       number of training steps of each model (default: 20000)
 #   --subset NAME   split to summarise: test (default) or valid
-#   --seeds LIST    default: "1"
-#   --systems LIST  default: "plain temporal"; several calls with the same --out can each train one at the same time
+#   --seeds LIST    random seeds for training (default: "1")
+#   --systems LIST  systems to train (default: "plain temporal"); several calls with the same --out can each train one
+#                   system at the same time
 #   --cpu           do not use a GPU
 #
 # As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
 # 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
 # number of steps, no pretrained word vectors, unknown words replaced by the most attended ones. Both models are
 # words_lvt2k_temp_att, one with --no-temporal-attention; there is no other difference.
-# Can be interrupted and started again. Prints Markdown tables; "rep. 2" is the share of repeated bigrams, and the last lines
-# test the difference.
+# The recipe can be interrupted and started again. It prints Markdown tables; "rep. 2" is the share of repeated bigrams,
+# and the last lines test the difference.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
