@@ -76,7 +76,7 @@ def batches(training, args):
 def seconds(trainings, samples):
     """Return a dictionary from each type of step to the CPU seconds per batch.
 
-    The types of steps alternate. The first batch is not measured.
+    The two types of training step alternate. The first batch is not measured.
     """
     found = {step: [] for step in trainings}
     for number, sample in enumerate(samples):

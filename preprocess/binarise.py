@@ -59,7 +59,7 @@ def binarise(
     done = out / "bin" / "complete"
     if done.exists():
         return
-    shutil.rmtree(out / "bin", ignore_errors=True)  # after an interruption, fairseq-preprocess would refuse to continue
+    shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
     read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
         run_apart(_fairseq_preprocess, out, splits, settings, jobs, like, dictionary)

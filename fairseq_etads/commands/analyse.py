@@ -159,8 +159,8 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
-        # Join the sentences with sentence marks, so that ROUGE uses the same sentences. With --sentence-mark '', ROUGE
-        # itself splits the text into sentences.
+        # Join the sentences with sentence marks, so that ROUGE keeps the sentence boundaries. With --sentence-mark '',
+        # ROUGE itself splits the text into sentences.
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():

@@ -76,7 +76,7 @@ example:
         metavar="N",
         type=int,
         default=SEED,
-        help="random seed for drawing documents and assigning letters to systems (default: %(default)s)",
+        help="random seed for sampling documents and assigning letters to systems (default: %(default)s)",
     )
     add("--out", metavar="DIR", type=Path, required=True, help="output folder for the sheets")
     add("--key", metavar="FILE", type=Path, required=True, help="output file for the key; must be outside DIR")

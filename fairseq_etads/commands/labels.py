@@ -63,7 +63,7 @@ examples:
         metavar="N",
         type=int,
         default=400,
-        help="read only the first N tokens of each document; choose at least the truncation length of the models "
+        help="read only the first N tokens of each document; N should be at least the truncation length of the models "
         "that will use the labels (default: %(default)s)",
     )
     add("--out", metavar="DIR", type=Path, help="output folder for the labels (default: the data folder)")

@@ -150,7 +150,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=1,
-        help="random seed for the search and for drawing documents (default: %(default)s)",
+        help="random seed for the search and for sampling documents (default: %(default)s)",
     )
     add("--write", action="store_true", help="store the best options as the decoding defaults of FOLDER")
     add_device(add)

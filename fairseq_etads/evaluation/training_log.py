@@ -20,8 +20,7 @@ The name of each validation series is the name of its split.
 """
 
 _EPOCH = "train (epoch)"
-# The pattern is greedy. If a record was cut off by an interruption and is followed by another record on the same line,
-# the second record is therefore read.
+# The greedy pattern skips a record that was cut off by an interruption and reads the next record on the same line.
 _PREFIX = re.compile(
     r".*(?:\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \| [A-Z]+ \| [\w.]+ \| |\[[\d:,. -]+\]\[[\w.]+\]\[[A-Z]+\] - )"
 )

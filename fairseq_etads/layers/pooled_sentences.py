@@ -80,7 +80,7 @@ class SentenceFeatures(nn.Module):
         different, of_document = (documents * span + ids).unique(return_inverse=True)  # D pairs of document and word
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
-        )  # P pairs of sentence and word
+        )  # P (sentence, word) pairs
         place = pairs // span  # index of a document and one of its sentences
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)

@@ -178,7 +178,7 @@ class ExtractorConfig(FairseqDataclass):
     )
     dropout: float = field(
         default=0.0,
-        metadata={"bounds": PROBABILITY, "help": "dropout probability of word embeddings and hidden states"},
+        metadata={"bounds": PROBABILITY, "help": "dropout probability for word embeddings and hidden states"},
     )
     max_sentences: int = field(
         default=50,

@@ -148,7 +148,7 @@ def locked(output: Path, option: str = "--output", folder: bool = False) -> Iter
         _held.discard(str(path))
         guard.release()
         for empty in made:
-            with contextlib.suppress(OSError):  # a folder that is not empty is kept
+            with contextlib.suppress(OSError):  # keep non-empty folders
                 empty.rmdir()
 
 

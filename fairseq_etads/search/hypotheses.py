@@ -61,7 +61,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     if blocks * beam < 8 * k:
         return (x + offset).flatten(1).topk(k)
     body = x[..., : blocks * TOP_BLOCK].unflatten(2, (blocks, TOP_BLOCK))  # (B, beam, blocks, TOP_BLOCK)
-    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), index among the beam * blocks blocks
+    best = (body.amax(3) + offset).flatten(1).topk(k).indices  # (B, k), block indices below beam * blocks
     first = (best // blocks) * width + (best % blocks) * TOP_BLOCK  # (B, k), flat index of each block's first word
     within = torch.arange(TOP_BLOCK, device=x.device)
     rest = torch.arange(blocks * TOP_BLOCK, width, device=x.device)  # words after the last complete block

@@ -566,7 +566,7 @@ class InferenceModel:
 
     def current(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""
-        # loading a checkpoint replaces tensors or changes them in place, which increases their version
+        # loading a checkpoint replaces tensors or modifies them in place, which increments their version counter
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
         now = (compat.optimizer_steps(), versions)
         with self._lock:

@@ -2,7 +2,7 @@
 
 This module imports neither torch nor fairseq, so that ``--help`` is fast.
 
-Each field has the same name as the option on fairseq's command line. The metadata of a field can contain:
+Each field is named after fairseq's command line option. The metadata of a field can contain:
 
 - ``help``: the help text of the option;
 - ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: the conditions that are described in

@@ -297,7 +297,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         **options,
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
-        # With a replacement dictionary (--replace-unk FILE), fairseq itself replaces words, based on our alignment.
+        # With a replacement dictionary (--replace-unk FILE), fairseq replaces unknown words, using our alignment.
         "source_dictionary": None if replacements_file(given or "") else source_dictionary,
     }
 

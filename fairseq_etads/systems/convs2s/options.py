@@ -17,7 +17,7 @@ class ConvolutionalConfig(PointerOptions):
         default=0.1,
         metadata={
             "bounds": PROBABILITY,
-            "help": "dropout probability of word embeddings, layer inputs and the decoder output",
+            "help": "dropout probability for word embeddings, layer inputs and the decoder output",
         },
     )
     encoder_embed_dim: int = field(

@@ -131,8 +131,8 @@ class SummarizationRL(SummarizationNLL):
     samples (Kool et al. 2019). L_NLL is the loss of ``summarization_nll --length-normalised``.
 
     n is the mean length of the references in the batch, so that the effect of gamma does not depend on the length of
-    summaries. n must not be the length of the sample itself. On average, samples have lower rewards than greedy
-    summaries. If the loss were averaged over the words of the sample, long samples would be penalised least, and
+    summaries. n is not the length of the sample, for the following reason. On average, samples have lower rewards than
+    greedy summaries. If the loss were averaged over the words of the sample, long samples would be penalised least, and
     summaries would become longer during training. log p is computed in a single forward pass over the finished sample.
     The end symbol is treated like a word.
 
