@@ -156,7 +156,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of the results in --output without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="documentation page whose table is updated; only with --table")
+    parser.add_argument("--docs", type=Path, help="update the table in this documentation page; only with --table")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

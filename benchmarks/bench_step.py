@@ -137,7 +137,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of stored results without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="documentation page whose table of results is updated")
+    parser.add_argument("--docs", type=Path, help="update the table of results in this documentation page")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.words = MANY

@@ -230,7 +230,7 @@ class Watcher:
         return True
 
     def interrupted(self) -> None:
-        """Show from which step the same command would continue."""
+        """Tell the user at which step the command will continue if it is run again."""
         if "train" not in os.path.basename(self.command[0]):
             return
         if self.saved:

@@ -93,7 +93,7 @@ def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float
 
 
 def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
-    """Count the words in a document and the words that the model read. Words are separated by white space.
+    """Count the words in a document and how many of them the model has read. Words are separated by white space.
 
     Args:
         left_out: number of document tokens that the model did not read.

@@ -92,7 +92,7 @@ def check_comparable(first: Likelihoods, second: Likelihoods, names: List[str]) 
     tokens.
 
     Args:
-        names: names of the two models, which the error message mentions.
+        names: names of the two models, for the error message.
     """
     what = "their likelihoods belong to different words, so a difference between them is meaningless"
     if first.tokens != second.tokens:

@@ -67,9 +67,8 @@ def best_combination(beams: Sequence[Sequence[Candidate]], length_kind: str = "t
         The index of the chosen candidate for each sentence.
     """
     bits: Dict[Tuple[int, int], int] = {}  # index of the bit that represents each bigram
-    # The list contains an entry for each combination of the candidates for the sentences so far. The entry consists of
-    # the bit set of distinct bigrams, the total number of bigrams, the score, the length, and the indices of the
-    # candidates.
+    # One entry for each way of choosing a candidate for every sentence processed so far: the bit set of distinct
+    # bigrams, the total number of bigrams, the score, the length, and the indices of the chosen candidates.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
     for beam, count in zip(beams, kept(len(beams))):
         described = []

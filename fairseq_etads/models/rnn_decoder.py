@@ -434,8 +434,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         # Padding on the right needs no special handling, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
         documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
-        # Unbind the steps once. If each step indexed ``words``, every backward pass would allocate a full-size
-        # gradient.
+        # Split ``words`` into steps in one operation. If each step indexed ``words``, its backward pass would allocate
+        # a gradient as large as ``words``.
         steps = words.unbind(1)
         queries = word_queries(self.attention, words)
         sentence_queries = word_queries(self.sentence_attention, words)

@@ -39,7 +39,7 @@ def key_width(cfg: Any) -> int:
 def dropout_rates(cfg: Any) -> Tuple[float, float]:
     """Return one dropout probability for word embeddings and encoder states, and one for the decoder's state.
 
-    --dropout-at selects the probability that is set to --dropout. The other probability is 0.
+    --dropout-at determines which of the two equals --dropout. The other one is 0.
     """
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
