@@ -500,7 +500,7 @@ def synthetic_section(results: Path) -> Iterator[str]:
         weights = f"{records[0]['parameters'] / 1000:.0f}"
         rows.append([f"`{task}`", system, weights, len(records), *(f"{v:.1f}" for v in curves.mean(axis=0)), end])
         solved = curves[:, -1].min() >= SOLVED
-        readings.append(f"{system} {'solves' if solved else 'does not solve'} `{task}`")
+        readings.append(f"*{system}* {'solves' if solved else 'does not solve'} `{task}`")
     yield SYNTHETIC.format(solved=SOLVED, readings="; ".join(readings))
     heads = ["task", "system", "weights, thousands", "seeds", *(f"step {step}" for step in steps), "end, by seed"]
     yield table(rows, heads)
