@@ -89,81 +89,81 @@ redistributed, so the models are trained on two freely available corpora: synops
 pairs, similar to Gigaword's headlines) and backgrounds of SumPubMed's articles (26,284 pairs, similar in shape to
 CNN/Daily Mail). The models are small enough for two cores.
 
-`scripts/results_page.py` creates this page from the records in `results/`. There is one record for each training, with
-the command, the seed, the commit at which it was recorded, and the scores of every test document.
-[experiments.md](experiments.md) reports measurements of single questions.
+`scripts/results_page.py` creates this page from the records in `results/`. Each record describes one training run: it
+contains the command, the seed, the commit at which the run was recorded, and the scores of every test document.
+[experiments.md](experiments.md) reports measurements for individual questions.
 
     scripts/reproduce/evidence.sh --corpus debian --data data/debian
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
     python scripts/results_page.py
 
-The recipe's `--help` describes each system. All systems use the same data, number of steps and decoding, and compared
-systems differ in only one respect, with two exceptions. `es` and `gated_es` untie three tables of word vectors and
-therefore have 60 % more weights than `plain`. The `layers_*` systems keep saliency-selection, which Table 6 of ETADS
-omits. No learning rate was tuned, and the decoding options were chosen on the validation pairs for `etads`. The lengths
-of `lead-12-words`, `textrank-14-words` and `lexrank-14-words` were also chosen on the validation pairs
-(`results/extracts.json`), and so was the length of `lead-120-words` for SumPubMed.
+`evidence.sh --help` describes each system. All systems use the same data, number of steps and decoding options. With
+two exceptions, compared systems differ in only one respect. `es` and `gated_es` use three separate embedding tables
+instead of one, and therefore have 60 % more parameters than `plain`. The `layers_*` systems use saliency-selection,
+which Table 6 of the ETADS paper omits. No learning rate was tuned. The decoding options were chosen for `etads` on the
+validation pairs. The lengths of `lead-12-words`, `textrank-14-words`, `lexrank-14-words` and, for SumPubMed,
+`lead-120-words` were also chosen on the validation pairs (`results/extracts.json`).
 """
 
 HOW = """\
 ## What the papers claim
 
-Each row shows the difference between two systems on the same test documents, first minus second. *mean* is the mean of
-ROUGE-1, 2 and L (F1). The last column is the log-likelihood of the references per word, which varies less and does not
-depend on the search. It is empty if the two systems use different vocabularies.
+Each row shows the difference between two systems on the same test documents (first minus second). *mean* is the mean of
+ROUGE-1, 2 and L (F1). *log-likelihood* is the references' log-likelihood per word, which varies less than ROUGE and
+does not depend on the search. This cell is empty if the two systems use different vocabularies.
 
-- **The test.** Trainings differ by chance, so a comparison requires at least three seeds on each side. The test
-  combines a paired bootstrap over the documents with Student's t on the means of the seeds (`compare_trainings` in
+- **The test.** Training runs differ by chance, so a comparison requires at least three seeds per system. The test
+  combines a paired bootstrap over the documents with Student's t-test on the means of the seeds (`compare_trainings` in
   `evaluation/resampling.py`, {resamples:,} draws). A simulation (`results/comparisons.json`) shows how often the test
   errs: {simulated}.
 - **Documents.** Debian's 2,000 test pairs belong to 979 families of packages with the same source or a common text, and
-  whole families are resampled. The {seen} pairs that are also validation or test pairs of the sample corpus are
-  excluded here, because length limits and other options were chosen on the sample. SumPubMed's 563 pairs were used in
-  earlier measurements.
+  the bootstrap resamples whole families. The {seen} pairs that are also validation or test pairs of the sample corpus
+  are excluded from the tests, because length limits and other options were chosen on the sample. SumPubMed's 563 test
+  pairs were also used in earlier measurements.
 - **Many claims.** *p (Holm)* is corrected for the number of claims in the same paper (Holm 1979). A claim *holds* or is
-  *contradicted* only if this p-value is below {level}; otherwise it is *undecided*.
-- **Published sizes.** If a paper reports the size of its gain, *published size excluded* means that this size lies
-  above the interval measured here: at this scale, there is no effect of this size.
+  *contradicted* only if the corrected p-value is below {level}; otherwise the claim is *undecided*.
+- **Published sizes.** *published size excluded* means that the gain reported in the paper lies above the interval
+  measured here: at this scale, there is no effect of the published size.
 
-The models have two million weights and are trained for between 0.8 and 2.5 epochs on these corpora. The verdicts do not
-apply to the papers' sizes after 200,000 steps on CNN/Daily Mail.
+The models have two million parameters and are trained for 0.8 to 2.5 epochs on these corpora. The verdicts do not apply
+to models of the papers' sizes that are trained for 200,000 steps on CNN/Daily Mail.
 """
 
 FOREST = (
-    "Difference in mean ROUGE behind each claim, on each corpus, with its 95 % interval: filled points have three "
-    "trainings per side, diamonds are published sizes"
+    "Difference in mean ROUGE for each claim on each corpus, with its 95 % interval: filled points represent three "
+    "training runs per system, diamonds are published sizes"
 )
 
 SINGLE = """
 ## Single trainings: no verdicts
 
-These comparisons include a single training on at least one side, and the intervals reflect only the documents. With
-such intervals, two seeds of the same system differ "significantly" in a quarter to a third of all cases. This table
-therefore supports no verdicts.
+In each of these comparisons, at least one system was trained only once, and the intervals reflect only the variation
+between documents. With such intervals, two seeds of the same system differ "significantly" in a quarter to a third of
+all cases, so this table supports no verdicts.
 """
 
 
 ALL_CLAIMS = """
 ## All claims of the four papers
 
-Published sizes are differences in the mean of ROUGE-1, 2 and L, if the paper reports figures; *where* is the table or
-section of the paper. A cell contains the verdict, the answer from records, or the cost of a verdict. The cost is the
-number of seeds per side with which a difference of the published size would be found with a probability of 80 %
-(`fairseq_etads/evaluation/power.py`) at a level of 0.05. The number in brackets is for this level divided by the number
-of the paper's claims below. The standard deviation between seeds of a system, pooled over the systems with three
-trainings, is {deviations}.
+*where* names the table or section of the paper. If the paper reports figures, the published size is the difference in
+the mean of ROUGE-1, 2 and L. The cells for each corpus contain the verdict, an answer from the records, or the cost of
+a verdict. This cost is the number of seeds per system needed to detect a difference of the published size with a
+probability of 80 % at a significance level of 0.05 (`fairseq_etads/evaluation/power.py`). The number in brackets
+applies to a level of 0.05 divided by the number of the paper's claims in the table. The standard deviation between
+seeds of a system, pooled over the systems with three training runs, is {deviations}.
 """
 
 
 STRATA = """
 ## Where mechanisms should matter
 
-This table shows the same differences in the mean of ROUGE-1, 2 and L for parts of the test documents: thirds by the
-length of the reference, and halves by the number of its words that are not among the 8,000 known words. There are many
-rows and no correction, so they can only suggest what to test. The records cannot answer other questions. All models
-read 60 words of a package description or 200 words of an article, so the length of documents has no visible effect. No
-system has more than four layers, which excludes the depth of aggregation, and there is no system like `pg_coverage`
-without coverage.
+This table shows differences in the mean of ROUGE-1, 2 and L for subsets of the test documents: thirds by the length of
+the reference, and halves by the number of reference words that are not among the 8,000 known words. Because the table
+has many rows and no correction for multiple tests, it can only suggest what to test. The records do not show the
+influence of document length, aggregation depth or coverage. All models read 60 words of a package description or 200
+words of an article, so the document length has no visible effect. No system has more than four layers, which is too few
+to study the depth of aggregation. No system differs from `pg_coverage` only in coverage.
 """
 SYNTHETIC = """
 ## Tasks that a mechanism is made for
@@ -172,9 +172,10 @@ A mechanism that cannot solve the task for which it is designed is broken or use
 trains models with 2+2 layers of width 64 on documents of random words. The task `marked`, to copy the sentence after a
 marker, is designed for the pointer. The task `position`, to write the words at two positions that the document names,
 is designed for focus-attention. The task `salient`, to write the words that belong to a salient quarter of the
-vocabulary, is designed for saliency-selection. *basic* uses none of these mechanisms; *relative* and *open* are this
-project's forms. The figures are percentages of the summaries' words that a greedy search writes at the correct
-position, averaged over seeds. A task is solved if the accuracy is at least {solved} % with each seed.
+vocabulary, is designed for saliency-selection. *basic* uses none of these mechanisms. *relative* and *open* are this
+project's forms of focus-attention and saliency-selection. The figures are the percentages of summary words that greedy
+search writes at the correct position, averaged over seeds. A task is solved if the accuracy is at least {solved} % with
+every seed.
 
 {readings}.
 """
@@ -348,7 +349,7 @@ def corrected(found: Sequence[Comparison]) -> List[float]:
 
 
 def simulated(results: Path) -> str:
-    """Describe the simulated type-I error: "p < 0.05 in 4 to 6 % of comparisons of two equal systems"."""
+    """Describe the simulated type-I error: "p < 0.05 in 4 to 6 % of comparisons between equal systems"."""
     path = results / "comparisons.json"
     if not path.is_file():
         return "not run"
@@ -357,7 +358,7 @@ def simulated(results: Path) -> str:
         test for corpus in found["corpora"].values() for test in corpus["tests"] if min(test["trainings"]) >= SEEDS
     ]
     errors = [100 * test["rates"][0]["below_level"] for test in tests]
-    return f"p < {found['level']} in {min(errors):.0f} to {max(errors):.0f} % of comparisons of two equal systems"
+    return f"p < {found['level']} in {min(errors):.0f} to {max(errors):.0f} % of comparisons between two equal systems"
 
 
 def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
@@ -437,7 +438,7 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
         yield source(records)
         gains = [row[-1].value for row in rows if row[3].startswith(UNKNOWN)]
         larger = sum(more > fewer for fewer, more in zip(gains[::2], gains[1::2]))
-        yield f"A pointer gains more where more words are unknown in {larger} of {len(gains) // 2} comparisons.\n"
+        yield f"In {larger} of {len(gains) // 2} comparisons, a pointer gains more where more words are unknown.\n"
 
 
 def stratum_row(
@@ -499,7 +500,7 @@ def synthetic_section(results: Path) -> Iterator[str]:
         weights = f"{records[0]['parameters'] / 1000:.0f}"
         rows.append([f"`{task}`", system, weights, len(records), *(f"{v:.1f}" for v in curves.mean(axis=0)), end])
         solved = curves[:, -1].min() >= SOLVED
-        readings.append(f"{system} {'solves' if solved else 'does not solve'} `{task}`")
+        readings.append(f"*{system}* {'solves' if solved else 'does not solve'} `{task}`")
     yield SYNTHETIC.format(solved=SOLVED, readings="; ".join(readings))
     heads = ["task", "system", "weights, thousands", "seeds", *(f"step {step}" for step in steps), "end, by seed"]
     yield table(rows, heads)
@@ -519,14 +520,16 @@ OF_A_CORPUS = """\
 
 ## {corpus}
 
-{steps} steps; {documents:,} test documents. *ppl* is the perplexity of the validation pairs, *log p* the mean
-log-likelihood of a reference's word; *copied*, *new 2* and *rep. 2* are the percentages of a summary's words that occur
-in its document, of its bigrams that do not, and of its bigrams that occurred earlier in the summary.
+The models were trained for {steps} steps and tested on {documents:,} documents. *ppl* is the perplexity of the
+validation pairs, and *log p* is the mean log-likelihood per reference word. *copied* is the percentage of summary words
+that occur in the document, *new 2* is the percentage of summary bigrams that do not, and *rep. 2* is the percentage of
+bigrams that occurred earlier in the summary.
 """
 OTHER_WORDS = """
-Perplexities are comparable only between systems that predict the same words. They are omitted for `transformer_bpe`
-(subwords), `transformer_pointer` (positions of unknown words count as words) and the `*_lvt2k` systems (the softmax of
-a batch covers 2,000 words); for the same reason, comparisons omit the likelihood of `transformer_bpe`.
+Perplexities are comparable only between systems that predict the same words. No perplexities are listed for
+`transformer_bpe` (subwords), `transformer_pointer` (positions of unknown words count as words) and the `*_lvt2k`
+systems (the softmax of a batch covers 2,000 words). For the same reason, comparisons omit the likelihood of
+`transformer_bpe`.
 """
 NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
 """Pattern for systems with perplexities that cannot be compared, because they refer to different words."""
@@ -582,9 +585,9 @@ IN_TRAINING = """\
 
 ## What the mechanisms do in training
 
-The table shows means over layers, heads and words of ten steps, at the start and after each fifth of the training, for
-the first seed. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's gate closes and its
-focus stops following the words; [etads.md](etads.md#other-forms) describes the alternatives.
+For the first seed, the table shows means over the layers, heads and words of ten steps, at the start and after each
+fifth of training. [Experiments](experiments.md#focus-and-gate-in-training) explains why the paper's gate closes and its
+focus stops following the words; [etads.md](etads.md#other-forms) describes alternatives.
 """
 
 
@@ -605,10 +608,11 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
 
 BY_LAYER = """\
 
-This table shows the same figures for each layer over 200 validation pairs, before and after the training. *centre
-moves* is the difference in mu between the words of a document's last and first tenth: 0.9 if the centre follows the
-words, 0 if it is fixed. *scope* is sigma. Both are fractions of the document's length. *gate* is the share of attention
-that passes, as the mean over heads (with minimum and maximum).
+This table shows the focus and gate in each layer, measured on 200 validation pairs before and after training. *centre
+moves* is the difference in mu between the words in the last and the first tenth of a document: 0.9 if the centre
+follows the words, 0 if the centre is fixed. *scope* is sigma. *centre moves* and *scope* are fractions of the
+document's length. *gate* is the fraction of attention that the gate lets through, averaged over heads (with minimum and
+maximum).
 """
 
 
