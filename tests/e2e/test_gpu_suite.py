@@ -1,4 +1,4 @@
-"""tests/gpu on a pretended GPU, in a separate process, by the script that checks a real one: scripts/gpu_check.sh."""
+"""tests/gpu on a simulated GPU, in a separate process, by the script that checks a real one: scripts/gpu_check.sh."""
 
 import json
 import os
@@ -16,8 +16,8 @@ PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
 MODELS = ("fairseq's transformer", "etads_basic", "etads", "etads, pointer", "etads, FlexAttention")
 
 pytestmark = [
-    pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a pretended GPU"),
-    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the pretended device"),
+    pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a simulated GPU"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the simulated device"),
 ]
 
 

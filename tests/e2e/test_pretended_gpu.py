@@ -30,14 +30,14 @@ FORMATS = {
 """Dtype, named like its option -> the dtype of the model's parameters."""
 
 pytestmark = [
-    pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a pretended GPU"),
-    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the pretended device"),
+    pytest.mark.skipif(torch.version.cuda is not None, reason="torch with CUDA has no room for a simulated GPU"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ to compile the simulated device"),
 ]
 
 
 @pytest.fixture(scope="module")
 def machine():
-    """Folder of programs that run commands on the pretended GPUs; ``run_command`` finds them first."""
+    """Folder of programs that run commands on the simulated GPUs; ``run_command`` finds them first."""
     with contextlib.closing(CommandServer(launcher=[PRETENDING, "--devices", "2"])) as server:
         PROGRAMS.insert(0, str(server.programs))
         yield server.programs

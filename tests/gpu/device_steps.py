@@ -1,4 +1,4 @@
-"""Training steps on a CPU and on a GPU, in one process: a real GPU, or the pretended one of tests/pretended."""
+"""Training steps on a CPU and on a GPU, in one process: a real GPU, or the simulated one of tests/pretended."""
 
 import argparse
 import collections
@@ -30,7 +30,7 @@ from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
 
 PRETENDED = "pretended_gpu" in sys.modules
-"""Whether the GPU is pretended: a CPU computes for it, and its speed means nothing."""
+"""Whether the GPU is simulated: a CPU computes for it, and its speed means nothing."""
 FORMATS = ("fp32", "amp", "fp16", "memory-efficient-fp16", "bf16", "memory-efficient-bf16")
 TOLERANCE = {"fp32": 1e-4, "amp": 0.01, "fp16": 0.01, "bf16": 0.04}
 """Maximum relative difference from the loss on a CPU in float32, by the end of the format's name."""

@@ -10,7 +10,7 @@ from fairseq_etads.kernels.focus import EXACT_COLUMNS, FOCUS_FORMS, chosen_form,
 from fairseq_etads.kernels.fused import fused_kernel
 
 LENGTH = 100 if PRETENDED else 400
-"""Tokens per document; few for a pretended GPU, which is slow and computes as a CPU does."""
+"""Tokens per document; few for a simulated GPU, which is slow and computes as a CPU does."""
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 

@@ -89,7 +89,7 @@ def test_a_factor_that_is_not_moved(arch, encoder, options, monkeypatch):
         run_steps(*make_trainer(arch, "cuda", **options))
 
 
-@pytest.mark.skipif(not PRETENDED, reason="of the pretended device")
+@pytest.mark.skipif(not PRETENDED, reason="of the simulated device")
 def test_the_pretended_device_refuses_both_devices_in_one_operator():
     with pytest.raises(RuntimeError, match="with the CPU's"):
         torch.ones(2, device="cuda") @ torch.ones(2)

@@ -1,6 +1,6 @@
 """Limits of waits (of the CPU for the GPU) and uploads, per step of training and of a search.
 
-The tables hold upper limits, to be lowered whenever a wait is removed. A pretended GPU counts every wait; a real one
+The tables hold upper limits, to be lowered whenever a wait is removed. A simulated GPU counts every wait; a real one
 does not report all of them, and its counts are compared with the same limits.
 """
 

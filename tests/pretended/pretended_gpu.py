@@ -1,4 +1,4 @@
-"""A pretended GPU: tensors that claim to be on cuda:0 and are computed on the CPU, for tests without a GPU.
+"""A simulated GPU: tensors that claim to be on cuda:0 and are computed on the CPU, for tests without a GPU.
 
 Inside :func:`pretend_cuda`, code written for CUDA runs unchanged: ``.cuda()``, ``is_cuda``, ``torch.autocast("cuda")``
 with CUDA's own lists of operators, backward passes, fairseq's trainer. An operator that is given tensors of both

@@ -32,7 +32,7 @@ def flex_attention(q, k, v, score_mod, block_mask=None):
 
 
 def compiled(function, **_):
-    """Replacement for ``torch.compile``, which cannot compile for a pretended GPU."""
+    """Replacement for ``torch.compile``, which cannot compile for a simulated GPU."""
     return flex_attention if function.__name__ == "flex_attention" else function
 
 

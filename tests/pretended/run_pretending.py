@@ -1,4 +1,4 @@
-"""Run a console command of this environment, or a Python script, on a pretended GPU.
+"""Run a console command of this environment, or a Python script, on a simulated GPU.
 
     python tests/pretended/run_pretending.py [--capability 8,0] [--devices N] [--ledger FILE] COMMAND ...
 
