@@ -144,7 +144,7 @@ class Analyser:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
-    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str]) -> None:
+    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
         """Add a summary to the statistics.
 
         Args:

@@ -109,7 +109,7 @@ def test_figures_are_means_over_the_summaries_that_have_them():
     analyser = Analyser()
     source = Source(["a", "b", "c", "d"])
     for sentences in ([["a", "b"], ["x"]], [], [["a"]]):
-        analyser.add(source, sentences, [" ".join(words) for words in sentences])
+        analyser.add(source, sentences)
     result = analyser.result()
     assert result.figures["words"] == pytest.approx(4 / 3) and result.counted["words"] == 3
     assert result.figures["sentences"] == 1
