@@ -13,7 +13,14 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
+from fairseq_etads.data.preparation import (
+    FACTORS,
+    TOKENS,
+    Settings,
+    format_command_line,
+    inference_options,
+    read_settings,
+)
 from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, locked
@@ -136,7 +143,7 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     listed = Checksums(out / "bin").listed
     report = {
         "lengths": {name: lengths(out / "tokens" / name) for name in names},
-        "vocabulary": run_apart(vocabulary_report, out, splits, settings.wanted_words()),
+        "vocabulary": run_apart(vocabulary_report, out, splits, settings.expected_vocabulary_sizes()),
         "sha256": {path.name: listed.get(path.name) or sha256(path) for path in made},
     }
     write_json(out / "report.json", report)
@@ -188,7 +195,7 @@ def _prepare(
 ) -> Dict[str, Any]:
     splits: Sequence[str] = SPLITS
     if like:
-        settings = settings_of(like, "--like")
+        settings = read_settings(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
     if not like:
@@ -406,7 +413,7 @@ def main(args: argparse.Namespace) -> None:
         print(f"{name}: {about['lines']:,} lines, {longest}")
     for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
         print(line)
-    flags = shlex.join(command_line(options))
+    flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 

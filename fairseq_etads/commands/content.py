@@ -8,7 +8,7 @@ from ..jobs.run_record import prepared_of
 from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from ..search.content.features import DOCUMENTS
-from .labels import binarised
+from .labels import get_binarised_folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,7 +58,7 @@ examples:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-content``."""
     check_positive(documents=args.documents)
-    folder = binarised(prepared_of(args.run, args.prepared))
+    folder = get_binarised_folder(prepared_of(args.run, args.prepared))
     from ..jobs.content import train_content
 
     only_warnings()

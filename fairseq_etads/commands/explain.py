@@ -64,7 +64,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Raise InputError if the options are incompatible."""
     if args.output is None and args.json is None:
         raise InputError("give --output PAGE, --json FILE, or both")
@@ -93,12 +93,12 @@ def _check(args: argparse.Namespace) -> None:
         raise InputError("--summary is for one document: do not choose --document all")
 
 
-def _documents(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
+def _read_input(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
     kind = kind_of_inputs([args.file], args.input_format)
     return kind, read_documents([Path(args.file)], kind, args.source_column, ESCAPE_INVALID)
 
 
-def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, kind: str) -> NewDocument:
+def _select_document(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, kind: str) -> NewDocument:
     """Return the document that the option --document selects.
 
     Raises:
@@ -132,7 +132,7 @@ def _chosen(documents: Iterator[NewDocument], wanted: Optional[str], say: Any, k
     return found
 
 
-def _write(path: str, text: str) -> None:
+def _write_output(path: str, text: str) -> None:
     if path == STANDARD_INPUT:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())
@@ -144,33 +144,33 @@ def _write(path: str, text: str) -> None:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-explain``."""
-    _check(args)
+    _check_options(args)
     config = read_config(args.folder)
     call_options.call_settings(config.decoding, call_options.given_on(args))
-    kind, documents = _documents(args)
+    kind, documents = _read_input(args)
 
-    def say(text: str) -> None:
+    def print_warning(text: str) -> None:
         if not args.quiet:
             print(f"== {printable(text)}", file=sys.stderr)
 
     if kind == "file":
         taken = what_is_a_document(kind, [args.file], args.input_format)
         if taken.startswith(args.file):  # each line of this file may also be a document
-            say(taken)
+            print_warning(taken)
     if args.document == "all":
-        _explain_all(args, documents, say)
+        _explain_all(args, documents, print_warning)
         return
-    document = _chosen(documents, args.document, say, kind)
-    explanation = _load(args).explain(document.text, summary=args.summary, **call_options.given_on(args))
+    document = _select_document(documents, args.document, print_warning, kind)
+    explanation = _load_summarizer(args).explain(document.text, summary=args.summary, **call_options.given_on(args))
     if args.output is not None:
-        _write(args.output, explanation.to_html(_title(args, document)))
+        _write_output(args.output, explanation.to_html(_make_page_title(args, document)))
         if args.output != STANDARD_INPUT:
-            say(f"open {args.output} in a browser")
+            print_warning(f"open {args.output} in a browser")
     if args.json is not None:
-        _write(args.json, explanation.to_json() + "\n")
+        _write_output(args.json, explanation.to_json() + "\n")
 
 
-def _title(args: argparse.Namespace, document: NewDocument) -> str:
+def _make_page_title(args: argparse.Namespace, document: NewDocument) -> str:
     """Return the title of the page that explains the summary of a document."""
     name = "standard input" if args.file == STANDARD_INPUT else os.path.basename(os.path.normpath(args.file))
     return name if document.name == args.file else f"{name}, document {document.name}"
@@ -184,7 +184,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
     folder.mkdir(exist_ok=True)
     options = call_options.given_on(args)
     pages: List[Tuple[str, str, str]] = []
-    summarizer = _load(args)
+    summarizer = _load_summarizer(args)
     failed = 0
     for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
         if document.problem:
@@ -193,19 +193,19 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
             continue
         explanation = summarizer.explain(document.text, **options)
         name = f"{number:04}.html"
-        _write(str(folder / name), explanation.to_html(_title(args, document)))
+        _write_output(str(folder / name), explanation.to_html(_make_page_title(args, document)))
         pages.append((name, document.name, explanation.summary))
     if next(documents, None) is not None:
         say(f"only the first {LARGEST:,} documents have a page")
     if not pages:
         raise InputError(f"FILE {args.file}: it has no readable document")
-    _write(str(folder / "index.html"), index(pages))
+    _write_output(str(folder / "index.html"), index(pages))
     say(f"{len(pages):,} pages: open {folder / 'index.html'} in a browser")
     if failed:
         sys.exit(1)
 
 
-def _load(args: argparse.Namespace) -> Any:
+def _load_summarizer(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 

@@ -31,8 +31,8 @@ examples:
   a folder; pass it to fairseq-train with --rewards entail --entail-model. See docs/rewards.md for the reward.""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
-    _add_synthesise(commands)
-    _add_train(commands)
+    _add_synthesise_parser(commands)
+    _add_train_parser(commands)
     add = commands.add_parser("score", help="evaluate a model on pairs").add_argument
     add("model", metavar="MODEL", type=Path, help="folder written by etads-nli train")
     add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files of pairs")
@@ -46,7 +46,7 @@ examples:
     return parser
 
 
-def _add_synthesise(commands: Any) -> None:
+def _add_synthesise_parser(commands: Any) -> None:
     add = commands.add_parser("synthesise", help="generate pairs from reference summaries").add_argument
     add("text", metavar="TEXT", type=Path, help="folder with any of train.target, valid.target and test.target")
     add("out", metavar="OUT", type=Path, help="folder for train.tsv, valid.tsv, test.tsv")
@@ -60,7 +60,7 @@ def _add_synthesise(commands: Any) -> None:
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
 
 
-def _add_train(commands: Any) -> None:
+def _add_train_parser(commands: Any) -> None:
     train = commands.add_parser(
         "train", help="train a model; run the same command again to continue after an interruption"
     )
@@ -127,7 +127,7 @@ def _add_train(commands: Any) -> None:
     add_device(add)
 
 
-def _synthesise(args: argparse.Namespace) -> None:
+def _synthesise_pairs(args: argparse.Namespace) -> None:
     from ..jobs.nli_synthesis import synthesise
 
     check_positive(documents=args.documents)
@@ -135,7 +135,7 @@ def _synthesise(args: argparse.Namespace) -> None:
         print(line)
 
 
-def _train(args: argparse.Namespace) -> None:
+def _train_model(args: argparse.Namespace) -> None:
     check_positive(size=args.size, embed_dim=args.embed_dim, width=args.width, batch_size=args.batch_size)
     check_positive(epochs=args.epochs, patience=args.patience)
     if not 0 <= args.dropout < 1:
@@ -152,7 +152,7 @@ def _train(args: argparse.Namespace) -> None:
     print(train(args.out, Settings(**given), args.epochs, args.patience, args.device))
 
 
-def _score(args: argparse.Namespace) -> None:
+def _score_model(args: argparse.Namespace) -> None:
     from ..jobs.nli_training import judge
 
     only_warnings()
@@ -162,7 +162,7 @@ def _score(args: argparse.Namespace) -> None:
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-nli``."""
-    {"synthesise": _synthesise, "train": _train, "score": _score}[args.command](args)
+    {"synthesise": _synthesise_pairs, "train": _train_model, "score": _score_model}[args.command](args)
 
 
 if __name__ == "__main__":

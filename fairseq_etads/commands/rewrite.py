@@ -9,7 +9,7 @@ from ..evaluation.reranking import LENGTHS
 from ..jobs.runs import only_warnings
 from ..platform.console import Parser, add_device, check_positive, command
 from ..platform.errors import InputError
-from .labels import binarised
+from .labels import get_binarised_folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,7 +97,7 @@ examples:
     return parser
 
 
-def checkpoint_of(path: Path, option: str) -> Path:
+def find_checkpoint(path: Path, option: str) -> Path:
     """Return the path of the checkpoint for an option that accepts a checkpoint or a run folder.
 
     Raises:
@@ -127,9 +127,9 @@ def main(args: argparse.Namespace) -> None:
         raise InputError("--rerank: has no effect with --beam 1, which produces only one candidate")
     if args.rerank_length != LENGTHS[0] and not args.rerank:
         raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
-    folder = binarised(args.data)
+    folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
-        setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))
+        setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))
     from ..jobs.rewrite import write_rewritten
 
     only_warnings()

@@ -12,7 +12,7 @@ from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, 
 from ..evaluation.summaries import find_leftovers, find_swap
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
-from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
+from .scoring_options import add_scoring_options, check_writable, make_rouge_settings, print_warnings, read_summaries
 
 
 def write_examples(
@@ -82,16 +82,16 @@ def main(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
     outputs, inputs = {"--per-example": args.per_example, "--json": args.json}, {"REF": args.references}
     check_outputs(outputs, {"HYP": args.hypothesis, **inputs})
-    settings = settings_of(args)
+    settings = make_rouge_settings(args)
     check_at_least(1, jobs=args.jobs)
     check_at_least(0, bootstrap=args.bootstrap, seed=args.seed)
     other_scores.check_options(args)
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names)
     if not args.quiet:
-        warn("etads-rouge", find_swap(args.hypothesis, args.references, texts))
+        print_warnings("etads-rouge", find_swap(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
-            warn("etads-rouge", find_leftovers(name, lines))
+            print_warnings("etads-rouge", find_leftovers(name, lines))
     others = other_scores.scorers(args)
     scores = pair_scores(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.score_texts(others, texts[0], texts[1:], settings)

@@ -11,7 +11,7 @@ from ..evaluation.summaries import SENTENCE_MARK, check_counts, read_lines
 from ..platform.console import printable
 
 
-def metric_names(text: str) -> List[str]:
+def parse_metrics(text: str) -> List[str]:
     """Convert a value of the option --metrics, such as "1,2,L", to metric names.
 
     The metric L is called Lsum in the package rouge-score.
@@ -32,7 +32,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--metrics",
         metavar="LIST",
-        type=metric_names,
+        type=parse_metrics,
         default=list(METRICS),
         help="comma-separated ROUGE metrics: 1 … 9, L (computed sentence by sentence; same as Lsum), Ljoined (treats "
         "the summary as one sentence; python only), SU4 (perl only) (default: 1,2,L)",
@@ -83,7 +83,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add("--quiet", action="store_true", help="suppress warnings about the texts")
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
+def make_rouge_settings(args: argparse.Namespace) -> Settings:
     """Create the ROUGE settings from the options that :func:`add_scoring_options` adds.
 
     Raises:
@@ -115,7 +115,7 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
     return texts
 
 
-def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
+def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
     """Parse values of --system of the form NAME=FILE, and return a dictionary that maps names to files.
 
     Raises:
@@ -132,7 +132,7 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
     return files
 
 
-def warn(prog: str, warnings: Iterable[str]) -> None:
+def print_warnings(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning on one line of stderr. The line starts with the command name ``prog``."""
     for warning in warnings:
         print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)

@@ -8,7 +8,7 @@ from ..jobs.runs import only_warnings
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from ..summarizer.folder.config import SHORTLIST
-from .labels import binarised
+from .labels import get_binarised_folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -68,7 +68,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shortlist``."""
     check_positive(frequent=args.frequent, per_word=args.per_word)
     check_positive(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
-    folder = binarised(args.data)
+    folder = get_binarised_folder(args.data)
     path = args.out or folder / SHORTLIST
     if path.is_dir():
         raise InputError(f"--out {path}: is a folder; name a file")

@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
+def _collect_output_settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
@@ -96,7 +96,7 @@ def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[s
     }
 
 
-class _Report:
+class _ProgressReport:
     """Show progress on a terminal, and report problems and the number of summaries."""
 
     def __init__(self, quiet: bool):
@@ -128,9 +128,9 @@ class _Report:
         self._read = max(self._read, summary.truncation.read)
         surprisal = summary.surprisal
         if problem:
-            self._tell("failed", document.name, problem)
+            self._report_problem("failed", document.name, problem)
         elif surprisal is not None and surprisal.is_unusual and not self.quiet:
-            self._tell(
+            self._report_problem(
                 "unusual",
                 document.name,
                 f"unlike the documents used to train the model ({surprisal.unknown:.0%} of its tokens are unknown, "
@@ -138,7 +138,7 @@ class _Report:
             )
         self._bar.update()
 
-    def _tell(self, kind: str, name: str, words: str) -> None:
+    def _report_problem(self, kind: str, name: str, words: str) -> None:
         """Report a problem with a document, unless the same type of problem has already been reported many times."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
@@ -166,7 +166,7 @@ class _Report:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)
 
 
-def _line(document: NewDocument, summary: Any, output_format: str) -> str:
+def _format_line(document: NewDocument, summary: Any, output_format: str) -> str:
     """Format a summary as one line of the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
@@ -175,7 +175,7 @@ def _line(document: NewDocument, summary: Any, output_format: str) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
-def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
+def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
     """Yield each document together with its summary, in document order."""
     waiting: Deque[NewDocument] = deque()
 
@@ -189,7 +189,7 @@ def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[Ne
         yield waiting.popleft(), summary
 
 
-def _load(args: argparse.Namespace) -> Any:
+def _load_summarizer(args: argparse.Namespace) -> Any:
     limit_caches_of_shapes()
     from ..summarizer import Summarizer
 
@@ -197,13 +197,13 @@ def _load(args: argparse.Namespace) -> Any:
     return Summarizer.load(args.folder, args.device)
 
 
-def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
+def _write_to_stdout(args: argparse.Namespace, kind: str, report: _ProgressReport) -> int:
     """Write summaries to standard output, and return the number of documents without a summary."""
-    summarizer = _load(args)
+    summarizer = _load_summarizer(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
-    for document, summary in _summaries(args, summarizer, documents):
-        line = _line(document, summary, args.output_format or "text")
+    for document, summary in _stream_summaries(args, summarizer, documents):
+        line = _format_line(document, summary, args.output_format or "text")
         if sys.stdout.isatty():
             print(line, flush=True)
         else:
@@ -213,7 +213,7 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
     return report.counts["failed"]
 
 
-def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
+def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport) -> int:
     """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
@@ -221,7 +221,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
     check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
-    output = ResumableLines(path, _settings(args, kind, output_format))
+    output = ResumableLines(path, _collect_output_settings(args, kind, output_format))
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
         if output.progress.documents and not output.is_complete:
@@ -236,13 +236,13 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
             report.say(f"{path} is complete already")
             output.finish()
             return output.progress.failed
-        summarizer = _load(args)
+        summarizer = _load_summarizer(args)
         report.begin()
         marked = time.monotonic()
         try:
-            for document, summary in _summaries(args, summarizer, documents):
+            for document, summary in _stream_summaries(args, summarizer, documents):
                 problem = document.problem or summary.problem
-                output.write(document, _line(document, summary, output_format), bool(problem))
+                output.write(document, _format_line(document, summary, output_format), bool(problem))
                 report.count(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
                     output.mark()
@@ -264,9 +264,11 @@ def main(args: argparse.Namespace) -> None:
     config = read_config(args.folder)
     call_options.call_settings(config.decoding, call_options.given_on(args))
     kind = kind_of_inputs(args.files, args.input_format)
-    report = _Report(args.quiet)
+    report = _ProgressReport(args.quiet)
     report.say(what_is_a_document(kind, args.files, args.input_format))
-    failed = _to_file(args, kind, report) if args.output not in (None, "-") else _to_stdout(args, kind, report)
+    failed = (
+        _write_to_file(args, kind, report) if args.output not in (None, "-") else _write_to_stdout(args, kind, report)
+    )
     report.end(failed)
     if failed:
         sys.exit(1)

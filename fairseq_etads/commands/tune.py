@@ -145,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
+def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
     """Read texts from a table or from a file with one text per line.
 
     Line breaks inside texts are preserved.
@@ -175,19 +175,19 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
 def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
-    documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
+    documents = _read_texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
         raise InputError(
             f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
         )
-    references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
+    references = _read_texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
     if len(documents) != len(references):
         raise InputError(f"{args.source} has {len(documents):,} documents and {target} {len(references):,} references")
     lines = ([line.strip() for line in reference.split("\n") if line.strip()] for reference in references)
     return documents, [f" {SENTENCE_MARK} ".join(sentences) for sentences in lines]
 
 
-def _ranges(given: List[str]) -> Dict[str, str]:
+def _parse_ranges(given: List[str]) -> Dict[str, str]:
     """Parse the values of --range, and return a dictionary that maps option names to ranges."""
     ranges: Dict[str, str] = {}
     for text in given:
@@ -200,7 +200,7 @@ def _ranges(given: List[str]) -> Dict[str, str]:
     return ranges
 
 
-def _listener(metric: str, quiet: bool) -> Any:
+def _make_listener(metric: str, quiet: bool) -> Any:
     """Create a listener that shows a progress bar on a terminal and prints one line for each trial."""
     from tqdm import tqdm
 
@@ -254,7 +254,7 @@ def _check_matplotlib() -> bool:
     return True
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Check the options, and set default values that depend on --mert. Raises InputError if an option is invalid."""
     if args.encoder_memory < 0:
         raise InputError(
@@ -287,8 +287,8 @@ def _check(args: argparse.Namespace) -> None:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-tune``."""
-    _check(args)
-    ranges = _ranges(args.ranges)
+    _check_options(args)
+    ranges = _parse_ranges(args.ranges)
     documents, references = _read_pairs(args)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
@@ -305,16 +305,16 @@ def main(args: argparse.Namespace) -> None:
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
-        "listener": _listener(args.metric, args.quiet),
+        "listener": _make_listener(args.metric, args.quiet),
     }
     load = functools.partial(Summarizer.load, args.folder, args.device)
     if args.mert:
         _tune_weights(args, load, documents, references, out, common)
     else:
-        _try_options(args, load, documents, references, out, ranges, common)
+        _search_options(args, load, documents, references, out, ranges, common)
 
 
-def _try_options(
+def _search_options(
     args: argparse.Namespace,
     load: Callable[[], Any],
     documents: List[str],
@@ -350,7 +350,7 @@ def _try_options(
     print(f"{report.markdown(tuning)}\n\n{tuning.signature}\n\n{report.conclusion(tuning)}")
     print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
     best = tuning.best
-    _write(
+    _write_defaults(
         args,
         f"the options of trial {best.number}",
         best.decoding if best.number else None,
@@ -390,7 +390,7 @@ def _tune_weights(
     )
     print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
     decoding = {**summarizer.config.decoding, OPTION: weights}
-    _write(
+    _write_defaults(
         args,
         f"the weights of round {tuning.best.number}",
         decoding if tuning.best.number else None,
@@ -398,7 +398,9 @@ def _tune_weights(
     )
 
 
-def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
+def _write_defaults(
+    args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]
+) -> None:
     """If --write is set, store options as the defaults of the model folder.
 
     If ``decoding`` is None, the current defaults are already the best options, and nothing is written.

@@ -156,7 +156,7 @@ class SourceFactors:
         """Load the values of all factors that the models read, keyed by factor name. See :func:`load_factor`."""
         return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
-    def refuse_plain_words(self) -> None:
+    def check_no_factors_needed(self) -> None:
         """Raise ValueError if a model reads factors.
 
         Call this method if the documents are available only as plain words.
@@ -167,7 +167,7 @@ class SourceFactors:
                 "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
             )
 
-    def fingerprints(self) -> Dict[str, str]:
+    def compute_fingerprints(self) -> Dict[str, str]:
         """Return the fingerprints of the factor dictionaries to store in checkpoints, keyed by factor name."""
         return {name: fingerprint(self.dictionaries[name]) for name in self.names}
 
@@ -175,7 +175,7 @@ class SourceFactors:
         """Raise ValueError if a factor dictionary differs from the dictionary that was used in training.
 
         Args:
-            trained: dictionary fingerprints from the checkpoint, keyed by factor name, see :meth:`fingerprints`.
+            trained: fingerprints from the checkpoint, keyed by factor name, see :meth:`compute_fingerprints`.
         """
         for name, words in trained.items():
             if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:

@@ -84,13 +84,13 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
                 f"{where} was created with a different {side} dictionary (fingerprint {made}) from the model's "
                 f"({found}): create a shortlist from the model's training data"
             )
-    problem = _problem(arrays, known_words(source), known_words(target))
+    problem = _find_array_error(arrays, known_words(source), known_words(target))
     if problem:
         raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
     return Shortlist.of(arrays["frequent"], arrays["together"], source, target)
 
 
-def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
+def _find_array_error(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
     """Return a description of the first error in the arrays of a file, or an empty string if the arrays are valid."""
     for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
         array = arrays.get(name)

@@ -26,7 +26,7 @@ LEAST = 0.01
 """Minimum attention weight for which a pair is sent to the page."""
 
 
-def summary_events(
+def stream_summary_events(
     summarizer: Any,
     text: str,
     options: Dict[str, Any],
@@ -48,7 +48,7 @@ def summary_events(
         if not spans:
             spans.append(partial.spans)
             tell({"kind": "document", "spans": partial.spans})
-        tell(step_event(partial))
+        tell(make_step_event(partial))
 
     try:
         check()
@@ -62,7 +62,7 @@ def summary_events(
                 "text": summary.text,
                 "sentences": summary.sentences,
                 "score": summary.score if math.isfinite(summary.score) else None,
-                **words_read(text, summary.truncation.left_out, ends, summary.picked),
+                **count_words_read(text, summary.truncation.left_out, ends, summary.picked),
                 "explanation": explanation.to_dict(),
                 "page": keep(explanation),
             }
@@ -75,24 +75,26 @@ def summary_events(
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
 
 
-def step_event(partial: PartialSummary) -> Dict[str, Any]:
+def make_step_event(partial: PartialSummary) -> Dict[str, Any]:
     """Create the event that describes a step of the search."""
     return {
         "kind": "step",
         "text": partial.text,
         "score": partial.score if math.isfinite(partial.score) else None,
         "ended": partial.has_ended,
-        "attention": sparse(partial.attention),
-        "copying": sparse(partial.copying),
+        "attention": to_sparse_weights(partial.attention),
+        "copying": to_sparse_weights(partial.copying),
     }
 
 
-def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
+def to_sparse_weights(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
     """Return a pair of index and weight for each weight that is at least :data:`LEAST`."""
     return None if weights is None else sparse_row(weights, LEAST, digits=3)
 
 
-def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
+def count_words_read(
+    text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None
+) -> Dict[str, int]:
     """Count the words in a document and the words that the model read. Words are separated by white space.
 
     Args:

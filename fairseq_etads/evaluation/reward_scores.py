@@ -14,8 +14,8 @@ from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
 
-from ..data.labels.labels import inverse_frequencies
-from ..data.nli_pairs import NliPair, tabbed_line
+from ..data.labels.labels import compute_idf
+from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.console import USER_ERROR
 from ..text import files
 from ..text.checksums import sha256
@@ -48,7 +48,7 @@ def rougesal_scorer(documents: str) -> Scorer:
         ValueError: the file cannot be read or contains no words.
     """
     lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
-    idf, unseen = inverse_frequencies(map(words_of, lines))
+    idf, unseen = compute_idf(map(words_of, lines))
     if not idf:
         raise ValueError(f"--saliency-documents {documents}: there are no words in it")
 
@@ -72,7 +72,7 @@ def entailment_scorer(folder: str) -> Scorer:
         pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))
         with tempfile.TemporaryDirectory() as work:
             asked, answered = Path(work, "pairs.tsv"), Path(work, "probabilities.txt")
-            asked.write_text("".join(map(tabbed_line, pairs)), encoding="utf-8")
+            asked.write_text("".join(map(format_tabbed_line, pairs)), encoding="utf-8")
             command = [sys.executable, "-m", "fairseq_etads.commands.nli", "score", folder, str(asked), "--out"]
             status = subprocess.run([*command, str(answered)], stdout=subprocess.DEVNULL, check=False).returncode
             if status:

@@ -9,9 +9,9 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, file_name
-from ..data.labels.scores import roc_area
-from ..data.labels.texts import Text, summary_sentences
+from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.scores import compute_roc_auc
+from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..search.content.candidates import padded, stems
@@ -75,21 +75,21 @@ class ContentTexts:
         self._file = None
         if limit is None:
             need_marks(self.pairs, "RUN/prepared")
-            self._file = SelectionFile(run / file_name("probabilities", "sentences", split), "RUN")
+            self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
 
     def __len__(self) -> int:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
     def __getitem__(self, number: int) -> Pair:
         tokens = self.pairs.document(number)
-        text = Text.of(tokens, self._subwords, self._limit)
+        text = WordText.from_tokens(tokens, self._subwords, self._limit)
         if self._file is None:
             document = sentences_of(text.words)
             probabilities = probabilities_by_position(len(document))
         else:
             document = text.sentences()
             # Sentences that the extractor did not read have no probability.
-            fields = self._file.row_of(number, tokens)
+            fields = self._file.read_checked_row(number, tokens)
             probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
         return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
@@ -101,7 +101,7 @@ def read_limit(run: Path) -> Optional[int]:
     Raises:
         InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
     """
-    if (run / file_name("probabilities", "sentences", "train")).is_file():
+    if (run / make_label_file_name("probabilities", "sentences", "train")).is_file():
         return None
     found = [run / "checkpoints" / name for name in ("checkpoint_best.pt", "checkpoint_last.pt")]
     path = next((path for path in found if path.is_file()), None)
@@ -213,7 +213,7 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
     is_there = (
         any(folder.glob("valid.*.idx"))
         if limit is not None
-        else (run / file_name("probabilities", "sentences", "valid")).is_file()
+        else (run / make_label_file_name("probabilities", "sentences", "valid")).is_file()
     )
     if not is_there:
         return {}
@@ -239,4 +239,4 @@ def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
     if labels.all() or not labels.any():
         return None
     distinct, numbers = np.unique(scores, return_inverse=True)
-    return roc_area([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])
+    return compute_roc_auc([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])

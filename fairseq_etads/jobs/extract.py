@@ -7,9 +7,9 @@ from typing import Callable, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, file_name
+from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.labels import greedy_extract
-from ..data.labels.texts import Text, summary_sentences
+from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import writing
@@ -28,7 +28,7 @@ _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 """Pattern for a hypothesis in fairseq's output. The groups are the index of the document and the text.
 """
 
-Extract = Callable[[int, Text, List[str]], List[List[str]]]
+Extract = Callable[[int, WordText, List[str]], List[List[str]]]
 """Function that returns the words of each selected sentence.
 
 The arguments are the index of a document, its words and its tokens.
@@ -61,7 +61,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     with writing(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.document(number)
-            taken = extract(number, Text.of(tokens, subwords, args.truncate_source), tokens)
+            taken = extract(number, WordText.from_tokens(tokens, subwords, args.truncate_source), tokens)
             words, sentences = words + sum(map(len, taken)), sentences + len(taken)
             file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
     count = max(len(pairs), 1)
@@ -83,28 +83,28 @@ def _way(
         tokenizer: tokeniser that was used to prepare the data.
     """
     if args.by == "labels":
-        return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
+        return _labelled(labels / make_label_file_name("labels", "sentences", args.subset), pairs)
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
 
-    def lead(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         return [sentence for sentence in text.sentences() if sentence][:count]
 
-    def oracle(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def oracle(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
         reference = summary_sentences(pairs.summary(number), subwords)
-        known = [pairs.without_unknown(sentence) for sentence in reference]
+        known = [pairs.blank_unknown_words(sentence) for sentence in reference]
         return [sentences[place] for place in greedy_extract(sentences, known)]
 
     if unit is None:
         return lead if args.by == "lead" else oracle
-    file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
+    file = SelectionFile(args.selection / make_label_file_name("probabilities", unit, args.subset), "--selection")
     if len(file) != len(pairs):
         raise InputError(f"--selection: {file.path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
 
     def values(number: int, tokens: List[str]) -> List[Optional[float]]:
-        return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
+        return [None if field == NOTHING else float(field) for field in file.read_checked_row(number, tokens)]
 
-    def selector(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def selector(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         scores = values(number, tokens)
         if args.words is not None:
             return _to_budget(text.sentences(), scores, args.words)
@@ -113,16 +113,16 @@ def _way(
         above = sum(score is not None and score > threshold for score in scores)
         return _best(text.sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores)))
 
-    def tagger(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def tagger(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         scores = _means(text, values(number, tokens))
         if args.words is not None:
             return _to_budget(text.sentences(), scores, args.words)
         return _best(text.sentences(), scores, count)
 
-    def phrases(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = _per_word(text, values(number, tokens))
         found: List[List[str]] = [[] for _ in text.sentences()]
-        for word, place, probability in zip(text.words, text.sentence_numbers(), probabilities):
+        for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
             if place is not None and probability is not None and probability > threshold:
                 found[place].append(word)
         return [words for words in found if words]
@@ -148,7 +148,7 @@ def _by_content(
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
     written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
 
-    def content(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def content(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = [value or 0.0 for value in values(number, tokens)]
         chosen = choose_sentences(model, text.sentences(), probabilities, written.get(number, []), args.words)
         return [candidate.words for candidate in chosen.sentences]
@@ -190,15 +190,15 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
             f"--labels: {path} contains distributions; create labels with etads-labels --kind extract or match"
         )
 
-    def extract(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def extract(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
-        places = sorted(int(field) for field in file.row_of(number, tokens) if field != NOTHING)
+        places = sorted(int(field) for field in file.read_checked_row(number, tokens) if field != NOTHING)
         return [sentences[place] for place in places if place < len(sentences)]
 
     return extract
 
 
-def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+def _per_word(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Convert the values of tokens to values of words. There may be fewer values than tokens."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
@@ -206,11 +206,11 @@ def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[fl
     return found
 
 
-def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+def _means(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Compute the mean value of the words in each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
-    for place, value in zip(text.sentence_numbers(), _per_word(text, values)):
+    for place, value in zip(text.get_sentence_indices(), _per_word(text, values)):
         if place is not None and value is not None:
             sums[place] += value
             counts[place] += 1

@@ -9,14 +9,14 @@ from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, source_hash, write_rows
 from ..data.labels.labels import (
+    compute_idf,
+    compute_selection_targets,
     copy_labels,
     greedy_extract,
-    greedy_f1,
-    inverse_frequencies,
     match_sentences,
-    selection_targets,
+    select_by_greedy_f1,
 )
-from ..data.labels.texts import Text, summary_sentences
+from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError
@@ -59,7 +59,7 @@ class Labeller(NamedTuple):
         limit: maximum number of tokens to read from each document.
         subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
         idf: inverse document frequencies for the kind "distribution", see
-            :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
+            :func:`~fairseq_etads.data.labels.labels.compute_idf`.
     """
 
     pairs: PreparedPairs
@@ -71,16 +71,16 @@ class Labeller(NamedTuple):
     def row(self, number: int) -> Row:
         """Return the hash and the labels of a document, which form its line in the label file."""
         tokens = self.pairs.document(number)
-        document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
+        document, summary = WordText.from_tokens(tokens, self.subwords, self.limit), self.pairs.summary(number)
         fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
         return source_hash(tokens), fields
 
-    def _words(self, document: Text, summary: List[str]) -> List[str]:
+    def _words(self, document: WordText, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
         # Keep the sentence marks in the summary, so that no sequence of copied words crosses a sentence boundary.
-        words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
+        words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
-        spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
+        spread = document.spread_to_tokens([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def matched(self, number: int) -> List[Tuple[str, str]]:
@@ -88,21 +88,23 @@ class Labeller(NamedTuple):
 
         Spaces separate the words of a sentence.
         """
-        sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
+        sentences = WordText.from_tokens(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
-        chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
+        chosen = match_sentences(sentences, [self.pairs.blank_unknown_words(sentence) for sentence in summary])
         return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
 
-    def _sentences(self, document: Text, summary: List[str]) -> List[str]:
+    def _sentences(self, document: WordText, summary: List[str]) -> List[str]:
         sentences = document.sentences()
-        references = [self.pairs.without_unknown(sentence) for sentence in summary_sentences(summary, self.subwords)]
+        references = [
+            self.pairs.blank_unknown_words(sentence) for sentence in summary_sentences(summary, self.subwords)
+        ]
         if self.kind == "match":
             return [str(number) for number in match_sentences(sentences, references)]
         if self.kind == "extract":
             return [str(number) for number in greedy_extract(sentences, references)]
         if self.kind == "f1":
-            return [str(number) for number in greedy_f1(sentences, references)]
-        rows = selection_targets(sentences, references, *self.idf)
+            return [str(number) for number in select_by_greedy_f1(sentences, references)]
+        rows = compute_selection_targets(sentences, references, *self.idf)
         pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
         return [found or NOTHING for found in pairs]
 
@@ -231,8 +233,9 @@ def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], fl
     with contextlib.suppress(FileNotFoundError):
         labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
-    return inverse_frequencies(
-        Text.of(labeller.pairs.document(number), labeller.subwords, labeller.limit).words for number in numbers
+    return compute_idf(
+        WordText.from_tokens(labeller.pairs.document(number), labeller.subwords, labeller.limit).words
+        for number in numbers
     )
 
 

@@ -13,7 +13,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 from tqdm import tqdm
 
 from ..data.labels.labels import STOP_WORDS
-from ..data.nli_pairs import NliPair, tabbed_line
+from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.errors import InputError
 from ..platform.outputs import writing
 from ..text.files import read_lines
@@ -178,7 +178,7 @@ def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str
         with writing(path) as file:
             for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
                 for pair in synthesis.pairs(number):
-                    file.write(tabbed_line(pair))
+                    file.write(format_tabbed_line(pair))
                     counts[pair.label] += 1
             if not counts:
                 raise InputError(

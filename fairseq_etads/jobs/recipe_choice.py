@@ -20,7 +20,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ..data.preparation import settings_of
+from ..data.preparation import read_settings
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.lengths import Lengths
@@ -138,7 +138,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
             name=record["recipe"],
         )
     check_suitable(args.recipe or "paper", args.arch)
-    settings = settings_of(args.prepared, "--prepared")
+    settings = read_settings(args.prepared, "--prepared")
     data = measure(args.prepared / "tokens", not settings.separate)
     machine = this_machine(args.cpu, args.processes)
     name = args.recipe or default_name(data, machine, args.arch)
@@ -222,7 +222,7 @@ def main(args: argparse.Namespace) -> None:
     if args.stage == "prepare":
         words: Sequence[str] = _prepare(args)
     elif args.stage == "content":
-        is_opaque = settings_of(args.prepared, "--prepared").tokens in OPAQUE
+        is_opaque = read_settings(args.prepared, "--prepared").tokens in OPAQUE
         words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]
     elif args.stage == "decoding":
         words = [word for name, value in decoding_of(args.run).items() for word in (flag(name), str(value))]

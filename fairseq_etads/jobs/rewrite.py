@@ -11,7 +11,7 @@ from fairseq.data import data_utils
 from torch import Tensor
 from tqdm import tqdm
 
-from ..data.labels.texts import Text
+from ..data.labels.texts import WordText
 from ..data.prepared import PreparedPairs
 from ..evaluation.reranking import Candidate, best_combination
 from ..platform.errors import InputError
@@ -63,7 +63,10 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
         for start in range(output.done, len(documents), args.batch_size):
             batch = [documents[number] for number in range(start, min(start + args.batch_size, len(documents)))]
             for sentences in summarise(batch, extractor, abstractor, args, device):
-                texts = [Text.of([task.tgt_dict[token] for token in words], subwords).words for words in sentences]
+                texts = [
+                    WordText.from_tokens([task.tgt_dict[token] for token in words], subwords).words
+                    for words in sentences
+                ]
                 output.add(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts)))
             output.keep()
             bar.update(len(batch))

@@ -9,9 +9,15 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import progress_bar
 
-from ..data.labels.files import NOTHING, file_name, source_hash, write_rows
-from ..data.labels.scores import best_f1, bin_of, f1_at, no_counts, roc_area
-from ..data.labels.texts import Text
+from ..data.labels.files import NOTHING, make_label_file_name, source_hash, write_rows
+from ..data.labels.scores import (
+    compute_f1,
+    compute_roc_auc,
+    find_best_f1_threshold,
+    find_histogram_bin,
+    make_empty_histogram,
+)
+from ..data.labels.texts import WordText
 from ..data.prepared import PreparedPairs
 from ..data.selection import TokenValues
 from ..models.selector import Selector
@@ -49,7 +55,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         task.load_dataset(split)
         held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
         rows = _probabilities(model, task, split, args.max_tokens, device, held_out)
-        path = (args.out or checkpoint.parent.parent) / file_name("probabilities", model.unit, split)
+        path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
         pairs = PreparedPairs(task.dataset(split))
@@ -60,7 +66,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         line = f"{path}: {model.unit} of {len(rows):,} documents"
         if held_out:
             line += ", each scored by the model trained on the other half"
-        labels = (args.labels or folder) / file_name("labels", model.unit, split)
+        labels = (args.labels or folder) / make_label_file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:
             report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
             line += f"; {describe(report[split])}"
@@ -113,7 +119,7 @@ def _probabilities(
 
 def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
     """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
-    text = Text.of(tokens, subwords, limit)
+    text = WordText.from_tokens(tokens, subwords, limit)
     if unit == "sentences":
         sentences = text.sentences()
         padded = [*row, *[0.0] * (len(sentences) - len(row))]
@@ -122,7 +128,7 @@ def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, l
     for value, number in zip(row, text.word_numbers):
         sums[number] += float(value)
         counts[number] += 1
-    values = text.spread([total / max(count, 1) for total, count in zip(sums, counts)])
+    values = text.spread_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
     return [NOTHING if value is None else f"{value:.4g}" for value in values]
 
 
@@ -133,18 +139,18 @@ def _scores(
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
-    counts, true, chosen, positive = no_counts(), 0, 0, 0
+    counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
         for probability, label in _units(predicted, right, number):
-            counts[int(label)][bin_of(probability)] += 1
+            counts[int(label)][find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
             true += probability > threshold and label
-    best, where = best_f1(counts)
+    best, where = find_best_f1_threshold(counts)
     total = sum(map(sum, counts))
     return {
-        "auc": roc_area(counts),
-        "f1": f1_at(true, chosen, positive),
+        "auc": compute_roc_auc(counts),
+        "f1": compute_f1(true, chosen, positive),
         "threshold": threshold,
         "best_f1": best,
         "best_threshold": where,
@@ -157,6 +163,6 @@ def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tup
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())
         return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
-    chosen = {int(field) for field in labels.file.row(number)[1] if field != NOTHING}
-    fields = predicted.file.row(number)[1]
+    chosen = {int(field) for field in labels.file.read_row(number)[1] if field != NOTHING}
+    fields = predicted.file.read_row(number)[1]
     return [(float(field), int(i in chosen)) for i, field in enumerate(fields) if field != NOTHING]

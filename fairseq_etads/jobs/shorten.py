@@ -7,9 +7,9 @@ from typing import Iterator, List, Optional
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, file_name
-from ..data.labels.texts import Text
-from ..data.preparation import settings_of
+from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.texts import WordText
+from ..data.preparation import read_settings
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import write_text, writing
@@ -34,7 +34,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
         InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
     """
     folder = args.prepared / "bin"
-    settings = settings_of(args.prepared, "--prepared")
+    settings = read_settings(args.prepared, "--prepared")
     tokenizer = TextTokenizer(
         argparse.Namespace(
             text_words=settings.word_kind,
@@ -46,7 +46,9 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
     splits = args.subset or splits_of(folder)
     path = args.run / FILE
     if "train" in splits:
-        edges = learn_edges(list(_probabilities(args.run / file_name("probabilities", "sentences", "train"))))
+        edges = learn_edges(
+            list(_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
+        )
     else:
         edges = Picking.read(path, _ADVICE).edges
     picking = Picking(args.words, edges)
@@ -63,7 +65,7 @@ def _probabilities(path: Path) -> Iterator[float]:
     """Iterate over the probabilities of all sentences in a probability file."""
     file = SelectionFile(path, "RUN")
     for number in range(len(file)):
-        yield from (float(field) for field in file.row(number)[1] if field != NOTHING)
+        yield from (float(field) for field in file.read_row(number)[1] if field != NOTHING)
 
 
 def _shorten_split(
@@ -77,7 +79,7 @@ def _shorten_split(
     source = args.text / f"{split}.source"
     if not source.is_file():
         raise InputError(f"TEXT {args.text}: it has no {source.name}")
-    file = SelectionFile(args.run / file_name("probabilities", "sentences", split), "RUN")
+    file = SelectionFile(args.run / make_label_file_name("probabilities", "sentences", split), "RUN")
     if len(file) != len(pairs):
         raise InputError(f"RUN: {file.path} covers {len(file):,} documents, but --prepared has {len(pairs):,}")
     words = taken = before = number = 0
@@ -88,8 +90,8 @@ def _shorten_split(
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
             tokens = pairs.document(number - 1)
-            fields = file.row_of(number - 1, tokens)
-            sentences = _raw_sentences(line, Text.of(tokens, subwords).sentences(), tokenizer)
+            fields = file.read_checked_row(number - 1, tokens)
+            sentences = _raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "

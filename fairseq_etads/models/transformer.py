@@ -24,7 +24,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
-from ..data.training_text import begin_vectors, word_probabilities
+from ..data.training_text import initialise_embeddings_from_text, word_probabilities
 from ..kernels.dropout import use_compact_dropout
 from ..kernels.fused import note_kernel
 from ..kernels.linear import use_training_linear
@@ -739,7 +739,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
     def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
         """Initialise word embeddings and the output layer's bias from the training text if options request this."""
         if config.embed_from_text:
-            begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
+            initialise_embeddings_from_text(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
             self.decoder.begin_output_bias(word_probabilities(task, self.decoder.pointer is not None))
 

@@ -18,7 +18,7 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..data.labels.scores import EDGES, best_f1, roc_area
+from ..data.labels.scores import EDGES, compute_roc_auc, find_best_f1_threshold
 from ..layers.decoder_output import unwrapped
 from .losses import selection_losses, sentence_loss
 
@@ -77,9 +77,11 @@ class SelectionNLL(FairseqCriterion):
         metrics.log_scalar("loss", loss, size, round=4)
         counts = sum(output["histogram"] for output in logging_outputs)
         metrics.log_scalar("_selection", counts)
-        metrics.log_derived("auc", lambda meters: round(roc_area(meters["_selection"].sum), 4))
-        metrics.log_derived("f1", lambda meters: round(best_f1(meters["_selection"].sum)[0], 4))
-        metrics.log_derived("f1_threshold", lambda meters: round(best_f1(meters["_selection"].sum)[1], 4))
+        metrics.log_derived("auc", lambda meters: round(compute_roc_auc(meters["_selection"].sum), 4))
+        metrics.log_derived("f1", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[0], 4))
+        metrics.log_derived(
+            "f1_threshold", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[1], 4)
+        )
         metrics.log_derived("positive", lambda meters: round(_positive(meters["_selection"].sum), 4))
 
     @staticmethod

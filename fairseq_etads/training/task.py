@@ -17,12 +17,12 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_subword_model, refuse_empty
+from ..data.checked import DataChecks, check_not_empty, check_subword_model
 from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset, language_pair
+from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
-from ..data.unknown_words import check_data
+from ..data.unknown_words import check_split_words
 from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
 from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
@@ -111,7 +111,7 @@ class SummarizationTask(FairseqTask):
                 f'data folder (DATA) "{directory}" does not exist; create it with etads-prepare or fairseq-preprocess'
             )
         if cfg.source_lang is None or cfg.target_lang is None:
-            cfg.source_lang, cfg.target_lang = language_pair(directory)
+            cfg.source_lang, cfg.target_lang = detect_language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
                 f'the data folder (DATA) "{directory}" contains no binarised pair (train.source-target.source.idx); '
@@ -330,7 +330,7 @@ class SummarizationTask(FairseqTask):
             paths = paths[:1]  # only the first folder contains validation and test data
         directory = paths[(epoch - 1) % len(paths)]
         for path in paths:  # check all folders now rather than in the epochs in which they are read
-            refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
+            check_not_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
@@ -379,7 +379,7 @@ class SummarizationTask(FairseqTask):
         dataset.token_values = self.labels.load(
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
-        check_data(split, dataset, pointer_kind(self.capabilities), self)
+        check_split_words(split, dataset, pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
@@ -393,7 +393,7 @@ class SummarizationTask(FairseqTask):
         Raises:
             ValueError: the model requires source factors, but the documents contain only words.
         """
-        self.factors.refuse_plain_words()
+        self.factors.check_no_factors_needed()
         return SummarizationDataset(
             src_tokens,
             src_lengths,
@@ -520,7 +520,7 @@ class SummarizationTask(FairseqTask):
             "no_end_if_cut": self.no_end_if_cut,
             "source_dictionary": fingerprint(self.src_dict),
             "target_dictionary": fingerprint(self.tgt_dict),
-            "factor_dictionaries": self.factors.fingerprints(),
+            "factor_dictionaries": self.factors.compute_fingerprints(),
             **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }
 

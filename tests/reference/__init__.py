@@ -413,7 +413,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "labels",
             "cosines",
-            "data.labels.labels.selection_targets",
+            "data.labels.labels.compute_selection_targets",
             "data/test_labels.py::test_distributions_are_the_cosines_of_the_definition",
         ),
     ],

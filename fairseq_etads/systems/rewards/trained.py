@@ -13,7 +13,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
-from ...data.labels.labels import inverse_frequencies
+from ...data.labels.labels import compute_idf
 from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
 from ...models.selector import WordTagger
 from ...platform.systems import belongs_to, is_there
@@ -50,7 +50,7 @@ class Frequencies:
         documents, words = self._task.dataset(self._task.cfg.train_subset).src, self._task.source_dictionary
         logger.info(f"--rougesal-saliency {IDF}: reading {len(documents):,} training documents")
         texts = ([words[i] for i in set(documents[number].tolist())] for number in range(len(documents)))
-        idf, unseen = inverse_frequencies(texts)
+        idf, unseen = compute_idf(texts)
         return {word: value / unseen for word, value in idf.items()}
 
 

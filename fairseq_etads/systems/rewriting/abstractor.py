@@ -68,7 +68,7 @@ class Abstractor:
         model: Any = models[0]
         if not decoder_capabilities(model).shares_documents:
             raise InputError(f"{option} {checkpoint}: not a summarisation model of this project")
-        task.factors.refuse_plain_words()
+        task.factors.check_no_factors_needed()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
         self.model = model.to(device).eval()
         self.device = device

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fairseq_etads.commands.plot import main, short_names
+from fairseq_etads.commands.plot import main, make_legend_labels
 from fairseq_etads.evaluation import curves
 from fairseq_etads.evaluation.training_log import TrainingLog, find_log, read_log
 from fairseq_etads.platform.errors import InputError
@@ -126,7 +126,7 @@ def test_a_compressed_log_and_one_that_is_not_utf8(tmp_path):
     [(["a"], ["a"]), (["x/a", "y/a/"], ["x/a", "y/a"]), (["x/a", "x/b.log"], ["a", "b.log"]), (["/"], ["/"])],
 )
 def test_runs_have_short_names(runs, names):
-    assert short_names(runs) == names
+    assert make_legend_labels(runs) == names
 
 
 @pytest.fixture

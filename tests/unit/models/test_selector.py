@@ -9,7 +9,14 @@ from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_conf
 from reference import novel_sentences
 from selection_data import names_of_scores
 
-from fairseq_etads.data.labels.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area
+from fairseq_etads.data.labels.scores import (
+    EDGES,
+    compute_f1,
+    compute_roc_auc,
+    find_best_f1_threshold,
+    find_histogram_bin,
+    make_empty_histogram,
+)
 from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
 from fairseq_etads.summarizer.folder.model_options import architectures
 from fairseq_etads.training.selection import histogram
@@ -173,7 +180,7 @@ def test_selectors_learn_and_the_criterion_says_so(arch):
     last, (logits, real), sample = train(task, model, 120)
     labels = model.of_units(sample["labels"], sample["net_input"]["src_tokens"])
     assert last["loss"] / last["sample_size"] < 0.5 * first["loss"] / first["sample_size"]
-    assert roc_area(last["histogram"]) > 0.95
+    assert compute_roc_auc(last["histogram"]) > 0.95
     losses = [
         [math.log1p(math.exp(-x if y else x)) for x, y, there in zip(*rows) if there]
         for rows in zip(logits.tolist(), labels.tolist(), (real & (labels >= 0)).tolist())
@@ -193,22 +200,22 @@ def test_the_area_and_f1_are_those_of_all_pairs_and_thresholds():
         labels = [r.random() < 0.3 for _ in range(60)]
         logits = [r.gauss(0.7 * label, 1) for label in labels]
         counts = histogram(torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool))
-        by_hand = no_counts()
+        by_hand = make_empty_histogram()
         for x, y in zip(logits, labels):
-            by_hand[y][bin_of(1 / (1 + math.exp(-x)))] += 1
+            by_hand[y][find_histogram_bin(1 / (1 + math.exp(-x)))] += 1
         assert counts.tolist() == by_hand
         pairs = [(a > b) + (a == b) / 2 for a, x in zip(logits, labels) if x for b, y in zip(logits, labels) if not y]
-        assert roc_area(counts) == pytest.approx(sum(pairs) / len(pairs), abs=0.02)
+        assert compute_roc_auc(counts) == pytest.approx(sum(pairs) / len(pairs), abs=0.02)
         best = max(f1_of(logits, labels, threshold) for threshold in EDGES)
-        found, threshold = best_f1(counts)
+        found, threshold = find_best_f1_threshold(counts)
         assert found == pytest.approx(best)
         assert f1_of(logits, labels, math.log(threshold / (1 - threshold)) + 1e-9) == pytest.approx(best)
-    assert roc_area(no_counts()) == 0.5 and best_f1(no_counts())[0] == 0
+    assert compute_roc_auc(make_empty_histogram()) == 0.5 and find_best_f1_threshold(make_empty_histogram())[0] == 0
 
 
 def f1_of(logits, labels, threshold):
     chosen = [x > threshold for x in logits]
-    return f1_at(sum(c and y for c, y in zip(chosen, labels)), sum(chosen), sum(labels))
+    return compute_f1(sum(c and y for c, y in zip(chosen, labels)), sum(chosen), sum(labels))
 
 
 @pytest.mark.parametrize(

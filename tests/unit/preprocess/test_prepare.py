@@ -16,7 +16,7 @@ from fairseq.data import Dictionary
 from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
 from programs import as_program
 
-from fairseq_etads.data.preparation import Settings, command_line
+from fairseq_etads.data.preparation import Settings, format_command_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
 
@@ -54,7 +54,7 @@ def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     out = tmp_path / "out"
-    flags = command_line(prepare(text, out, tokens, size, lowercase=True, jobs=1))
+    flags = format_command_line(prepare(text, out, tokens, size, lowercase=True, jobs=1))
     parser = options.get_interactive_generation_parser()
     args = options.parse_args_and_arch(parser, ["data", "--task", "summarization", "--path", "x", *flags])
     cfg = convert_namespace_to_omegaconf(args)

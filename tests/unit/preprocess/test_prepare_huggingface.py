@@ -18,7 +18,7 @@ from own_tokenizers import KINDS, train_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
-from fairseq_etads.data.preparation import Settings, prepared_options
+from fairseq_etads.data.preparation import Settings, read_prepared_options
 from fairseq_etads.jobs.content import ContentTexts
 from fairseq_etads.jobs.labels import open_task
 from fairseq_etads.jobs.runs import detokenizer_of
@@ -76,7 +76,7 @@ def test_text_becomes_pieces_and_the_same_text_again(text, tmp_path, kind):
     theirs.no_truncation()
     theirs.no_padding()
     known = SummarizationDictionary.load(str(out / "bin" / "dict.source.txt"))
-    options = {name.replace("-", "_"): value for name, value in prepared_options(out).items()}
+    options = {name.replace("-", "_"): value for name, value in read_prepared_options(out).items()}
     options = Namespace(**options, text_sentence_marks="drop")
     tokenizer, pieces = encoders.build_tokenizer(options), encoders.build_bpe(options)
     for side, line in (("source", " ".join(LINE.split())), ("target", SUMMARY.replace(" <q>", ""))):
@@ -96,7 +96,7 @@ def as_bert(line):
 def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
     main(given_with(text, tmp_path, kind))
     out = tmp_path / "out"
-    folder, _ = make_folder(tmp_path, text=prepared_options(out), task=open_task(out / "bin"), pointer="soft")
+    folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"), pointer="soft")
     summarizer = Summarizer.load(folder, "cpu")
     texts = summarizer._texts
     document = texts.read(0, LINE)
@@ -170,7 +170,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     assert "was prepared with another given" in refused(given, capsys)
     (tmp_path / "out" / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match=r"tokenizer\.json"):
-        prepared_options(tmp_path / "out")
+        read_prepared_options(tmp_path / "out")
     like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
     assert "tokenizer.json" in refused(like, capsys)
 
@@ -257,7 +257,7 @@ def test_a_tokeniser_without_a_decoder_joins_with_spaces(tmp_path):
 def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
     main(given)
     out = tmp_path / "out"
-    folder, _ = make_folder(tmp_path, text=prepared_options(out), task=open_task(out / "bin"))
+    folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     like = [str(text), str(tmp_path / "again"), "--like", str(out), "--jobs", "1"]
     for arguments, path in ((given, "mine.json"), (like, "again/tokenizer.json")):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from seeds import shifted
 
 from fairseq_etads.commands.nli import main
-from fairseq_etads.data.nli_pairs import NliPair, read_pairs, tabbed_line
+from fairseq_etads.data.nli_pairs import NliPair, format_tabbed_line, read_pairs
 from fairseq_etads.jobs import nli_training
 from fairseq_etads.jobs.nli_synthesis import SHORTEST, Reference, Synthesis, kind_of, part_of, read_references
 from fairseq_etads.platform.errors import InputError
@@ -32,7 +32,7 @@ def write_containment(path, count, seed):
             if number % 2:
                 hypothesis[generator.randrange(2)] = generator.choice([w for w in WORDS if w not in premise])
             pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
-            file.write(tabbed_line(pair))
+            file.write(format_tabbed_line(pair))
     return str(path)
 
 
