@@ -46,7 +46,7 @@ from records import compare, write_record
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import numbered_dictionary
+from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.vocabulary.dictionary import known_words
 from fairseq_etads.vocabulary.shortlist import Shortlist
 
@@ -233,7 +233,7 @@ def answer_as_peer(system, args):
     request.
     """
     clock = time.process_time if args.processor_time else time.perf_counter
-    dictionary = numbered_dictionary(args.vocabulary)
+    dictionary = make_numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
     source = documents(args, dictionary)
     print(json.dumps(run and describe(system, run, source, args)), flush=True)

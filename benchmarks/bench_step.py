@@ -83,7 +83,7 @@ class PartClock:
 
 def parts_of_a_step(system, args):
     """For each number of documents, measure the median milliseconds that each part takes per step."""
-    dictionary = bench_generate.numbered_dictionary(args.vocabulary)
+    dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
     clock = PartClock(generator._inference_models[0].current().decoder)

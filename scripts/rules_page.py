@@ -27,12 +27,12 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     The first mapping is from reasons and options to excluded options. The second mapping is from parts of sentences to
     options.
     """
-    from fairseq_etads.jobs.architectures import option_dataclasses
+    from fairseq_etads.jobs.architectures import list_option_dataclasses
     from fairseq_etads.platform.option_checks import flag, listed
 
     excludes: Dict[Tuple[str, str], List[str]] = {}
     needs: Dict[str, List[str]] = {}
-    for config in option_dataclasses():
+    for config in list_option_dataclasses():
         for option in fields(config):
             name = flag(option.name)
             for other, reason in option.metadata.get("excludes", {}).items():

@@ -17,7 +17,7 @@ from typing import List, Optional, Sequence
 import children
 import fairseq_log
 
-from fairseq_etads.jobs.run_record import RunRecord, data_of
+from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint
 from fairseq_etads.platform.console import errors_in_one_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import locked, write_text
@@ -50,7 +50,7 @@ def train_once(
         plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
-    record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
+    record = RunRecord(command, str(prepared.resolve()), compute_data_fingerprint(prepared))
     with locked(run, "--out", folder=True) as held:
         before = RunRecord.read(run)
         if before is not None and before.data and before.data != record.data:

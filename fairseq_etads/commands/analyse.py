@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Sequence, Tuple
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract
-from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
+from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract_sentences
+from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_analysis
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
-from ..evaluation.summaries import find_leftovers, split_summary
+from ..evaluation.summaries import find_leftover_marks, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
@@ -121,7 +121,7 @@ def _make_extracts(
         wanted["oracle"] = ("oracle", args.oracle)
     return {
         name: [
-            extract(kind, limit, document, [texts[number] for texts in references], settings)
+            extract_sentences(kind, limit, document, [texts[number] for texts in references], settings)
             for number, document in enumerate(tqdm(sources, desc=name, unit=" documents", disable=None))
         ]
         for name, (kind, limit) in wanted.items()
@@ -146,7 +146,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
     if not args.quiet:
         for name, lines in zip(names[1:], texts):
-            print_warnings("etads-analyse", find_leftovers(name, lines))
+            print_warnings("etads-analyse", find_leftover_marks(name, lines))
     mark = settings.sentence_mark
     systems = {
         name: [split_summary(line, mark, settings.split_sentences) for line in lines]
@@ -224,7 +224,7 @@ def main(args: argparse.Namespace) -> None:
     if args.json:
         write_text(args.json, as_json + "\n")
     if args.plot:
-        draw(report["systems"], args.plot)
+        draw_analysis(report["systems"], args.plot)
 
 
 if __name__ == "__main__":

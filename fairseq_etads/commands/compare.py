@@ -10,10 +10,16 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from ..evaluation import other_scores
-from ..evaluation.likelihood_file import CHECKPOINTS, Likelihoods, check_comparable, likelihood_file, read_likelihoods
-from ..evaluation.resampling import compare_pairs, compare_trainings, family_numbers
+from ..evaluation.likelihood_file import (
+    CHECKPOINTS,
+    Likelihoods,
+    check_comparable,
+    make_likelihood_file_path,
+    read_likelihoods,
+)
+from ..evaluation.resampling import compare_pairs, compare_trainings, number_families
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
-from ..evaluation.summaries import find_leftovers
+from ..evaluation.summaries import find_leftover_marks
 from ..platform.console import USER_ERROR, Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, write_text
@@ -78,7 +84,7 @@ examples:
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to use in each run (default: best)")
     add("--prepared", metavar="DIR", help="prepared data (default: the data of each run)")
     add_scoring_options(parser, RESAMPLES)
-    other_scores.add_options(parser)
+    other_scores.add_score_options(parser)
     return parser
 
 
@@ -134,7 +140,7 @@ def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[n
     (lines,) = read_summaries([args.families])
     if len(lines) != documents:
         raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
-    return family_numbers([line.split("\t")[0] for line in lines])
+    return number_families([line.split("\t")[0] for line in lines])
 
 
 def _make_score_rows(
@@ -190,14 +196,14 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     """Compare two systems with ROUGE and other metrics, and return the report as a dictionary of JSON types."""
     settings = make_rouge_settings(args)
     check_at_least(1, jobs=args.jobs)
-    other_scores.check_options(args)
+    other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
     texts = read_summaries(names)
     if not args.quiet:
         for name, lines in zip(names, texts):
-            print_warnings("etads-compare", find_leftovers(name, lines))
+            print_warnings("etads-compare", find_leftover_marks(name, lines))
     figure = list(FIGURES).index(args.figure)
-    others = other_scores.scorers(args)
+    others = other_scores.load_scorers(args)
     systems = len(given.first) + len(given.second)
     references = texts[systems:]
     scores: List[np.ndarray] = []
@@ -205,7 +211,7 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     signatures: List[str] = []
     for text in texts[:systems]:
         rouge = pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure]
-        heads, more, signatures = other_scores.score_texts(others, text, references, settings)
+        heads, more, signatures = other_scores.compute_scores(others, text, references, settings)
         scores.append(np.concatenate([rouge, more], axis=1))
     first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
     made = _format_test_signature(given, first.shape[1], args, f"figure:{args.figure}|")
@@ -226,7 +232,7 @@ def _compute_likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     if status:
         sys.exit(status if status == USER_ERROR else 1)
-    return read_likelihoods(likelihood_file(Path(run), args.subset, args.checkpoint))
+    return read_likelihoods(make_likelihood_file_path(Path(run), args.subset, args.checkpoint))
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
 from ..data.preparation import read_prepared_options
-from ..jobs.recipe_choice import decoding_of
-from ..jobs.run_record import RunRecord, prepared_of
+from ..jobs.recipe_choice import read_decoding_options
+from ..jobs.run_record import RunRecord, find_prepared_folder
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
@@ -180,7 +180,7 @@ def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[
     Raises:
         InputError: the run contains no checkpoint or no prepared data.
     """
-    checkpoint, prepared = _find_best_checkpoint(run), prepared_of(run, None)
+    checkpoint, prepared = _find_best_checkpoint(run), find_prepared_folder(run, None)
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
     extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
@@ -228,7 +228,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
     decoding = call_options.given_on(argparse.Namespace(**given))
-    prepared = prepared_of(args.run, args.prepared)
+    prepared = find_prepared_folder(args.run, args.prepared)
     checkpoint = _find_checkpoint(args)
     extractor_run = _find_extractor_run(args, prepared)
     content = _find_content_model(args, extractor_run)
@@ -262,7 +262,9 @@ def main(args: argparse.Namespace) -> None:
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
     source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
-    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
+    by_recipe = {
+        name: value for name, value in read_decoding_options(args.run).items() if name not in ("min_len", "max_len")
+    }
     longest = _get_longest_training_summary(info.prepared_report)
     exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))

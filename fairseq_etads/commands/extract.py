@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from .labels import get_binarised_folder
@@ -133,7 +133,7 @@ def main(args: argparse.Namespace) -> None:
     folder = get_binarised_folder(args.data)
     from ..jobs.extract import write_extracts
 
-    only_warnings()
+    silence_info_logs()
     print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
 
 

@@ -12,15 +12,15 @@ from ..evaluation.human import (
     CRITERIA,
     Rating,
     aggregate_ratings,
-    csv_sheet,
-    html_sheet,
-    identity_of,
+    format_csv_sheet,
+    format_html_sheet,
     make_key,
+    make_sheet_identity,
     read_key,
     read_sheet,
 )
 from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
-from ..evaluation.summaries import SENTENCE_MARK, find_leftovers, split_summary
+from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
@@ -103,7 +103,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
     files = parse_named_files(args.system)
     lines = read_summaries([args.source, *files.values()])
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
-        print_warnings("etads-human", find_leftovers(name, summaries))
+        print_warnings("etads-human", find_leftover_marks(name, summaries))
     sources, *texts = ([_join_sentences(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
@@ -118,9 +118,9 @@ def _make_sheets(args: argparse.Namespace) -> None:
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
         # Spreadsheet programs recognise UTF-8 only if the file starts with a byte order mark.
-        table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
+        table = format_csv_sheet(make_sheet_identity(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
-        page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)
+        page = format_html_sheet(make_sheet_identity(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.html").write_bytes(page.encode("utf-8", "replace"))
     ratings = args.annotators * each * len(files)
     print(

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ..data.labels.files import make_label_file_name
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
@@ -95,11 +95,11 @@ def main(args: argparse.Namespace) -> None:
             if value is not None:
                 raise InputError(f"--{option} {value}: has no effect with --pairs; leave it out")
     folder = get_binarised_folder(args.data)
-    from ..jobs.labels import make_labels, splits_of, write_pairs
+    from ..jobs.labels import list_splits, make_labels, write_pairs
 
-    only_warnings()
+    silence_info_logs()
     kind = args.kind or "words"
-    for split in args.subset or splits_of(folder):
+    for split in args.subset or list_splits(folder):
         if args.pairs is not None:
             said = write_pairs(folder, split, args.truncate_source, args.pairs, args.jobs)
             print(f"{args.pairs / split}.source and .target: {said}")

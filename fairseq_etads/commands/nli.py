@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, add_device, check_positive, command
 from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
@@ -128,10 +128,10 @@ def _add_train_parser(commands: Any) -> None:
 
 
 def _synthesise_pairs(args: argparse.Namespace) -> None:
-    from ..jobs.nli_synthesis import synthesise
+    from ..jobs.nli_synthesis import write_synthetic_pairs
 
     check_positive(documents=args.documents)
-    for line in synthesise(args.text, args.out, args.documents, args.seed):
+    for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
         print(line)
 
 
@@ -144,19 +144,19 @@ def _train_model(args: argparse.Namespace) -> None:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors, which provide the additional words")
-    from ..jobs.nli_training import Settings, train
+    from ..jobs.nli_training import Settings, train_entailment_model
 
-    only_warnings()
+    silence_info_logs()
     names = Settings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
-    print(train(args.out, Settings(**given), args.epochs, args.patience, args.device))
+    print(train_entailment_model(args.out, Settings(**given), args.epochs, args.patience, args.device))
 
 
 def _score_model(args: argparse.Namespace) -> None:
-    from ..jobs.nli_training import judge
+    from ..jobs.nli_training import evaluate_entailment_model
 
-    only_warnings()
-    print(judge(args.model, args.pairs, args.out, args.device))
+    silence_info_logs()
+    print(evaluate_entailment_model(args.model, args.pairs, args.out, args.device))
 
 
 @command(_parser, ValueError, RuntimeError)

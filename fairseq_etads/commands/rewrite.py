@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ..evaluation.reranking import LENGTHS
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, add_device, check_positive, command
 from ..platform.errors import InputError
 from .labels import get_binarised_folder
@@ -132,7 +132,7 @@ def main(args: argparse.Namespace) -> None:
         setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))
     from ..jobs.rewrite import write_rewritten
 
-    only_warnings()
+    silence_info_logs()
     print(f"{args.output}: {write_rewritten(folder, args)}")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
-from ..evaluation.summaries import SENTENCE_MARK, check_counts, read_lines
+from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..platform.console import printable
 
 
@@ -111,7 +111,7 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
         ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines differ.
     """
     texts = [read_lines(name) for name in names]
-    check_counts(names, texts)
+    check_line_counts(names, texts)
     return texts
 
 

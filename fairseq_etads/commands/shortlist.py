@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from ..summarizer.folder.config import SHORTLIST
@@ -72,10 +72,10 @@ def main(args: argparse.Namespace) -> None:
     path = args.out or folder / SHORTLIST
     if path.is_dir():
         raise InputError(f"--out {path}: is a folder; name a file")
-    from ..jobs.shortlist import Limits, make_shortlist
+    from ..jobs.shortlist import ShortlistLimits, make_shortlist
 
-    only_warnings()
-    limits = Limits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)
+    silence_info_logs()
+    limits = ShortlistLimits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)
     for line in make_shortlist(folder, path, limits):
         print(line)
 

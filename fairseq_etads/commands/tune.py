@@ -347,14 +347,14 @@ def _search_options(
         from ..jobs.tuning.plots import draw_tuning
 
         draw_tuning(tuning, str(out / PLOT))
-    print(f"{report.markdown(tuning)}\n\n{tuning.signature}\n\n{report.conclusion(tuning)}")
+    print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
     print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
     best = tuning.best
     _write_defaults(
         args,
         f"the options of trial {best.number}",
         best.decoding if best.number else None,
-        lambda: report.card_note(tuning, args.source.name),
+        lambda: report.make_card_note(tuning, args.source.name),
     )
 
 
@@ -367,7 +367,7 @@ def _tune_weights(
     common: Dict[str, Any],
 ) -> None:
     """Run minimum-error-rate training. With --write, also store the best weights in the folder."""
-    from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
+    from ..jobs.tuning.extractive_weights import NBEST, OPTION, format_weights, tune_weights
 
     summarizer = load()
     tuning = tune_weights(
@@ -382,7 +382,7 @@ def _tune_weights(
         **common,
     )
     tuning.write(out)
-    weights = as_option(tuning.best.weights)
+    weights = format_weights(tuning.best.weights)
     print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
     print(
         f"Round {tuning.best.number} is the best. Its score is optimistic, because the round was chosen on these "

@@ -30,7 +30,7 @@ Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """Function that computes scores, given n summaries and a list of references for each summary."""
 
 
-def words_of(text: str) -> List[str]:
+def split_words(text: str) -> List[str]:
     """Lower-case a text and split it into sequences of a-z and digits, as in rouge-score without stemming."""
     from rouge_score import tokenize
 
@@ -38,7 +38,7 @@ def words_of(text: str) -> List[str]:
     return found
 
 
-def rougesal_scorer(documents: str) -> Scorer:
+def make_rougesal_scorer(documents: str) -> Scorer:
     """Return a scorer for ROUGESal in which the saliency of a word is its inverse document frequency (idf).
 
     Args:
@@ -48,7 +48,7 @@ def rougesal_scorer(documents: str) -> Scorer:
         ValueError: the file cannot be read or contains no words.
     """
     lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
-    idf, unseen = compute_idf(map(words_of, lines))
+    idf, unseen = compute_idf(map(split_words, lines))
     if not idf:
         raise ValueError(f"--saliency-documents {documents}: there are no words in it")
 
@@ -57,10 +57,10 @@ def rougesal_scorer(documents: str) -> Scorer:
 
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:a-z0-9"
-    return functools.partial(_score, RougeSal(saliency), words_of, signature)
+    return functools.partial(_score_best_reference, RougeSal(saliency), split_words, signature)
 
 
-def entailment_scorer(folder: str) -> Scorer:
+def make_entailment_scorer(folder: str) -> Scorer:
     """Return a scorer for the reward ``entail`` that uses the model in a folder. The length ratio is limited to 1.
 
     The pairs are scored in a separate process with ``etads-nli score``, so that the current process does not have to
@@ -68,7 +68,7 @@ def entailment_scorer(folder: str) -> Scorer:
     """
     weights = sha256(Path(folder) / "model.safetensors")[:12]
 
-    def judge(premises: Text, hypotheses: Text) -> List[float]:
+    def predict_entailment(premises: Text, hypotheses: Text) -> List[float]:
         pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))
         with tempfile.TemporaryDirectory() as work:
             asked, answered = Path(work, "pairs.tsv"), Path(work, "probabilities.txt")
@@ -79,10 +79,12 @@ def entailment_scorer(folder: str) -> Scorer:
                 sys.exit(status if status == USER_ERROR else 1)
             return [float(line) for line in answered.read_text(encoding="utf-8").split()]
 
-    return functools.partial(_score, Entailment(judge), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1")
+    return functools.partial(
+        _score_best_reference, Entailment(predict_entailment), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1"
+    )
 
 
-def _score(
+def _score_best_reference(
     reward: Reward,
     split: Callable[[str], List[str]],
     signature: str,

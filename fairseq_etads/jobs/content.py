@@ -19,7 +19,7 @@ from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
 from ..search.content.model import FILE, ContentModel, Network
 from ..search.content.reranking import probabilities_by_position, sentences_of
 from ..text.subwords import OPAQUE
-from .labels import need_marks, open_task
+from .labels import check_sentence_marks, open_task
 
 HIDDEN = 32
 """Number of units in each of the two hidden layers."""
@@ -34,7 +34,7 @@ Documents that exceed this number of examples are ignored.
 """
 
 
-class Pair(NamedTuple):
+class StemmedPair(NamedTuple):
     """A document-summary pair for training.
 
     Attributes:
@@ -74,13 +74,13 @@ class ContentTexts:
         self._limit = limit
         self._file = None
         if limit is None:
-            need_marks(self.pairs, "RUN/prepared")
+            check_sentence_marks(self.pairs, "RUN/prepared")
             self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
 
     def __len__(self) -> int:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
-    def __getitem__(self, number: int) -> Pair:
+    def __getitem__(self, number: int) -> StemmedPair:
         tokens = self.pairs.document(number)
         text = WordText.from_tokens(tokens, self._subwords, self._limit)
         if self._file is None:
@@ -92,10 +92,10 @@ class ContentTexts:
             fields = self._file.read_checked_row(number, tokens)
             probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
-        return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
+        return StemmedPair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
 
 
-def read_limit(run: Path) -> Optional[int]:
+def read_document_limit(run: Path) -> Optional[int]:
     """Return the number of tokens that a summariser reads from each document, or None if the run is of an extractor.
 
     Raises:
@@ -122,9 +122,9 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         seed: seed for choosing documents and initialising the networks.
 
     Raises:
-        InputError: the run or the data is unsuitable, see :class:`ContentTexts` and :func:`read_limit`.
+        InputError: the run or the data is unsuitable, see :class:`ContentTexts` and :func:`read_document_limit`.
     """
-    limit = read_limit(run)
+    limit = read_document_limit(run)
     texts = ContentTexts(run, folder, "train", limit)
     words = 0
 
@@ -151,21 +151,21 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
                 found[order].append(table.features)
                 labels[order].extend(table.labels)
     networks = {
-        order: fit(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
+        order: fit_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED
     }
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
     kept = len(model.kept())
     yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
-    area = validation_area(run, folder, limit)
+    area = compute_validation_auc(run, folder, limit)
     if area:
         yield "area under the ROC curve, validation: " + ", ".join(
             f"{name} {area[order]:.3f}" for order, name in ((1, "words"), (2, "bigrams")) if order in area
         )
 
 
-def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
+def fit_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
     """Train a network with Adam, minimising the binary cross-entropy.
 
     Args:
@@ -179,12 +179,12 @@ def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
         torch.manual_seed(seed)
         layers = [nn.Linear(x.size(1), HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 1)]
         network = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
-        _descend(network, (x - mean) / deviation, y)
+        _train_network(network, (x - mean) / deviation, y)
     weights = tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers)
     return Network(mean.numpy(), deviation.numpy(), weights)
 
 
-def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
+def _train_network(network: nn.Module, x: Tensor, y: Tensor) -> None:
     """Train a network with a learning rate that decays to 0."""
     batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
     steps = EPOCHS * -(-len(x) // batch)
@@ -201,7 +201,7 @@ def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
             done += 1
 
 
-def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
+def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
     """Compute the area under the ROC curve on the validation set.
 
     Args:
@@ -227,11 +227,13 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
             for order, table in tables(pair.document, pair.probabilities, model.priors, pair.summary).items():
                 scores[order].extend(model.networks[order].probabilities(table.features).tolist())
                 labels[order].extend(table.labels)
-    areas = {order: _area(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED}
+    areas = {
+        order: _compute_auc(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED
+    }
     return {order: area for order, area in areas.items() if area is not None}
 
 
-def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
+def _compute_auc(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
     """Compute the area under the ROC curve. Returns None if all labels are equal.
 
     Each pair of a positive and a negative example with equal scores contributes one half.

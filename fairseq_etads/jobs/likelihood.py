@@ -14,10 +14,10 @@ from ..platform.errors import InputError
 from ..search.ensemble import output_vocabulary
 from ..text.checksums import sha256
 from ..training.task import SummarizationTask
-from .runs import device_of
+from .runs import choose_device
 
 
-def score_subset(
+def compute_split_likelihoods(
     checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
 ) -> Tuple[Likelihoods, bool]:
     """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
@@ -40,19 +40,23 @@ def score_subset(
     if not isinstance(task, SummarizationTask):
         raise InputError(f"{checkpoint} was not trained with --task summarization")
     folder = Path(cfg.task.data.split(":")[0])
-    identity: Dict[str, Any] = {"checkpoint": sha256(checkpoint), "data": _checksum(folder, subset), "subset": subset}
+    identity: Dict[str, Any] = {
+        "checkpoint": sha256(checkpoint),
+        "data": _compute_data_checksum(folder, subset),
+        "subset": subset,
+    }
     if path.is_file():
         found = read_likelihoods(path)
         if all(getattr(found, name) == value for name, value in identity.items()):
             return found, False
-    where = device_of(device)
-    figures = _score(models[0].to(where).eval(), task, subset, max_tokens, where)
+    where = choose_device(device)
+    figures = _score_summaries(models[0].to(where).eval(), task, subset, max_tokens, where)
     found = Likelihoods(**identity, **figures)
     found.save(path)
     return found, True
 
 
-def _checksum(folder: Path, subset: str) -> str:
+def _compute_data_checksum(folder: Path, subset: str) -> str:
     """Compute the SHA-256 hash of all binarised files in a split."""
     files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
     if not files:
@@ -62,7 +66,9 @@ def _checksum(folder: Path, subset: str) -> str:
 
 
 @torch.no_grad()
-def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device) -> Dict[str, Any]:
+def _score_summaries(
+    model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device
+) -> Dict[str, Any]:
     """Compute the values for all summaries that :class:`Likelihoods` contains, as lists."""
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))

@@ -24,10 +24,10 @@ from ..models.selector import Selector
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..training.task import SummarizationTask
-from .runs import device_of
+from .runs import choose_device
 
 
-def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
+def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
     """Write the probabilities for the splits in ``args``, and report their quality.
 
     Args:
@@ -48,28 +48,30 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
             "--sentence-attention extractor); use etads-rewrite for an extractor that chooses the order of sentences"
         )
     folder = Path(cfg.task.data.split(":")[0])
-    device = device_of(args.device)
+    device = choose_device(args.device)
     report: Dict[str, Any] = {}
     model = model.to(device).eval()
     for split in args.subset:
         task.load_dataset(split)
         held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
-        rows = _probabilities(model, task, split, args.max_tokens, device, held_out)
+        rows = _predict_probabilities(model, task, split, args.max_tokens, device, held_out)
         path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
         pairs = PreparedPairs(task.dataset(split))
         subwords = task.subwords
         documents = map(pairs.document, range(len(pairs)))
-        lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
+        lines = (
+            (source_hash(d), _format_fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents)
+        )
         write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
         if held_out:
             line += ", each scored by the model trained on the other half"
         labels = (args.labels or folder) / make_label_file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:
-            report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
-            line += f"; {describe(report[split])}"
+            report[split] = _evaluate_probabilities(path, labels, model.unit, task, split, args.threshold)
+            line += f"; {format_split_scores(report[split])}"
         print(line)
     if args.report:
         if not report:
@@ -79,7 +81,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         write_text(args.report, json.dumps(report, indent=2) + "\n")
 
 
-def describe(scores: Dict[str, float]) -> str:
+def format_split_scores(scores: Dict[str, float]) -> str:
     """Format the evaluation scores of a split."""
     return (
         f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
@@ -88,7 +90,7 @@ def describe(scores: Dict[str, float]) -> str:
 
 
 @torch.no_grad()
-def _probabilities(
+def _predict_probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
     """Compute the probabilities of all words or sentences in each document, in document order.
@@ -117,7 +119,7 @@ def _probabilities(
     return found
 
 
-def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
+def _format_fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
     """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
     text = WordText.from_tokens(tokens, subwords, limit)
     if unit == "sentences":
@@ -132,7 +134,7 @@ def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, l
     return [NOTHING if value is None else f"{value:.4g}" for value in values]
 
 
-def _scores(
+def _evaluate_probabilities(
     path: Path, labels: Path, unit: str, task: SummarizationTask, split: str, threshold: float
 ) -> Dict[str, float]:
     """Measure how well the probabilities in ``path`` predict the labels of all tokens or sentences in the split."""
@@ -141,7 +143,7 @@ def _scores(
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
     counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
-        for probability, label in _units(predicted, right, number):
+        for probability, label in _iterate_units(predicted, right, number):
             counts[int(label)][find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
@@ -158,7 +160,7 @@ def _scores(
     }
 
 
-def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
+def _iterate_units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
     """Return the probability and the label of each word or sentence in a document."""
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())

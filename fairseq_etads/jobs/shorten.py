@@ -17,12 +17,12 @@ from ..text.files import read_lines
 from ..text.picking import FACTOR, FILE, Picking, learn_edges
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from .labels import need_marks, open_task, splits_of
+from .labels import check_sentence_marks, list_splits, open_task
 
 _ADVICE = "shorten the split train first, because the levels are learned from it"
 
 
-def shorten(args: argparse.Namespace) -> Iterator[str]:
+def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
     """Write the shortened splits, and yield a message for each split.
 
     The settings for selecting sentences are written to the run folder.
@@ -43,11 +43,11 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
             text_sentence_marks="insert",
         )
     )
-    splits = args.subset or splits_of(folder)
+    splits = args.subset or list_splits(folder)
     path = args.run / FILE
     if "train" in splits:
         edges = learn_edges(
-            list(_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
+            list(_read_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
         )
     else:
         edges = Picking.read(path, _ADVICE).edges
@@ -56,12 +56,12 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
     for split in splits:
         task.load_dataset(split)
         pairs = PreparedPairs(task.dataset(split))
-        need_marks(pairs, "--prepared")
+        check_sentence_marks(pairs, "--prepared")
         yield _shorten_split(pairs, split, task.subwords, tokenizer, picking, args)
     write_text(path, picking.to_json())
 
 
-def _probabilities(path: Path) -> Iterator[float]:
+def _read_probabilities(path: Path) -> Iterator[float]:
     """Iterate over the probabilities of all sentences in a probability file."""
     file = SelectionFile(path, "RUN")
     for number in range(len(file)):
@@ -91,7 +91,7 @@ def _shorten_split(
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
             tokens = pairs.document(number - 1)
             fields = file.read_checked_row(number - 1, tokens)
-            sentences = _raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
+            sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "
@@ -116,7 +116,7 @@ def _shorten_split(
     )
 
 
-def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
+def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
     """Return the sentences of a raw line that contain at least one token.
 
     Returns None if the number of these sentences differs from the number of sentences in ``encoded``.

@@ -543,7 +543,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "reranking",
             "best_combination",
-            "evaluation.reranking.best_combination",
+            "evaluation.reranking.choose_best_combination",
             "evaluation/test_reranking.py::test_it_is_the_best_of_all_combinations",
         ),
     ],

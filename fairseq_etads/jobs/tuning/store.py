@@ -46,15 +46,15 @@ class TrialStore:
         try:
             if not lock(self._file):
                 raise InputError(f"{self.path}: another process is writing it")
-            whole = self._read(head)
+            whole = self._read_trials(head)
             self._file.truncate(whole)
             if not whole:
-                self._write(head)
+                self._write_record(head)
         except BaseException:
             self.close()
             raise
 
-    def _read(self, head: Dict[str, Any]) -> int:
+    def _read_trials(self, head: Dict[str, Any]) -> int:
         """Read the trials from the file. Returns the number of bytes in complete lines."""
         self._file.seek(0)
         content = self._file.read()
@@ -66,18 +66,18 @@ class TrialStore:
                 )
             if number:
                 self.trials.append(record)
-            elif _compared(record) != _compared(head):
-                self._refuse(_compared(record), _compared(head))
+            elif _remove_version(record) != _remove_version(head):
+                self._raise_mismatch(_remove_version(record), _remove_version(head))
         return whole
 
-    def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
+    def _raise_mismatch(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
         differ = " and ".join(differing(before.get("settings") or {}, head["settings"])) or "version of this format"
         raise InputError(
             f"{self.path}: its trials used another {differ}; name another folder, or delete it to start again"
         )
 
     @staticmethod
-    def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    def read_without_lock(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """Read the settings and the trials from a file without opening it for writing.
 
         If the file does not exist, both results are empty.
@@ -92,10 +92,10 @@ class TrialStore:
 
     def append(self, trial: Dict[str, Any]) -> None:
         """Add a trial, which is a dictionary of JSON types, and write it to disk."""
-        self._write(trial)
+        self._write_record(trial)
         self.trials.append(json.loads(json.dumps(trial)))
 
-    def _write(self, record: Dict[str, Any]) -> None:
+    def _write_record(self, record: Dict[str, Any]) -> None:
         self._file.write(json_line(record))
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -111,7 +111,7 @@ class TrialStore:
         self.close()
 
 
-def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
+def _remove_version(head: Dict[str, Any]) -> Dict[str, Any]:
     """Return the first record of a file without the version of this project."""
     settings = head.get("settings")
     if not isinstance(settings, dict):

@@ -33,8 +33,8 @@ def epoch(updates, prefix=STAMP, **figures):
 def parse(*lines):
     log = TrainingLog()
     for line in lines:
-        log.read(line)
-    return log.end().figures
+        log.read_line(line)
+    return log.sort_values().figures
 
 
 def write(path, *lines, end="\n"):
@@ -175,8 +175,8 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
 def test_long_curves_show_means_of_neighbours(drawn):
     log = TrainingLog()
     for updates in range(1, 1001):
-        log.read(inner(updates, loss=updates % 2, ppl=updates))
-    curves.draw_curves({"a": log.end()}, "a.png")
+        log.read_line(inner(updates, loss=updates % 2, ppl=updates))
+    curves.draw_curves({"a": log.sort_values()}, "a.png")
     points = panels_of(drawn[0])["loss"]["a: training"]
     assert len(points) == 250 and points[0] == (2.5, 0.5) and points[-1] == (998.5, 0.5)
     perplexity = next(axes for axes in drawn[0].axes if axes.get_title() == "perplexity")

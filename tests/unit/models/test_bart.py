@@ -12,7 +12,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import numbered_dictionary
+from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
 from fairseq_etads.platform.compat import UnsafeCheckpointError
@@ -72,7 +72,7 @@ def shapes(model):
 def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
     """The model has its full size: 50,264 words and the mask."""
     monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would need values
-    dictionary = numbered_dictionary(50265)
+    dictionary = make_numbered_dictionary(50265)
     task = task_of(dictionary)
     with torch.device("meta"):
         args = bart_args(f"bart_{size}")

@@ -21,7 +21,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.data.preparation import Settings, read_prepared_options
 from fairseq_etads.jobs.content import ContentTexts
 from fairseq_etads.jobs.labels import open_task
-from fairseq_etads.jobs.runs import detokenizer_of
+from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained import TokenJudge
 from fairseq_etads.text.checksums import sha256
@@ -141,7 +141,7 @@ def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     data = tmp_path / "out" / "bin"
     task = open_task(data)
     with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
-        detokenizer_of(task.src_dict, detect_subwords(task.src_dict, str(data)), data)
+        make_detokenizer(task.src_dict, detect_subwords(task.src_dict, str(data)), data)
     with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
         ContentTexts(tmp_path, data, "test", 100)
     scorer = Namespace(load=lambda path: Namespace(config=None))
