@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_etads.platform.console import Parser, command, printable
+from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, writing
+from fairseq_etads.platform.outputs import copy_file, open_output
 from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
@@ -238,7 +238,7 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
-    with writing(out / f"{split}.source") as file:
+    with open_output(out / f"{split}.source") as file:
         for number, document, summary, own in _documents(text, split, by_origin):
             name = origin or own
             if control.origins is not None and name not in control.origins:
@@ -338,7 +338,7 @@ def make(args: argparse.Namespace) -> Iterator[str]:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-control``."""
     for line in make(args):
-        print(printable(line))
+        print(escape_unprintable(line))
 
 
 if __name__ == "__main__":

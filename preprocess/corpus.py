@@ -19,9 +19,9 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple,
 
 from tqdm import tqdm
 
-from fairseq_etads.platform.console import Parser, command, printable
+from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import check_outputs, locked, writing
+from fairseq_etads.platform.outputs import check_outputs, lock_output, open_output
 from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import NAME, Checksums, sha256
 from fairseq_etads.text.documents import (
@@ -157,10 +157,10 @@ class SplitWriter:
     ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
-        self.source = stack.enter_context(writing(out / f"{split}.source"))
-        files = {name: writing(out / f"{split}.source.{name}") for name in beside}
+        self.source = stack.enter_context(open_output(out / f"{split}.source"))
+        files = {name: open_output(out / f"{split}.source.{name}") for name in beside}
         self.beside: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
-        self.targets: List[TextIO] = [stack.enter_context(writing(out / f"{split}.target"))]
+        self.targets: List[TextIO] = [stack.enter_context(open_output(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
@@ -200,7 +200,7 @@ class SplitWriter:
             file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
-            file = self.stack.enter_context(writing(path))
+            file = self.stack.enter_context(open_output(path))
             for _ in range(self.lines):
                 file.write("\n")
             self.targets.append(file)
@@ -337,7 +337,7 @@ def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     Raises:
         InputError: the input or an earlier output is invalid, or another process is writing to the same folder.
     """
-    with locked(args.out, "--out", folder=True):
+    with lock_output(args.out, "--out", folder=True):
         return _build(reader, args)
 
 
@@ -447,7 +447,7 @@ def main(args: argparse.Namespace) -> None:
     check_options(args)
     with standard_input_in_a_file(args):
         report = build(args.reader(args), args)
-    print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
+    print("\n".join(map(escape_unprintable, [*summarise(report).split("\n"), f"text: {args.out}"])))
 
 
 if __name__ == "__main__":

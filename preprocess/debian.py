@@ -28,7 +28,7 @@ from tqdm import tqdm
 
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import locked, writing_bytes
+from fairseq_etads.platform.outputs import lock_output, open_binary_output
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.checksums import NAME, Checksums, list_of
 from fairseq_etads.text.documents import WARNINGS
@@ -70,7 +70,7 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
-            opened = {name: stack.enter_context(writing_bytes(out / name)) for name in reversed(contents)}
+            opened = {name: stack.enter_context(open_binary_output(out / name)) for name in reversed(contents)}
             for name, file in opened.items():
                 file.write(contents[name])
     except OSError as error:
@@ -321,7 +321,7 @@ def _check_options(options: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-debian``."""
     _check_options(args)
-    with locked(args.out, "--out", folder=True):
+    with lock_output(args.out, "--out", folder=True):
         print(unpack_sample(args) if args.sample else build(args), file=sys.stderr)
 
 

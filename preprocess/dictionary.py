@@ -7,7 +7,7 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
 
@@ -124,5 +124,5 @@ def build_bounded_dictionaries(
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:
     """Write a dictionary in fairseq's format. An incomplete file never has its final name."""
-    with writing(path) as file:
+    with open_output(path) as file:
         dictionary.save(file)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
+from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_outputs
 
@@ -52,7 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--summaries", metavar="FILE", type=Path, nargs="+", help="texts with the words that can be generated"
     )
     parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="dictionary of summaries to write")
-    add_jobs(parser)
+    add_jobs_option(parser)
     return parser
 
 

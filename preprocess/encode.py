@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from fairseq_etads.data.preparation import Settings, inference_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
@@ -95,7 +95,7 @@ def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out
         stage: encoding stage, which is TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
-    with writing(destination) as file:
+    with open_output(destination) as file:
         shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
         start = (settings, out, stage, side)
         for encoded in ordered_map(_encode_lines, lines, jobs, _start_worker, start, TOKENIZER_MODULES):

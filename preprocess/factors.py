@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text import subwords
 from fairseq_etads.text.atomic import ORIGINAL
 from fairseq_etads.text.files import read_lines
@@ -309,7 +309,7 @@ def make_factors(
         files = [out / "factors" / f"{split}.{name}" for name in settings.factors]
         items = _items(out, text, split, settings)
         with contextlib.ExitStack() as stack:
-            opened = [stack.enter_context(writing(path)) for path in files]
+            opened = [stack.enter_context(open_output(path)) for path in files]
             for lines in ordered_map(
                 _factor_lines, items, jobs, _start_worker, (settings, out, idf), TOKENIZER_MODULES
             ):
@@ -317,7 +317,7 @@ def make_factors(
                     file.write(line + "\n")
     for name in settings.factors:
         run_apart(_binarise, out, name, splits, jobs, like)
-    with writing(out / "bin" / "factors.json") as file:
+    with open_output(out / "bin" / "factors.json") as file:
         json.dump({"factors": list(settings.factors)}, file)
         file.write("\n")
 
@@ -333,7 +333,7 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
         shutil.copyfile(like / "factors" / "idf.txt", path)
     else:
         documents, counts = document_frequencies(out / "tokens" / "train.source", settings)
-        with writing(path) as file:
+        with open_output(path) as file:
             for word, df in sorted(counts.items()):
                 file.write(f"{word} {idf_bin(df, documents, settings.idf_bins)}\n")
     return dict(line.rsplit(" ", 1) for line in read_lines(path))

@@ -20,7 +20,7 @@ import numpy as np
 from tqdm import tqdm
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -168,7 +168,7 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
     signatures = ordered_map(
         _signatures, (line for _, _, line in _different(text, splits)), jobs, _nothing, (), ("datasketch",)
     )
-    with writing(text / LIST) as file:
+    with open_output(text / LIST) as file:
         file.write("split\tline\tsplit of the other\tline of the other\tsimilarity\n")
         shown = tqdm(zip(_different(text, splits), signatures), desc="near-duplicates", unit=" documents", disable=None)
         for (split, number, _), signature in shown:

@@ -21,9 +21,9 @@ from fairseq_etads.data.preparation import (
     inference_options,
     read_settings,
 )
-from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
+from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, locked
+from fairseq_etads.platform.outputs import copy_file, lock_output
 from fairseq_etads.text.atomic import SIDES, SPLITS, checksum_and_lines, read_json, write_json
 from fairseq_etads.text.checksums import Checksums, sha256
 from fairseq_etads.text.subwords import OPAQUE
@@ -180,7 +180,7 @@ def prepare(
         raise InputError(
             f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
         )
-    with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
+    with lock_output(shard_folder(out, shard) if shard else out, "OUT", folder=True):
         return _prepare(settings, text, out, jobs, like, given, shard)
 
 
@@ -368,7 +368,7 @@ def build_parser() -> argparse.ArgumentParser:
         "Several processes or machines with access to OUT can share the work. The same command without --shard "
         "then joins the shards and continues",
     )
-    add_jobs(parser)
+    add_jobs_option(parser)
     return parser
 
 

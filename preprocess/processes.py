@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, Callable, ContextManager, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_etads.platform.console import leave_signals_to_parent
-from fairseq_etads.platform.processes import process_pool
+from fairseq_etads.platform.processes import make_process_pool
 
 CHUNK = 64
 """Number of items to send to a worker process at a time."""
@@ -39,11 +39,11 @@ def _processes(preload: Sequence[str]) -> Any:
 
 
 def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Create a pool of worker processes with :func:`process_pool`.
+    """Create a pool of worker processes with :func:`make_process_pool`.
 
     Each process first calls the function ``start[0]`` with the arguments ``start[1:]``.
     """
-    return process_pool(count, _start_process, start, _processes(preload))
+    return make_process_pool(count, _start_process, start, _processes(preload))
 
 
 def _start_process(function: Optional[Callable[..., None]] = None, *arguments: Any) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import write_text, writing
+from fairseq_etads.platform.outputs import open_output, write_text
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
@@ -54,7 +54,7 @@ def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> 
         sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
         return
     are_records = output.endswith(".jsonl")
-    with writing(output, errors="replace") as file:
+    with open_output(output, errors="replace") as file:
         for name, line in zip(names, lines):
             record: Any = {"document": name, "summary": line}
             file.write((json.dumps(record, ensure_ascii=False) if are_records else line) + "\n")

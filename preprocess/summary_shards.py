@@ -14,9 +14,9 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from fairseq_etads.platform.console import Parser, errors_in_one_line
+from fairseq_etads.platform.console import Parser, report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.checksums import sha256
 from fairseq_etads.text.files import read_lines
 
@@ -84,7 +84,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     if len(found) != expected:
         raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(json.dumps({"made_of": wanted}) + "\n")
         for number in sorted(found):
             file.write(json.dumps({"document": number, "summary": found[number]}, ensure_ascii=False) + "\n")
@@ -144,7 +144,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     )
     parser.add_argument("--names", type=Path, required=True, help="names of all documents, one per line")
     args = parser.parse_args(argv)
-    with errors_in_one_line("generate.sh"):
+    with report_errors_in_one_line("generate.sh"):
         shard = Shard.parse(args.shard)
         path, wanted = share_path(args.output, shard), made_of(args.command, args.documents, args.reads)
         if args.log:

@@ -32,7 +32,7 @@ from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, make_likelihoo
 from fairseq_etads.evaluation.rouge import METRICS, Settings, rouge
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES, SPLITS
 from fairseq_etads.version import version
 
@@ -135,7 +135,7 @@ def record(args: argparse.Namespace) -> None:
         "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
     }
     path = args.results / args.corpus / f"{args.system}-{args.seed}.json"
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(one_line_each(content))
     print(f"{path}: recorded", file=sys.stderr)
 
@@ -226,7 +226,7 @@ def choose(args: argparse.Namespace) -> None:
         "validation": found,
         "best": best,
     }
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(one_line_each(content))
 
 

@@ -10,9 +10,9 @@ import webbrowser
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from ..platform.console import Parser, add_device, command, limit_caches_of_shapes
+from ..platform.console import Parser, add_device_option, command, limit_shape_caches
 from ..platform.errors import InputError
-from ..platform.extras import install_line
+from ..platform.extras import format_install_command
 from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder, read_config
 
 LOOPBACK = "127.0.0.1"
@@ -48,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--open", action="store_true", help="open the page in the browser")
     parser.add_argument("--no-open", dest="open", action="store_false", help="do not open the page (default)")
-    add_device(parser.add_argument)
+    add_device_option(parser.add_argument)
     return parser
 
 
@@ -70,7 +70,7 @@ def _check_options(args: argparse.Namespace) -> FolderConfig:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{error.name} is missing: {install_line('demo')}") from None
+        raise InputError(f"{error.name} is missing: {format_install_command('demo')}") from None
     return config
 
 
@@ -96,7 +96,7 @@ def _open_socket(port: int) -> socket.socket:
 
 def _load_summarizer(args: argparse.Namespace) -> Any:
     """Load the model, and generate a summary to warm it up."""
-    limit_caches_of_shapes()
+    limit_shape_caches()
     from ..summarizer import Summarizer
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq causes all loggers to show all messages

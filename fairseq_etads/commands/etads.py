@@ -4,7 +4,7 @@ import importlib
 import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from ..platform.console import USER_ERROR, closest, printable, run
+from ..platform.console import USER_ERROR, escape_unprintable, find_closest, run
 from ..version import version
 
 
@@ -102,9 +102,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     if name == "--version":
         return run("etads", lambda: print(f"etads {version()}"))
     if name not in commands_by_name():
-        near = closest(name, commands_by_name())
+        near = find_closest(name, commands_by_name())
         advice = f"; did you mean {near}?" if near else ""
-        print(f"etads: no command {printable(name)}{advice} (etads lists all commands)", file=sys.stderr)
+        print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR
     return load_main(name)(words[1:])
 

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
-from ..platform.console import Parser, add_device, command, limit_caches_of_shapes, printable
+from ..platform.console import Parser, add_device_option, command, escape_unprintable, limit_shape_caches
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, writing
+from ..platform.outputs import check_outputs, open_output
 from ..search import call_options
 from ..summarizer.folder.config import add_folder, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
@@ -58,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add("--summary", metavar="TEXT", help="explain this summary, such as a reference, instead of the model's own")
     add_input_format(parser)
-    add_device(add)
+    add_device_option(add)
     add("--quiet", action="store_true", help="print errors only")
     call_options.add_arguments(parser, "decoding (defaults: the folder's)")
     return parser
@@ -72,7 +72,9 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError("--output - and --json -: only one of them can go to standard output")
     given = call_options.given_on(args)
     if args.summary is not None and given:
-        raise InputError(f"{call_options.flag(next(iter(given)))} has no effect with --summary: leave out one of them")
+        raise InputError(
+            f"{call_options.format_option_name(next(iter(given)))} has no effect with --summary: leave out one of them"
+        )
     for option, value in (("--output", args.output), ("--json", args.json)):
         if value in (None, STANDARD_INPUT):
             continue
@@ -137,7 +139,7 @@ def _write_output(path: str, text: str) -> None:
         sys.stdout.flush()
         sys.stdout.buffer.write(text.encode())
         return
-    with writing(Path(path)) as file:
+    with open_output(Path(path)) as file:
         file.write(text)
 
 
@@ -151,7 +153,7 @@ def main(args: argparse.Namespace) -> None:
 
     def print_warning(text: str) -> None:
         if not args.quiet:
-            print(f"== {printable(text)}", file=sys.stderr)
+            print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
     if kind == "file":
         taken = what_is_a_document(kind, [args.file], args.input_format)
@@ -188,7 +190,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
     failed = 0
     for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
         if document.problem:
-            print(f"etads-explain: {printable(document.problem)}", file=sys.stderr)
+            print(f"etads-explain: {escape_unprintable(document.problem)}", file=sys.stderr)
             failed += 1
             continue
         explanation = summarizer.explain(document.text, **options)
@@ -206,7 +208,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
 
 
 def _load_summarizer(args: argparse.Namespace) -> Any:
-    limit_caches_of_shapes()
+    limit_shape_caches()
     from ..summarizer import Summarizer
 
     return Summarizer.load(args.folder, args.device)

@@ -83,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     call_options.add_arguments(
         parser,
         "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items())
+        + ", ".join(f"{call_options.format_option_name(name)} {value}" for name, value in others.items())
         + ")",
         without=["shortlist"],
     )
@@ -282,7 +282,7 @@ def main(args: argparse.Namespace) -> None:
         if name not in ("beam", "choose") and value != call_options.DEFAULTS.get(name)
     }
     if by_texts:
-        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        shown = " ".join(f"{call_options.format_option_name(name)} {value}" for name, value in by_texts.items())
         print(f"default lengths, from the training summaries: {shown}")
 
 

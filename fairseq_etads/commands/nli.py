@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, add_device, check_positive, command
+from ..platform.console import Parser, add_device_option, check_positive, command
 from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
 
@@ -42,7 +42,7 @@ examples:
         type=Path,
         help="also write the probability of entailment to FILE, one line per labelled pair",
     )
-    add_device(add)
+    add_device_option(add)
     return parser
 
 
@@ -124,7 +124,7 @@ def _add_train_parser(commands: Any) -> None:
     )
     add("--keep-case", action="store_true", help="do not lower-case words")
     add("--hide-digits", action="store_true", help="replace each digit with #, as in Gigaword headlines")
-    add_device(add)
+    add_device_option(add)
 
 
 def _synthesise_pairs(args: argparse.Namespace) -> None:

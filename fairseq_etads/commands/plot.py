@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Sequence
 from ..evaluation.curves import MOST_POINTS, draw_curves
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib
 from ..evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
-from ..platform.console import Parser, command, printable
+from ..platform.console import Parser, command, escape_unprintable
 from ..platform.errors import InputError
 from ..text.files import STANDARD_INPUT
 from .scoring_options import check_writable, print_warnings
@@ -74,7 +74,7 @@ def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
         if str(path) != STANDARD_INPUT and not path.is_file():
             raise InputError(f"RUN {given}: no such file or folder")
         try:
-            logs[printable(name)] = read_log(path)
+            logs[escape_unprintable(name)] = read_log(path)
         except InputError as error:
             if len(runs) == 1:
                 raise
@@ -127,7 +127,7 @@ def main(args: argparse.Namespace) -> None:
     draw_curves(logs, out, _parse_figures(args.figures, logs))
     for name, log in logs.items():
         print(_describe_run(name, log))
-    print(f"curves: {printable(out)}")
+    print(f"curves: {escape_unprintable(out)}")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..evaluation.reranking import LENGTHS
 from ..jobs.runs import silence_info_logs
-from ..platform.console import Parser, add_device, check_positive, command
+from ..platform.console import Parser, add_device_option, check_positive, command
 from ..platform.errors import InputError
 from .labels import get_binarised_folder
 
@@ -93,7 +93,7 @@ examples:
         help="read only the first N tokens of a document (default: the value used to train the extractor)",
     )
     add("--batch-size", metavar="N", type=int, default=32, help="documents per batch (default: %(default)s)")
-    add_device(add)
+    add_device_option(add)
     return parser
 
 

@@ -8,7 +8,7 @@ from typing import Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
-from ..platform.console import printable
+from ..platform.console import escape_unprintable
 
 
 def parse_metrics(text: str) -> List[str]:
@@ -135,7 +135,7 @@ def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
 def print_warnings(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning on one line of stderr. The line starts with the command name ``prog``."""
     for warning in warnings:
-        print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
+        print(f"{prog}: warning: {escape_unprintable(warning)}", file=sys.stderr)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:

@@ -10,7 +10,14 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Deque, Dict, Iterator
 
-from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
+from ..platform.console import (
+    Parser,
+    add_device_option,
+    add_max_tokens_option,
+    command,
+    escape_unprintable,
+    limit_shape_caches,
+)
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs
 from ..search import call_options
@@ -68,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         help="text (one summary per line, in the order of the documents) or jsonl (default: jsonl if FILE ends in "
         ".jsonl, else text)",
     )
-    add_device(add)
-    add_max_tokens(add)
+    add_device_option(add)
+    add_max_tokens_option(add)
     add(
         "--read-ahead",
         metavar="N",
@@ -92,7 +99,7 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,
-        **{call_options.flag(name): value for name, value in call_options.given_on(args).items()},
+        **{call_options.format_option_name(name): value for name, value in call_options.given_on(args).items()},
     }
 
 
@@ -114,7 +121,7 @@ class _ProgressReport:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(f"== {printable(text)}", file=sys.stderr)
+            print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
     def count(self, document: NewDocument, summary: Any) -> None:
         """Count a document for the report.
@@ -143,7 +150,7 @@ class _ProgressReport:
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
-            print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
+            print(f"etads-summarize: document {escape_unprintable(name)}: {escape_unprintable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
@@ -190,7 +197,7 @@ def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iter
 
 
 def _load_summarizer(args: argparse.Namespace) -> Any:
-    limit_caches_of_shapes()
+    limit_shape_caches()
     from ..summarizer import Summarizer
 
     logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
@@ -260,7 +267,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-summarize``."""
     for name in ("max_tokens", "read_ahead"):
         if getattr(args, name) < 1:
-            raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")
+            raise InputError(f"{call_options.format_option_name(name)} {getattr(args, name)}: choose 1 or more")
     config = read_config(args.folder)
     call_options.call_settings(config.decoding, call_options.given_on(args))
     kind = kind_of_inputs(args.files, args.input_format)

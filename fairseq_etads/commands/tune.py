@@ -18,7 +18,14 @@ from ..jobs.tuning.choices import (
     TRIALS,
     check_options,
 )
-from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
+from ..platform.console import (
+    Parser,
+    add_device_option,
+    add_max_tokens_option,
+    command,
+    escape_unprintable,
+    limit_shape_caches,
+)
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
@@ -131,8 +138,8 @@ def _parser() -> argparse.ArgumentParser:
         help="random seed for the search and for drawing documents (default: %(default)s)",
     )
     add("--write", action="store_true", help="store the best options as the defaults of FOLDER")
-    add_device(add)
-    add_max_tokens(add)
+    add_device_option(add)
+    add_max_tokens_option(add)
     add(
         "--encoder-memory",
         metavar="MIB",
@@ -213,7 +220,7 @@ def _make_listener(metric: str, quiet: bool) -> Any:
 
         def say(self, text: str) -> None:
             if not quiet:
-                print(f"== {printable(text)}", file=sys.stderr)
+                print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
         def begin(self, number: int, trials: int, documents: int) -> None:
             if not self.started:
@@ -293,7 +300,7 @@ def main(args: argparse.Namespace) -> None:
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
-    limit_caches_of_shapes()
+    limit_shape_caches()
     from ..summarizer import Summarizer
     from ..summarizer.folder.defaults import check_writable
 
@@ -348,7 +355,7 @@ def _search_options(
 
         draw_tuning(tuning, str(out / PLOT))
     print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
-    print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
+    print(f"\ntables{' and plot' if draws else ''}: {escape_unprintable(str(out))}")
     best = tuning.best
     _write_defaults(
         args,
@@ -388,7 +395,7 @@ def _tune_weights(
         f"Round {tuning.best.number} is the best. Its score is optimistic, because the round was chosen on these "
         "documents."
     )
-    print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
+    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(out))}")
     decoding = {**summarizer.config.decoding, OPTION: weights}
     _write_defaults(
         args,
@@ -413,7 +420,7 @@ def _write_defaults(
         print("--write: the folder's defaults are already the best, so nothing is written")
         return
     set_decoding(args.folder, decoding, note())
-    print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")
+    print(f"--write: {what} are now the defaults of {escape_unprintable(str(args.folder))}")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from typing import Any, Dict
 import numpy as np
 
 from ..platform.errors import InputError
-from ..platform.outputs import writing_bytes
+from ..platform.outputs import open_binary_output
 from ..text.checksums import Checksums
 from ..vocabulary.dictionary import fingerprint, known_words
 from ..vocabulary.shortlist import Shortlist
@@ -45,7 +45,7 @@ def write_shortlist(
     path.parent.mkdir(parents=True, exist_ok=True)
     checksums = Checksums(path.parent, ADVICE)
     checksums.forget(path.name)
-    with writing_bytes(path) as file:
+    with open_binary_output(path) as file:
         file.write(save({"frequent": frequent, "together": together}, metadata=about))
     if checksums.listed:
         checksums.add(path.name)

@@ -16,7 +16,7 @@ Positions are counted in code points, as in Python strings.
 import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ..platform.console import sentence
+from ..platform.console import format_error
 from ..platform.errors import InputError
 from ..summarizer import Explanation, PartialSummary, Selection
 from ..summarizer.explanation import sparse_row
@@ -72,7 +72,7 @@ def stream_summary_events(
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
     except Exception as error:  # the next document may be shorter if, for example, there was not enough memory
-        tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
+        tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {format_error(error)}"})
 
 
 def make_step_event(partial: PartialSummary) -> Dict[str, Any]:

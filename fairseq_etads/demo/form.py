@@ -69,5 +69,5 @@ def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     for name in sorted(options.keys() & MOST.keys()):
         most = _get_maximum(name, values[name])
         if options[name] > most:
-            given = f"{call_options.flag(name)} {options[name]}"
+            given = f"{call_options.format_option_name(name)} {options[name]}"
             raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")

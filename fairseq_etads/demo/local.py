@@ -11,7 +11,7 @@ from typing import Any, List, MutableMapping, Optional, Tuple
 
 from starlette.responses import PlainTextResponse
 
-from ..platform.console import printable
+from ..platform.console import escape_unprintable
 
 NAMES = ("127.0.0.1", "localhost")
 """Host names that are accepted in the Host header."""
@@ -79,4 +79,4 @@ def find_rejection(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[
 
 
 def _format_values(values: List[str]) -> str:
-    return printable(", ".join(values))[:100] or "a request without that header"
+    return escape_unprintable(", ".join(values))[:100] or "a request without that header"

@@ -29,7 +29,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..platform.console import leave_signals_to_parent
-from ..platform.processes import process_pool
+from ..platform.processes import make_process_pool
 from ..version import version
 from .perl import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
@@ -290,7 +290,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
     if jobs == 1:
         yield from map(function, items)
         return
-    with process_pool(jobs, leave_signals_to_parent) as pool:
+    with make_process_pool(jobs, leave_signals_to_parent) as pool:
         yield from pool.map(function, items, chunksize=64)
 
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Sequence
 
-from ..platform.deferred import STATISTICS, deferred
+from ..platform.deferred import STATISTICS, defer_imports
 from ..text import files
 from ..text.words import SENTENCE_MARK
 
@@ -51,7 +51,7 @@ def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> N
 def _make_untrained_punkt() -> Any:
     """Return a Punkt sentence splitter that does not use a trained model."""
     # nltk is imported here because the import takes a quarter of a second.
-    with deferred(*STATISTICS):
+    with defer_imports(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
     return PunktSentenceTokenizer()

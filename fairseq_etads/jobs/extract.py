@@ -12,7 +12,7 @@ from ..data.labels.labels import greedy_extract
 from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import open_output
 from ..search.content.candidates import choose_sentences
 from ..search.content.model import FILE, ContentModel
 from ..text.files import read_lines
@@ -58,7 +58,7 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
         check_sentence_marks(pairs, f"--by {args.by}")
     extract = _make_sentence_selector(args, pairs, subwords, unit, args.labels or folder, tokenizer)
     words = sentences = 0
-    with writing(args.output, lines=lambda: len(pairs)) as file:
+    with open_output(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.document(number)
             taken = extract(number, WordText.from_tokens(tokens, subwords, args.truncate_source), tokens)

@@ -20,8 +20,8 @@ from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError
-from ..platform.outputs import writing
-from ..platform.processes import process_pool
+from ..platform.outputs import open_output
+from ..platform.processes import make_process_pool
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
@@ -143,7 +143,7 @@ def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs
         yield from map(getattr(labeller, method), range(count))
         return
     chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    with process_pool(min(jobs, max(1, len(chunks))), _start_labeller, arguments) as pool:
+    with make_process_pool(min(jobs, max(1, len(chunks))), _start_labeller, arguments) as pool:
         for found in pool.map(functools.partial(_call_labeller, method), chunks):
             yield from found
 
@@ -208,7 +208,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
     count = 0
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(writing(path, lines=lambda: count)) for path in paths]
+        files = [stack.enter_context(open_output(path, lines=lambda: count)) for path in paths]
         found = _label_all(labeller, "match_sentence_pairs", arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from ..data.labels.labels import STOP_WORDS
 from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import open_output
 from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, make_words, split_sentences
 
@@ -175,7 +175,7 @@ def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> I
         synthesis = PairSynthesizer(kept, f"{seed} {split}")
         counts: Counter = Counter()
         path = out / f"{split}.tsv"
-        with writing(path) as file:
+        with open_output(path) as file:
             for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
                 for pair in synthesis.make_pairs(number):
                     file.write(format_tabbed_line(pair))

@@ -24,7 +24,7 @@ from ..data.preparation import read_settings
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.lengths import Lengths
-from ..search.options import flag
+from ..search.options import format_option_name
 from ..text.atomic import read_json, write_json
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
@@ -236,7 +236,11 @@ def main(args: argparse.Namespace) -> None:
         is_opaque = read_settings(args.prepared, "--prepared").tokens in OPAQUE
         words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]
     elif args.stage == "decoding":
-        words = [word for name, value in read_decoding_options(args.run).items() for word in (flag(name), str(value))]
+        words = [
+            word
+            for name, value in read_decoding_options(args.run).items()
+            for word in (format_option_name(name), str(value))
+        ]
     else:
         recipe = choose_recipe(args)
         words = recipe.train if recipe else []

@@ -15,7 +15,7 @@ from ..data.labels.texts import WordText
 from ..data.prepared import PreparedPairs
 from ..evaluation.reranking import RewriteCandidate, choose_best_combination
 from ..platform.errors import InputError
-from ..platform.outputs import locked
+from ..platform.outputs import lock_output
 from ..systems.rewriting.abstractor import Abstractor
 from ..systems.rewriting.model import PointerExtractor
 from ..text.words import SENTENCE_MARK
@@ -40,7 +40,7 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
         InputError: another process is writing to the output file.
     """
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    with locked(args.output, "OUTPUT"):
+    with lock_output(args.output, "OUTPUT"):
         return _write_rewritten(folder, args)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Tuple
 
 from ..evaluation.likelihood_file import CHECKPOINTS
-from ..platform.console import add_device, add_max_tokens
+from ..platform.console import add_device_option, add_max_tokens_option
 from ..platform.errors import InputError
 from ..text.subwords import OPAQUE
 from .run_record import find_prepared_folder
@@ -51,8 +51,8 @@ def add_run_options(add: Callable[..., Any]) -> None:
         type=Path,
         help="folder containing the prepared data (default: RUN/prepared, or the data used for training)",
     )
-    add_max_tokens(add)
-    add_device(add)
+    add_max_tokens_option(add)
+    add_device_option(add)
 
 
 def silence_info_logs() -> None:

@@ -12,7 +12,7 @@ from ..data.labels.texts import WordText
 from ..data.preparation import read_settings
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..platform.outputs import write_text, writing
+from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
 from ..text.picking import FACTOR, FILE, Picking, learn_edges
 from ..text.tokenizer import TextTokenizer
@@ -85,7 +85,7 @@ def _shorten_split(
     words = taken = before = number = 0
     out = args.out / source.name
     lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)
-    with writing(out) as texts, writing(out.with_name(f"{out.name}.{FACTOR}")) as levels:
+    with open_output(out) as texts, open_output(out.with_name(f"{out.name}.{FACTOR}")) as levels:
         for number, line in enumerate(lines, 1):
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")

@@ -11,7 +11,7 @@ import difflib
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from ..platform.option_checks import flag as flag
+from ..platform.option_checks import format_option_name as format_option_name
 from . import options
 from .options import DECLARED, LARGEST
 
@@ -134,14 +134,16 @@ def _refusal(name: str, value: Any) -> str:
     """Return the error message for an invalid value, or an empty string if the value is valid."""
     option = OPTIONS[name]
     if name == "shortlist":
-        return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
-    refused = options.refusal(option.declared, value).replace(flag(option.declared), flag(name))
+        return "" if isinstance(value, bool) else f"{format_option_name(name)} {value!r}: choose True or False"
+    refused = options.refusal(option.declared, value).replace(
+        format_option_name(option.declared), format_option_name(name)
+    )
     if refused or option.choices or option.kind not in (int, float):
         return refused
     if not abs(value) <= LARGEST:
-        return f"{flag(name)} {value}: choose a number of at most {LARGEST:,}"
+        return f"{format_option_name(name)} {value}: choose a number of at most {LARGEST:,}"
     if option.least is not None and value < option.least:
-        return f"{flag(name)} {value}: choose {option.least} or more"
+        return f"{format_option_name(name)} {value}: choose {option.least} or more"
     return ""
 
 
@@ -222,10 +224,12 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
         if name in without:
             continue
         if option.kind is bool:
-            group.add_argument(flag(name), action=_Switch, nargs=0, default=argparse.SUPPRESS, help=option.help)
+            group.add_argument(
+                format_option_name(name), action=_Switch, nargs=0, default=argparse.SUPPRESS, help=option.help
+            )
         else:
             group.add_argument(
-                flag(name),
+                format_option_name(name),
                 metavar=None if option.choices else {int: "N", float: "X", str: "TEXT"}[option.kind],
                 type=option.kind,
                 choices=option.choices or None,

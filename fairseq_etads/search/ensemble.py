@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
-from ..layers.decoder_output import DecoderOutput, decoder_capabilities
+from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
@@ -39,7 +39,7 @@ class Member:
     def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel]):
         self.model: Any = model
         self.encoded = encoded
-        self.capabilities = decoder_capabilities(model)
+        self.capabilities = get_decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
         if encoded is not None:
@@ -93,7 +93,7 @@ class Member:
             self.pointer = output.pointer
             if output.pointer is not None and output.pointer.hard:
                 output.logits = logits
-                undecided = self._log_probs(output.mixed().pair(), temperature)
+                undecided = self._log_probs(output.mixed().to_pair(), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
@@ -159,7 +159,7 @@ class SharingMember(Member):
             output = DecoderOutput.of(out)
             assert output.pointer is not None
             output.pointer = output.pointer.selected(self.selection._replace(probabilities=probabilities))
-            out = output.pair()
+            out = output.to_pair()
         return out
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -219,7 +219,7 @@ def _device(net_input: Dict[str, Tensor]) -> torch.device:
 
 def _has_plain_softmax(model: Any) -> bool:
     """Return whether the model's word distribution is simply the softmax of the decoder output."""
-    capabilities = decoder_capabilities(model)
+    capabilities = get_decoder_capabilities(model)
     return (
         capabilities.shares_documents
         and not capabilities.has_adaptive_softmax
@@ -273,7 +273,7 @@ class Ensemble:
         kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
         self.members: List[Member] = [
             SharingMember(model, net_input, part, documents, selection, candidates)
-            if decoder_capabilities(model).shares_documents
+            if get_decoder_capabilities(model).shares_documents
             else RepeatingMember(model, net_input, part, documents, beam)
             for model, part in zip(models, kept)
         ]
@@ -374,8 +374,8 @@ def output_vocabulary(
         candidates: the words over which all models compute the softmax, or None for the vocabularies of the models. The
             search ids of the candidates are their columns.
     """
-    able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
-    able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
+    able: List[Any] = [model for model in models if get_decoder_capabilities(model).has_output_vocabulary]
+    able.sort(key=lambda model: get_decoder_capabilities(model).pointer is None)
     if able and candidates is not None:
         found: OutputVocabulary = restricted(able[0], net_input["src_tokens"], candidates)["vocabulary"]
         return found

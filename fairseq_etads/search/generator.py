@@ -18,7 +18,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..layers.decoder_output import decoder_capabilities, pointer_of
+from ..layers.decoder_output import get_decoder_capabilities, get_pointer
 from ..vocabulary.dictionary import known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
@@ -104,14 +104,14 @@ class SummaryGenerator:
         language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, settings.lm_weight)]
         self.terms: List[SearchTerm] = [*language_model, *option_terms(settings), *terms]
         self._term_models = [model for term in self.terms for model in term.models]
-        has_pointer = any(pointer_of(model) is not None for model in self.models)
+        has_pointer = any(get_pointer(model) is not None for model in self.models)
         positions = _positions([*self.models, *self._term_models])
         self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
         if any(term.reranks for term in self.terms):
             if self.settings.beam_size == 1:
                 raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
             self.settings = replace(self.settings, nbest=self.settings.beam_size)
-        has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
+        has_tail = any(get_decoder_capabilities(model).has_output_vocabulary for model in self.models)
         check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
         for term in self.terms:
             term.check(self.models, tgt_dict)
@@ -207,7 +207,7 @@ class SummaryGenerator:
                 term.finish(results, search.batch)
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
-                copying = next(model for model in models if pointer_of(model) is not None)
+                copying = next(model for model in models if get_pointer(model) is not None)
                 selection = selection_of(sample, settings)
                 source_words.add_copied_positions(results, copying, net_input, special, selection, search.candidates)
         if settings.replace_unk:
@@ -251,7 +251,7 @@ def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[Inferen
 
     Returns None for other models, which are used without a copy.
     """
-    if decoder_capabilities(model).shares_documents:
+    if get_decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
     if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which here is the model's own
         raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project can be converted to other dtypes")

@@ -21,15 +21,15 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..kernels import cpu as kernels
-from ..kernels.linear import fix_normalised_weights, is_plain_linear, normalised_weights
+from ..kernels.linear import fix_normalised_weights, is_plain_linear, iterate_normalised_weights
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
     SELF_ATTENTION_INPUTS,
-    attention_dropout,
-    is_fairseqs_attention,
+    get_attention_dropout,
+    is_plain_attention,
     merge_heads,
-    self_attention_inputs,
+    project_self_attention_inputs,
     split_heads,
 )
 from ..layers.recurrent import OutputLayer
@@ -91,7 +91,7 @@ class Int8Linear(nn.Module):
 
     Products are summed as 32-bit integers, so only rounding causes errors. Weights are rounded to multiples of 1/127 of
     the largest absolute weight in their row. Inputs are rounded to multiples of 1/127 or 1/63 of the largest absolute
-    value in the input vector (:func:`kernels.int8_levels`).
+    value in the input vector (:func:`kernels.measure_int8_levels`).
 
     Args:
         weight: the weight (out, in).
@@ -103,7 +103,7 @@ class Int8Linear(nn.Module):
         super().__init__()
         weight = weight.detach().float()
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        levels = kernels.int8_levels()
+        levels = kernels.measure_int8_levels()
         if levels is None:
             raise ValueError("this processor does not support 8-bit integer products")
         self.levels = levels
@@ -223,7 +223,7 @@ class DocumentAttention(nn.Module):
         self.num_heads = attention.num_heads
         self.q_proj, self.k_proj, self.v_proj = attention.q_proj, attention.k_proj, attention.v_proj
         self.out_proj = attention.out_proj
-        self.dropout_p = attention_dropout(attention)
+        self.dropout_p = get_attention_dropout(attention)
 
     def forward(
         self,
@@ -240,7 +240,7 @@ class DocumentAttention(nn.Module):
         """
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
-        q, k, v = (split_heads(projected, self.num_heads) for projected in self_attention_inputs(self, query))
+        q, k, v = (split_heads(projected, self.num_heads) for projected in project_self_attention_inputs(self, query))
         attend = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=self.dropout_p)
         return self.out_proj(merge_heads(out).to(query.dtype)), None
@@ -274,7 +274,7 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
         shared[id(dictionary)] = dictionary  # share dictionaries, because they are large and never change
-    shared.update((id(weight), weight) for weight in normalised_weights(model))
+    shared.update((id(weight), weight) for weight in iterate_normalised_weights(model))
     result = copy.deepcopy(model, shared)
     fix_normalised_weights(result)
     for module in result.modules():
@@ -320,7 +320,7 @@ class _Products(NamedTuple):
 
 def _cpu_products(infer_dtype: Optional[str]) -> _Products:
     """Choose the implementation of matrix products for ``infer_dtype`` on this processor, and log the choice."""
-    levels = kernels.int8_levels() if infer_dtype == "int8" else None
+    levels = kernels.measure_int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
     for wanted, there, name in narrow:
@@ -389,7 +389,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["fp32"] = PackedLinear(weight, None, torch.float32)
     if kernels.can_pack_weights(torch.bfloat16):
         layers["bf16"] = PackedLinear(weight, None, torch.bfloat16)
-    if kernels.int8_levels():
+    if kernels.measure_int8_levels():
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
@@ -431,7 +431,7 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     result.memory_dtype = products.memory
     _replace_output(result.decoder, products)
     for layer in getattr(result.encoder, "layers", []):
-        if is_fairseqs_attention(getattr(layer, "self_attn", None)):
+        if is_plain_attention(getattr(layer, "self_attn", None)):
             layer.self_attn = DocumentAttention(layer.self_attn)
     for module in list(result.modules()):
         if getattr(module, "takes_joint_projection", False):
@@ -466,7 +466,7 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
         return linear
     # fairseq's attention reads the weights of its layers. In a search, this project's attention modules call their
     # layers instead.
-    reads_weights = is_fairseqs_attention(parent)
+    reads_weights = is_plain_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_absorb_relu(parent, name))
     if not products.packed:
@@ -568,7 +568,7 @@ class InferenceModel:
         """Return a copy of the model with its current parameters."""
         # loading a checkpoint replaces tensors or changes them in place, which increases their version
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
-        now = (compat.optimizer_steps(), versions)
+        now = (compat.count_optimizer_steps(), versions)
         with self._lock:
             if self._copy is None or now != self._made_of:
                 self._copy = _inference_copy(self.model, self.infer_dtype)

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
 from typing import Any, Dict, Mapping, Optional
 
-from ..platform.option_checks import SIZE, Bounds, conflict, flags, listed
-from ..platform.option_checks import flag as flag
-from ..platform.systems import system_of
+from ..platform.option_checks import SIZE, Bounds, find_conflict, join_choices, list_enabled_options
+from ..platform.option_checks import format_option_name as format_option_name
+from ..platform.systems import find_required_system
 from ..text.words import SENTENCE_MARK
 
 LENGTH_KINDS = ("avg", "wu")
@@ -288,7 +288,7 @@ def problem(name: str, value: Any) -> str:
         return ""
     choices = limits.get("choices")
     if choices:
-        return "" if value in choices else listed(choices)
+        return "" if value in choices else join_choices(choices)
     is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN differs from itself
     fits = is_number if kind in (int, float) else isinstance(value, kind)
     if not fits or (kind is int and not isinstance(value, Integral)):
@@ -302,7 +302,7 @@ def refusal(name: str, value: Any) -> str:
     wanted = problem(name, value)
     written = f'"{value}"' if isinstance(value, str) else repr(value)
     written = written if len(written) <= 60 else f"{written[:57]}..."
-    return f"{flag(name)} {written}: choose {wanted}" if wanted else ""
+    return f"{format_option_name(name)} {written}: choose {wanted}" if wanted else ""
 
 
 def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_pointer: Optional[bool]) -> str:
@@ -315,8 +315,10 @@ def without_effect(given: Mapping[str, Any], present: Mapping[str, Any], has_poi
     """
     kinds = {None: {POINTER, NO_POINTER}, True: {POINTER}, False: {NO_POINTER}}[has_pointer]
     declared = {name: option.metadata for name, option in DECLARED.items()}
-    return conflict(given, declared, flags(present) | kinds)
+    return find_conflict(given, declared, list_enabled_options(present) | kinds)
 
 
-SYSTEMS: Dict[str, str] = {name: system for name in DECLARED if (system := system_of(flag(name))) is not None}
+SYSTEMS: Dict[str, str] = {
+    name: system for name in DECLARED if (system := find_required_system(format_option_name(name))) is not None
+}
 """A dictionary from option names to the systems that implement these options."""

@@ -14,7 +14,7 @@ from typing import Any, Optional, Tuple, TypeVar, Union
 import torch
 from torch import Tensor
 
-from ..platform.option_checks import listed
+from ..platform.option_checks import join_choices
 from .options import (
     BY_SETTING,
     COVERAGE_KINDS,
@@ -31,7 +31,7 @@ Number = TypeVar("Number", int, float, Tensor)
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``, or raise a ValueError that lists the choices of the option."""
     if value not in choices:
-        raise ValueError(f'{option} "{value}": choose {listed(choices)}')
+        raise ValueError(f'{option} "{value}": choose {join_choices(choices)}')
     return value
 
 

@@ -29,7 +29,7 @@ class _Scored:
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
         mixed = DecoderOutput.of(net_output).mixed()
         if mixed.pointer is not None:
-            net_output = mixed.pair()
+            net_output = mixed.to_pair()
         if self.width == 0:
             scores: Tensor = self.model.get_normalized_probs(net_output, log_probs=log_probs, sample=sample)
             return scores

@@ -15,7 +15,7 @@ from fairseq import search as fairseq_search
 from torch import Tensor
 
 from ..kernels.linear import is_plain_linear
-from ..layers.decoder_output import decoder_capabilities
+from ..layers.decoder_output import get_decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
@@ -33,7 +33,7 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
         strategy: fairseq's search object, which selects the extensions of hypotheses.
     """
     for model in models:
-        capabilities = decoder_capabilities(model)
+        capabilities = get_decoder_capabilities(model)
         output = getattr(getattr(model, "decoder", None), "output_projection", None)
         if not capabilities.has_output_vocabulary:
             raise ValueError(f"--shortlist works only with models of this project, not with {type(model).__name__}")
@@ -110,7 +110,7 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
         candidates: the words over which the softmax is computed.
     """
     decoder = model.decoder
-    has_pointer = decoder_capabilities(model).pointer is not None
+    has_pointer = get_decoder_capabilities(model).pointer is not None
     vocabulary = OutputVocabulary.of(src_tokens, decoder.dictionary, has_pointer, candidates)
     output = _output_of(decoder.output_projection, candidates)
     return {"vocabulary": vocabulary._replace(by_column=True), "candidate_output": output}

@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
-from ..platform.systems import belongs_to
+from ..platform.systems import explain_missing_system
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
-from .options import SYSTEMS, flag
+from .options import SYSTEMS, format_option_name
 
 
 class TermBatch(NamedTuple):
@@ -158,7 +158,9 @@ def parse_option(option: str, value: Any) -> Any:
     if value is None or len(value) == 0:
         return ()
     shown = value if isinstance(value, str) else ",".join(map(str, value))
-    raise ValueError(f"{belongs_to(f'{flag(option)} {shown}', SYSTEMS[option])}: leave {flag(option)} out")
+    raise ValueError(
+        f"{explain_missing_system(f'{format_option_name(option)} {shown}', SYSTEMS[option])}: leave {format_option_name(option)} out"
+    )
 
 
 def option_terms(settings: Any) -> List[SearchTerm]:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ..layers.attention_probe import AttentionRecord, record
+from ..layers.attention_probe import AttentionRecord, record_attention
 from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
@@ -146,7 +146,7 @@ class Explainer:
         net_input = {name: tensor.to(self._device) for name, tensor in batch.sample["net_input"].items()}
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
-        with record(model) as records:
+        with record_attention(model) as records:
             output = DecoderOutput.of(model(**net_input, prev_output_tokens=before))
         vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
         assert vocabulary is not None, "a model of this project"
@@ -207,10 +207,10 @@ def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
     If the switch of a pointer assigns a probability of 0 to a word, the mixture of generating and copying is used
     instead.
     """
-    log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
+    log_probs: Tensor = model.get_normalized_probs(output.to_pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
         return log_probs
-    mixed: Tensor = model.get_normalized_probs(output.mixed().pair(), log_probs=True).float()
+    mixed: Tensor = model.get_normalized_probs(output.mixed().to_pair(), log_probs=True).float()
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 import torch
 from fairseq import search as fairseq_search
 
-from ..layers.decoder_output import pointer_of
+from ..layers.decoder_output import get_pointer
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.reranking import Reranker
@@ -86,7 +86,7 @@ class Summarizer:
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
         self._texts, self._shortlist, self._content = TextProcessing(loaded), loaded.shortlist, loaded.content
-        self._has_pointer = pointer_of(self._model) is not None
+        self._has_pointer = get_pointer(self._model) is not None
         self._forget_searches()
 
     @classmethod
@@ -218,7 +218,9 @@ class Summarizer:
         if summary is None:
             return self.summarize(text, **decoding).explain()
         if decoding:
-            raise InputError(f"{call_options.flag(next(iter(decoding)))} has no effect on a summary that is given")
+            raise InputError(
+                f"{call_options.format_option_name(next(iter(decoding)))} has no effect on a summary that is given"
+            )
         explainer = self._get_explainer()
         if not self._texts.read(0, text).tokens:
             raise InputError("the document has no words, so there is no summary to explain")
@@ -503,7 +505,7 @@ def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> N
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
         if type(value) is not int or value < 1:
-            raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
+            raise InputError(f"{call_options.format_option_name(name)} {value!r}: choose a whole number, 1 or more")
 
 
 def _replace_unknown(

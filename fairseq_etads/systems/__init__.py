@@ -9,7 +9,7 @@ import pkgutil
 from types import ModuleType
 from typing import Any, List, Type
 
-from ..platform.systems import BROUGHT, belongs_to, is_there
+from ..platform.systems import BROUGHT, explain_missing_system, is_installed
 
 
 def present() -> List[ModuleType]:
@@ -29,11 +29,11 @@ def register() -> None:
 
     present()
     for system, brought in BROUGHT.items():
-        for what in [] if is_there(system) else brought:
+        for what in [] if is_installed(system) else brought:
             option, _, name = what.partition(" ")
             registry: Any = {"--arch": ARCH_MODEL_REGISTRY, "--criterion": CRITERION_REGISTRY}.get(option)
             if registry is not None:
-                registry[name] = _missing(belongs_to(what, system))
+                registry[name] = _missing(explain_missing_system(what, system))
 
 
 def _missing(sentence: str) -> Type[Any]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import open_output
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -21,7 +21,7 @@ def write_json(path: Path, content: Dict[str, Any]) -> None:
 
     File names that are not valid UTF-8 are escaped, and are restored when the file is read.
     """
-    with writing(path, "backslashreplace") as file:
+    with open_output(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 

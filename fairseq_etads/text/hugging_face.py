@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, Union
 
 from ..platform.errors import InputError
-from ..platform.extras import install_line
+from ..platform.extras import format_install_command
 from .words import SENTENCE_MARK
 
 UNKNOWN = "<unk>"
@@ -34,7 +34,7 @@ class HuggingFacePieces:
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise InputError(f"{path}: {error.name} is missing: {install_line('huggingface')}") from None
+            raise InputError(f"{path}: {error.name} is missing: {format_install_command('huggingface')}") from None
         try:
             with open(path, encoding="utf-8") as file:
                 content = file.read()

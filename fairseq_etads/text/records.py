@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..platform.console import Parser, errors_in_one_line, printable
+from ..platform.console import Parser, escape_unprintable, report_errors_in_one_line
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, writing
+from ..platform.outputs import check_outputs, open_output
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
 from .documents import BadDocument, Document, LineOptions, json_record, make_lines
 from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
@@ -356,7 +356,7 @@ def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str
 
 
 def _say(text: str) -> None:
-    print(f"== {printable(text)}", file=sys.stderr)
+    print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
 
 def write_documents(args: argparse.Namespace) -> None:
@@ -398,7 +398,7 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
     """
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
-    with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
+    with open_output(args.out / "documents") as texts, open_output(args.out / "names") as names:
         for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
             if document.problem and not args.skip_bad:
                 raise InputError(f"{document.problem}; with --skip-bad, the summaries of such documents are empty")
@@ -423,7 +423,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         "--writes", metavar="FILE", nargs="*", default=[], help="output files; none of them may also be an input"
     )
     args = parser.parse_args(argv)
-    with errors_in_one_line("generate.sh"):
+    with report_errors_in_one_line("generate.sh"):
         write_documents(args)
 
 

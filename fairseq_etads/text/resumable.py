@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 
 from ..platform.errors import InputError
-from ..platform.outputs import locked
+from ..platform.outputs import lock_output
 from .checksums import sha256
 from .records import NewDocument
 
@@ -91,7 +91,7 @@ class ResumableLines:
         self._log: Optional[BinaryIO] = None
         self._file: Optional[BinaryIO] = None
         self._lock = contextlib.ExitStack()
-        self._lock.enter_context(locked(path))
+        self._lock.enter_context(lock_output(path))
         try:
             self._begin(settings)
         except BaseException:

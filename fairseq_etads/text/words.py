@@ -12,7 +12,7 @@ import functools
 import re
 from typing import Any, Dict, Iterator, List
 
-from ..platform.deferred import STATISTICS, deferred
+from ..platform.deferred import STATISTICS, defer_imports
 
 SENTENCE_MARK = "<q>"
 """Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
@@ -49,7 +49,7 @@ def _punkt() -> Any:
     """
     from sacremoses.corpus import NonbreakingPrefixes
 
-    with deferred(*STATISTICS):  # nltk imports all of its modules
+    with defer_imports(*STATISTICS):  # nltk imports all of its modules
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()

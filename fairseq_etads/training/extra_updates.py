@@ -15,8 +15,8 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from torch import Tensor, nn
 
-from ..layers.decoder_output import unwrapped
-from ..platform.systems import belongs_to, system_of
+from ..layers.decoder_output import unwrap_model
+from ..platform.systems import explain_missing_system, find_required_system
 from .losses import NonFiniteLossError
 
 logger = logging.getLogger(__name__)
@@ -82,9 +82,9 @@ def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
-    system = system_of(f"--auxiliary-task {name}")
+    system = find_required_system(f"--auxiliary-task {name}")
     if system is not None:
-        raise ValueError(f"{belongs_to(f'--auxiliary-task {name}', system)}: choose from {choices}")
+        raise ValueError(f"{explain_missing_system(f'--auxiliary-task {name}', system)}: choose from {choices}")
     raise ValueError(
         f"--auxiliary-task {name}: choose from {choices}, or load the package that registers it (--user-dir)"
     )
@@ -148,7 +148,7 @@ class ExtraUpdates:
         sums: Dict[str, float] = {}
         total = 0
         for number in self.schedule.turns(updates):
-            count, figures = self._update(optimizer, unwrapped(model), number)
+            count, figures = self._update(optimizer, unwrap_model(model), number)
             total += count
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value

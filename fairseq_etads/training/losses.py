@@ -23,8 +23,8 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
-from ..layers.attention_probe import FIGURES, observe
-from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, decoder_capabilities, unwrapped
+from ..layers.attention_probe import FIGURES, observe_attention
+from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
@@ -492,7 +492,7 @@ class SummarizationNLL(FairseqCriterion):
             The summed loss, the sample size (number of words or summaries) by which fairseq divides the loss, and the
             values to log.
         """
-        with observe(model, sample["target"] != self.padding_idx) as figures:
+        with observe_attention(model, sample["target"] != self.padding_idx) as figures:
             output = self.forward_pass(model, sample["net_input"], sample["target"])
         nll, loss, real, logs = self._losses(output, sample["target"])
         pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
@@ -504,7 +504,7 @@ class SummarizationNLL(FairseqCriterion):
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
         # If a loss is not finite, the factor is NaN, so the gradient is not finite either.
-        total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
+        total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrap_model(model), skips)
         for name, (weight, values) in self._further_losses(model, sample, output, real).items():
             logs[name] = values
             if model.training and weight:
@@ -520,7 +520,7 @@ class SummarizationNLL(FairseqCriterion):
             "ntokens": sample["ntokens"],
             "nsentences": pairs,
             "sample_size": pairs if self.sentence_avg else sample["ntokens"],
-            **figures.logs(),
+            **figures.to_logs(),
         }
         for name, value in {"nll_loss": nll, **logs}.items():
             logging_output[name] = (value.detach().masked_fill(~real, 0) * weights[:, None]).sum()
@@ -537,7 +537,7 @@ class SummarizationNLL(FairseqCriterion):
             target: dictionary ids of the target words, shape (N, T).
         """
         request: Dict[str, Any] = {}
-        if decoder_capabilities(unwrapped(model)).takes_requests:
+        if get_decoder_capabilities(unwrap_model(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
         return DecoderOutput.of(model(**net_input, **request))
 
@@ -586,7 +586,9 @@ class SummarizationNLL(FairseqCriterion):
                 raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")
             assert output.sentence_attention is not None, "the task refuses --extraction-loss without an extractor"
             logits, there = output.sentence_attention.extraction
-            labels = unwrapped(model).extractor.of_units(sample["labels"], sample["net_input"]["src_tokens"])  # (B, U)
+            labels = unwrap_model(model).extractor.convert_to_units(
+                sample["labels"], sample["net_input"]["src_tokens"]
+            )  # (B, U)
             of_documents = sentence_loss(logits, labels, there & (labels >= 0))  # (B,)
             found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
         if self.inconsistency_weight:

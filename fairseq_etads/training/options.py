@@ -9,9 +9,9 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import II, DictConfig
 
-from ..platform.compat import replacements_file
+from ..platform.compat import parse_replacements_file
 from ..platform.option_checks import Bounds
-from ..platform.systems import names_of
+from ..platform.systems import list_option_values
 from ..search.options import DecodingOptions, setting_of
 from ..search.settings import SearchSettings
 from ..text.words import WORD_KINDS
@@ -109,7 +109,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default="none",
         metadata={
             "help": "auxiliary task to train in addition to summarisation: none, "
-            f"{', '.join(names_of('--auxiliary-task'))}, or a task that another package registers"
+            f"{', '.join(list_option_values('--auxiliary-task'))}, or a task that another package registers"
         },
     )
     auxiliary_data: Optional[str] = field(
@@ -298,7 +298,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
         # With a replacement dictionary (--replace-unk FILE), fairseq itself replaces words, based on our alignment.
-        "source_dictionary": None if replacements_file(given or "") else source_dictionary,
+        "source_dictionary": None if parse_replacements_file(given or "") else source_dictionary,
     }
 
 

@@ -19,7 +19,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ..data.labels.scores import EDGES, compute_roc_auc, find_best_f1_threshold
-from ..layers.decoder_output import unwrapped
+from ..layers.decoder_output import unwrap_model
 from .losses import selection_losses, sentence_loss
 
 
@@ -51,7 +51,7 @@ class SelectionNLL(FairseqCriterion):
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
         logits, real = model(**sample["net_input"])
-        labels = model.of_units(sample["labels"], tokens).to(logits)  # (B, U)
+        labels = model.convert_to_units(sample["labels"], tokens).to(logits)  # (B, U)
         real = real & (labels >= 0)
         if model.unit == "sentences":
             loss, size = sentence_loss(logits, labels, real).sum(), len(logits)
@@ -135,7 +135,7 @@ class ExtractorNLL(FairseqCriterion):
         """
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
-        labels = only_first_sentences(sample["labels"], unwrapped(model).max_sentences)  # (B, T)
+        labels = only_first_sentences(sample["labels"], unwrap_model(model).max_sentences)  # (B, T)
         logits, _ = model(**sample["net_input"], chosen=labels)
         loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="sum")
         steps = int((labels >= 0).sum())

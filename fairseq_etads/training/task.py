@@ -25,9 +25,15 @@ from ..data.shortlist_file import read_shortlist
 from ..data.unknown_words import check_split_words
 from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
-from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
-from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
-from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
+from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
+from ..models.external import (
+    build_external_model,
+    check_evaluated_options,
+    is_external_model,
+    prepare_for_search,
+    replace_rare_words,
+)
+from ..models.init_from import get_initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
 from ..search.content.model import ContentModel
@@ -92,7 +98,7 @@ class SummarizationTask(FairseqTask):
         self.data_checks = DataChecks()
         self.summary_lengths: Optional[Dict[str, int]] = None
         self.capabilities: Capabilities = frozenset()
-        self.trained_by: Optional[TrainedBy] = None
+        self.trained_by: Optional[TrainingCriterion] = None
         self.extra_updates: Optional[ExtraUpdates] = None
         self._hides_rare_words = False  # set to True if one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to load
@@ -162,10 +168,10 @@ class SummarizationTask(FairseqTask):
             ValueError: the model cannot be built with these options and this data, or an option is incompatible with
                 the model.
         """
-        check_evaluated(cfg)
-        if is_external(cfg):
+        check_evaluated_options(cfg)
+        if is_external_model(cfg):
             self._hides_rare_words = True
-            model = build_external(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
+            model = build_external_model(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
         else:
             model = super().build_model(cfg, from_checkpoint)
         self.capabilities = self.capabilities | capabilities_of(model)
@@ -185,7 +191,7 @@ class SummarizationTask(FairseqTask):
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
-            extractor = initial_extractor(model, self.cfg.extractor)
+            extractor = get_initial_extractor(model, self.cfg.extractor)
             if is_first_launch(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
 
@@ -314,7 +320,7 @@ class SummarizationTask(FairseqTask):
         """Replace target words that the model cannot generate, if the model is an external model."""
         if not self._hides_rare_words:
             return sample
-        return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
+        return {**sample, "target": replace_rare_words(sample["target"], self.tgt_dict)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """Aggregate fairseq's metrics, and the ROUGE scores if they were computed."""
@@ -379,7 +385,7 @@ class SummarizationTask(FairseqTask):
         dataset.token_values = self.labels.load(
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
-        check_split_words(split, dataset, pointer_kind(self.capabilities), self)
+        check_split_words(split, dataset, get_pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
@@ -430,7 +436,7 @@ class SummarizationTask(FairseqTask):
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
-            check_decoding(self.cfg, args, any(pointer_of(model) is not None for model in models))
+            check_decoding(self.cfg, args, any(get_pointer(model) is not None for model in models))
             options = {**search_options(self.cfg, args, self.src_dict), **options}
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
@@ -485,7 +491,7 @@ class SummarizationTask(FairseqTask):
                 lambda models, batch: score(generator, models, self._producible(batch)),
             )
         if self._hides_rare_words:
-            prefix_tokens = without_rare_words(prefix_tokens, self.tgt_dict)
+            prefix_tokens = replace_rare_words(prefix_tokens, self.tgt_dict)
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())

@@ -17,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..evaluation.rouge import METRICS, Settings, score_pair
-from ..layers.decoder_output import unwrapped
+from ..layers.decoder_output import unwrap_model
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.subwords import OPAQUE, SUBWORDS
 from ..vocabulary.kinds import detect_subwords, detect_words, opaque_pieces
@@ -241,7 +241,7 @@ class ValidationSummaries:
 
     def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
         """Generate the best summaries for the documents in ``rows`` of a batch. Returns their dictionary ids (T,)."""
-        model = unwrapped(model)
+        model = unwrap_model(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
         chosen = torch.tensor(rows, device=sample["net_input"]["src_tokens"].device)

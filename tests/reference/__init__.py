@@ -375,13 +375,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "extractor",
             "novel_sentences",
-            "layers.tagging.NovelSentences",
+            "layers.tagging.NoveltyScorer",
             "models/test_selector.py::test_the_memory_of_what_was_taken_is_that_of_the_paper",
         ),
         Equation(
             "extractor in the summariser",
             "sentence_extractor",
-            "models.rnn_encoder.extraction",
+            "models.rnn_encoder.run_extractor",
             "models/test_sentence_attention.py::test_it_is_the_papers_equations",
         ),
         Equation(

@@ -25,7 +25,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ...platform.errors import InputError
-from ...platform.outputs import writing
+from ...platform.outputs import open_output
 
 UNITS = ("words", "sentences")
 NOTHING = "-"
@@ -54,7 +54,7 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
         header: dictionary to write as a JSON object in the first line.
         rows: pairs of a document's hash and its fields, one pair per document.
     """
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(f"# {json.dumps(header)}\n")
         for digest, fields in rows:
             file.write(f"{digest}\t{' '.join(fields)}\n")

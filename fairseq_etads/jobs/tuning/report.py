@@ -10,7 +10,7 @@ import numpy as np
 from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
-from ...platform.outputs import write_text, writing
+from ...platform.outputs import open_output, write_text
 from ...summarizer.folder.card import as_options
 from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
@@ -149,7 +149,7 @@ def tuning_to_dict(tuning: Tuning) -> Dict[str, Any]:
 def write_tables(tuning: Tuning, out: Path) -> None:
     """Write trials.csv and tuning.json to a folder."""
     table = make_rows(tuning)
-    with writing(out / "trials.csv", newline="") as file:
+    with open_output(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))
         writer.writeheader()
         writer.writerows(table)

@@ -8,7 +8,7 @@ import numpy as np
 from ...platform.errors import InputError
 from ...search import call_options
 from ...search.call_options import OPTIONS, present_value
-from ...search.options import DECLARED, LARGEST, flag
+from ...search.options import DECLARED, LARGEST, format_option_name
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
 """Decoding options that are searched by default."""
@@ -68,7 +68,7 @@ def _find_option(name: str, option: str) -> str:
         call_options.check({known: None})  # raises an error that lists the options
     if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
-            f"{option} {name}: {flag(known)} cannot be searched; set it in etads-export or etads-summarize"
+            f"{option} {name}: {format_option_name(known)} cannot be searched; set it in etads-export or etads-summarize"
         )
     return known
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from ...platform.errors import InputError
-from ...platform.processes import lock
+from ...platform.processes import lock_file
 from ...text.resumable import differing, json_line, json_lines
 
 VERSION = "version of fairseq-etads"
@@ -44,7 +44,7 @@ class TrialStore:
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         try:
-            if not lock(self._file):
+            if not lock_file(self._file):
                 raise InputError(f"{self.path}: another process is writing it")
             whole = self._read_trials(head)
             self._file.truncate(whole)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ...platform.errors import InputError
-from ...platform.outputs import writing_bytes
+from ...platform.outputs import open_binary_output
 from .features import MOST_COUNTED, WIDTHS, Item, Priors, Sentences, tables
 
 FILE = "content.npz"
@@ -105,7 +105,7 @@ class ContentModel(NamedTuple):
         stored["counts"] = np.array([(count, *row) for (_, count), row in kept], dtype=np.uint32).reshape(-1, 3)
         base = sorted(self.priors.base.items())
         stored["base"] = np.array([(*key, value) for key, value in base])
-        with writing_bytes(path) as file:
+        with open_binary_output(path) as file:
             np.savez_compressed(file, **stored)
 
     @classmethod

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 from ...platform.errors import InputError
-from ...search.options import flag
+from ...search.options import format_option_name
 from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK
 from .config import FolderConfig
@@ -201,7 +201,9 @@ def defaults_section(config: FolderConfig, note: str = "") -> str:
 def as_options(decoding: Dict[str, Any]) -> str:
     """Format decoding options as command-line arguments."""
     given = (
-        (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
+        (format_option_name(name) if value else f"--no-{format_option_name(name)[2:]}")
+        if isinstance(value, bool)
+        else f"{format_option_name(name)} {value}"
         for name, value in decoding.items()
     )
     return " ".join(given)

@@ -15,10 +15,10 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
-from ...layers.decoder_output import pointer_of
+from ...layers.decoder_output import get_pointer
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
-from ...platform.outputs import writing_folder
+from ...platform.outputs import make_output_folder
 from ...search import call_options
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
@@ -98,7 +98,7 @@ def export(
     _check_extractor(source, model)
     decoding = _with_choice(source, decoding)
     decoding = _with_defaults(decoding, task, longest_target)
-    call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
+    call_options.call_settings(call_options.DEFAULTS, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
     tensors, shared = stored_form(model.state_dict(), dtype)
@@ -112,7 +112,7 @@ def export(
         made_by=versions(),
     )
     exported = Exported(config, sum(tensor.numel() for tensor in model.parameters()), task)
-    with writing_folder(folder, "FOLDER") as partial:
+    with make_output_folder(folder, "FOLDER") as partial:
         extra = list(source.extra_files)
         if source.extractor is not None:
             extra.append(_write_extractor(partial, source.extractor, dtype))

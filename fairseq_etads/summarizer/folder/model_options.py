@@ -7,11 +7,11 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ...models.common import SummarizationModel, plain_options
+from ...models.common import SummarizationModel, to_namespace
 from ...models.convolutions import parse_convolutions
 from ...models.selector import SelectingModel, SentenceExtractor
 from ...platform.errors import InputError
-from ...platform.systems import belongs_to, is_there, system_of
+from ...platform.systems import explain_missing_system, find_required_system, is_installed
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """Pattern that all string values of options must match.
@@ -45,9 +45,9 @@ def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
     Raises:
         InputError: the architecture is not part of this project.
     """
-    system = system_of(f"--arch {architecture}")
-    if system is not None and not is_there(system):
-        raise InputError(belongs_to(f"--arch {architecture}", system))
+    system = find_required_system(f"--arch {architecture}")
+    if system is not None and not is_installed(system):
+        raise InputError(explain_missing_system(f"--arch {architecture}", system))
     if architecture not in architectures(extracts):
         kind = "extractor architecture" if extracts else "architecture"
         raise InputError(
@@ -68,7 +68,7 @@ def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, A
     Raises:
         InputError: the architecture is not part of this project, or an option does not have a plain value.
     """
-    given = vars(plain_options(cfg))
+    given = vars(to_namespace(cfg))
     declared = _declared(architecture, extracts)
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
     check(architecture, options, _MOST, extracts)

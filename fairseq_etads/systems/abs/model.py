@@ -23,10 +23,10 @@ from ...layers.pointer import Pointer
 from ...models.common import (
     EncodingDecoding,
     SummarizationModel,
-    check_words,
-    plain_options,
+    check_vocabulary_sizes,
     register_presets,
-    select_documents,
+    select_encoder_output,
+    to_namespace,
 )
 from ...vocabulary.dictionary import without_tail
 from .options import PRESETS, check_options, preset_config
@@ -96,7 +96,7 @@ class ABSEncoder(FairseqEncoder):
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """Select the encoder's output for the documents ``new_order`` (N,). An index can occur more than once."""
-        return select_documents(encoder_out, new_order)
+        return select_encoder_output(encoder_out, new_order)
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
@@ -165,7 +165,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         if not features_only:
             memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
-        return output.pair()
+        return output.to_pair()
 
     def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """Return the C words (N, steps, C) before each of the last ``steps`` predictions."""
@@ -208,15 +208,15 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
         """Build the model. Raises ValueError if an option is incompatible with another option or the dictionaries."""
-        config = plain_options(cfg)
+        config = to_namespace(cfg)
         check_options(config, task)
         encoder = ABSEncoder(config, without_tail(task.source_dictionary))
         return cls(encoder, ABSDecoder(config, without_tail(task.target_dictionary)), config.max_row_norm)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load weights. Raises ValueError if they were trained with different dictionaries."""
-        check_words(state_dict, "source", self.encoder)
-        check_words(state_dict, "target", self.decoder)
+        check_vocabulary_sizes(state_dict, "source", self.encoder)
+        check_vocabulary_sizes(state_dict, "target", self.decoder)
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()

@@ -12,12 +12,12 @@ import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
 from torch import Tensor, nn
 
-from ...kernels.linear import renew_weight
+from ...kernels.linear import recompute_weight
 from ...layers.beam_state import BeamState
 from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
-from ...models.common import EncodingDecoding, PositionedModel, plain_options, position_limit, register_presets
+from ...models.common import EncodingDecoding, PositionedModel, compute_position_limit, register_presets, to_namespace
 from ...models.convolutions import parse_convolutions
 from ...vocabulary.dictionary import without_tail
 from ...vocabulary.word_vectors import load_vectors
@@ -132,9 +132,9 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             attention = torch.stack(weights).mean(dim=0)
         output = DecoderOutput(states, attention)
         if not features_only:
-            renew_weight(self.output_projection)
+            recompute_weight(self.output_projection)
             output = self.score_words(output, memory.transpose(0, 1), prev_output_tokens, encoder_out, request)
-        return output.pair()
+        return output.to_pair()
 
     def output_layer(self, states: Tensor) -> Tensor:
         """Compute logits (N, T, V) from the input of the output layer (N, T, R)."""
@@ -200,10 +200,10 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
             ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
             OSError: a file of word vectors cannot be read.
         """
-        config = plain_options(cfg)
+        config = to_namespace(cfg)
         check_options(config, task)
-        config.max_source_positions = position_limit(config.max_source_positions, task, "source")
-        config.max_target_positions = position_limit(config.max_target_positions, task, "target")
+        config.max_source_positions = compute_position_limit(config.max_source_positions, task, "source")
+        config.max_target_positions = compute_position_limit(config.max_target_positions, task, "target")
         source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
         if not task.is_loading:  # a checkpoint already contains the word embeddings

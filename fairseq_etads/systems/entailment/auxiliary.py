@@ -177,7 +177,7 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
         premises: the ids of the premises (N, S).
         hypotheses: the ids of the hypotheses (N, S').
     """
-    vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
+    vectors = (model.encoder.compute_document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)
     return logits
 

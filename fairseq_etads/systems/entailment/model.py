@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from ...data.nli_pairs import LABELS, hide_digits
 from ...data.weights_file import WeightsFile, write_weights
 from ...platform.errors import InputError
-from ...platform.outputs import write_text, writing_by_name
+from ...platform.outputs import make_temporary_output, write_text
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...text.words import WORD_KINDS
 from ...vocabulary.dictionary import fingerprint, load_checked
@@ -186,7 +186,7 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
 
 def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
     """Write weights to a folder atomically. Existing weights are replaced only when the new file is complete."""
-    with writing_by_name(folder / name) as partial:
+    with make_temporary_output(folder / name) as partial:
         write_weights(partial, weights)
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from ...evaluation.rewards import rouge_n
 from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities
-from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
+from ...platform.option_checks import SIZE, Bounds, check_requirements, check_values
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
 from ...vocabulary.dictionary import known_words
@@ -133,7 +133,7 @@ class SummarizationRAML(SummarizationNLL):
         super().__init__(task, **options)
         given = SimpleNamespace(**locals())
         check_values(given, SummarizationRAMLConfig)
-        check_needs(given, SummarizationRAMLConfig)
+        check_requirements(given, SummarizationRAMLConfig)
         self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
         known = known_words(self.dictionary)

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
 from ...kernels.upload import to_device
-from ...layers.decoder_output import Capabilities, WordRequest, decoder_capabilities, unwrapped
-from ...platform.option_checks import SIZE, Bounds, check_values, given_options, shown
+from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
+from ...platform.option_checks import SIZE, Bounds, check_values, format_option, get_given_options
 from ...search.encoded import EncodedBatch
 from ...search.generator import SummaryGenerator, evaluating
 from ...search.inference import InferenceModel
@@ -177,12 +177,12 @@ class SummarizationRL(SummarizationNLL):
         Raises:
             ValueError: an option has no effect.
         """
-        given = given_options(cfg, SummarizationRLConfig)
+        given = get_given_options(cfg, SummarizationRLConfig)
         for option in ("sentence_avg", "length_normalised"):
             if getattr(cfg, option, False):
                 raise ValueError(
-                    f"{shown(option, True)} has no effect with --criterion summarization_rl, because its loss is "
-                    "always the mean over summaries: leave it out"
+                    f"{format_option(option, True)} has no effect with --criterion summarization_rl, because its loss "
+                    "is always the mean over summaries: leave it out"
                 )
         for weight, options, reason in (
             (1, _OF_LIKELIHOOD, "which excludes the likelihood from the loss"),
@@ -191,7 +191,7 @@ class SummarizationRL(SummarizationNLL):
             for option in options:
                 if option in given and cfg.rl_weight == weight:
                     raise ValueError(
-                        f"{shown(option, given[option])} has no effect with --rl-weight {weight}, {reason}"
+                        f"{format_option(option, given[option])} has no effect with --rl-weight {weight}, {reason}"
                     )
         super().check_options(cfg, capabilities)
 
@@ -231,7 +231,7 @@ class SummarizationRL(SummarizationNLL):
     def encode(model: Any, sample: Dict[str, Any]) -> Any:
         """Encode the documents for sampling and for the loss. Dropout is disabled, but gradients are computed."""
         with evaluating([model]):
-            return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
+            return unwrap_model(model).encoder.forward_torchscript(sample["net_input"])
 
     def draw(
         self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
@@ -249,7 +249,7 @@ class SummarizationRL(SummarizationNLL):
             symbol. Samples of the same document are adjacent. Greedy summaries are generated only if they are the
             baseline.
         """
-        model = unwrapped(model)
+        model = unwrap_model(model)
         if not self._drawing or self._drawing[0] is not model:
             inference = InferenceModel(model)
             self._drawing = (model, inference, self._make_generator(model, inference))
@@ -269,7 +269,7 @@ class SummarizationRL(SummarizationNLL):
         return sampled, greedy
 
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
-        if not decoder_capabilities(model).shares_documents:
+        if not get_decoder_capabilities(model).shares_documents:
             raise ValueError("--criterion summarization_rl: works only with models of this project")
         beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # each beam is sampled independently
         if self.baseline == "greedy":
@@ -347,7 +347,7 @@ class SummarizationRL(SummarizationNLL):
             advantages: each sample's reward minus its baseline (N,), without gradients.
             of: the index of each sample's document (N,), int64.
         """
-        model = unwrapped(model)
+        model = unwrap_model(model)
         device = next(model.parameters()).device
         encoder_out = model.encoder.reorder_encoder_out(encoder_out, to_device(of, device))
         target = to_device(drawn.target, device)
@@ -371,7 +371,7 @@ class SummarizationRL(SummarizationNLL):
         output = model.decoder(previous, encoder_out=encoder_out, request=request)
         scores = model.get_normalized_probs(output, log_probs=True)  # (N, T, extended ids)
         never = [self.padding_idx]
-        if decoder_capabilities(model).pointer is not None:
+        if get_decoder_capabilities(model).pointer is not None:
             never.append(self.unk)
         scores = scores.index_fill(2, to_device(torch.tensor(never), scores.device), -math.inf)
         words = model.get_targets({"target": target}, output)

@@ -16,7 +16,7 @@ from fairseq.data import data_utils
 from ...data.labels.labels import compute_idf
 from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
 from ...models.selector import WordTagger
-from ...platform.systems import belongs_to, is_there
+from ...platform.systems import explain_missing_system, is_installed
 from ...text.subwords import OPAQUE, join_words
 from ...vocabulary.kinds import detect_subwords, detect_words
 
@@ -108,8 +108,8 @@ class TokenJudge:
     """
 
     def __init__(self, path: str, task: Any, option: str):
-        if not is_there("entailment"):
-            raise ValueError(belongs_to("--rewards entail", "entailment"))
+        if not is_installed("entailment"):
+            raise ValueError(explain_missing_system("--rewards entail", "entailment"))
         from ..entailment.model import EntailmentScorer  # the other rewards do not need this system
 
         self._scorer = EntailmentScorer.load(path)

@@ -7,7 +7,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from torch import Tensor
 
-from ...layers.decoder_output import decoder_capabilities
+from ...layers.decoder_output import get_decoder_capabilities
 from ...platform.errors import InputError
 from ...search.generator import SummaryGenerator
 from ...search.strategies import DiverseSiblings
@@ -66,7 +66,7 @@ class Abstractor:
         except (OSError, ValueError) as error:
             raise InputError(f"{option} {checkpoint}: {error}") from None
         model: Any = models[0]
-        if not decoder_capabilities(model).shares_documents:
+        if not get_decoder_capabilities(model).shares_documents:
             raise InputError(f"{option} {checkpoint}: not a summarisation model of this project")
         task.factors.check_no_factors_needed()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source

@@ -13,7 +13,7 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import split_sentences
-from ...layers.decoder_output import unwrapped
+from ...layers.decoder_output import unwrap_model
 from ...platform.option_checks import Bounds, check_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
@@ -95,7 +95,7 @@ class ExtractorRL(FairseqCriterion):
             Three values: the loss, the number of steps (in training) or documents (in validation) by which to divide
             the loss, and the values to log.
         """
-        extractor = unwrapped(model)
+        extractor = unwrap_model(model)
         tokens = sample["net_input"]["src_tokens"]
         chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
         rewards = self.rewards(extractor, tokens, chosen, sample["target"])

@@ -142,7 +142,7 @@ class PointerNetwork(nn.Module):
         """
         steps, state = self.lstm(inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
-        return self.choice.scores(memory.values.read(weights), memory.keys), state
+        return self.choice.scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
     def follow(self, candidates: Candidates, chosen: Tensor) -> Tensor:
         """Score the candidates at each step of a given selection.

@@ -96,8 +96,8 @@ def test_extras_are_those_of_setup():
 
 def test_the_line_that_installs_an_extra_runs_here(tmp_path, monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[3])
-    assert extras.install_line("demo") == "python -m pip install '.[demo]'"
+    assert extras.format_install_command("demo") == "python -m pip install '.[demo]'"
     monkeypatch.chdir(tmp_path)
-    assert extras.install_line("demo") == f"python -m pip install '{Path(__file__).parents[3]}[demo]'"
+    assert extras.format_install_command("demo") == f"python -m pip install '{Path(__file__).parents[3]}[demo]'"
     monkeypatch.setitem(extras.EXTRAS, "demo", ("starlette", "no_such_module"))
-    assert extras.missing_modules("demo") == ("no_such_module",)
+    assert extras.find_missing_modules("demo") == ("no_such_module",)

@@ -271,7 +271,7 @@ def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights
         asked.append(([len(nbest.scores) for nbest in lists], list(first), points, seed))
         return [1.0, 0.123456, 0.0, 0.0, 0.0], 0.0
 
-    monkeypatch.setattr(extractive_weights, "best_weights", best_weights)
+    monkeypatch.setattr(extractive_weights, "find_best_weights", best_weights)
     a, b, c = (f"text {name}" for name in "abc")
     lists = [[[(a, [-1.0, 1, 0, 0, 0], 0.5), (b, [-2.0, 0, 1, 0, 0], 0.7)], []], [[(c, [-3.0, 0, 0, 1, 0], 0.1)], []]]
     lists.append([[(a, [-1.0, 1, 0, 0, 0], 0.5)], []])

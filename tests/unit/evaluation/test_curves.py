@@ -134,7 +134,7 @@ def drawn(monkeypatch):
     """Figures captured just before they are written."""
     pytest.importorskip("matplotlib")
     found = []
-    monkeypatch.setattr(curves, "save", lambda figure, path: found.append(figure))
+    monkeypatch.setattr(curves, "save_figure", lambda figure, path: found.append(figure))
     return found
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from helpers import EOS, PAD, RECURRENT, SMALL, make_batch, make_dictionary, make_model, make_task
 
-from fairseq_etads.layers.decoder_output import pointer_of
+from fairseq_etads.layers.decoder_output import get_pointer
 from fairseq_etads.vocabulary.dictionary import known_words
 
 CHOICES = {
@@ -155,7 +155,7 @@ def test_combinations_run_and_their_costs_add_up(part, layers, pointer, document
         torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-5)
         log_probs[..., 7].sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters()), options
-        assert (pointer_of(model) is None) == (options["pointer"] == "none")
+        assert (get_pointer(model) is None) == (options["pointer"] == "none")
 
 
 def test_the_documents_numbers_are_those_of_the_formulas():

@@ -17,7 +17,7 @@ from fairseq_etads.data.labels.scores import (
     find_histogram_bin,
     make_empty_histogram,
 )
-from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
+from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from fairseq_etads.summarizer.folder.model_options import architectures
 from fairseq_etads.training.selection import histogram
 
@@ -109,7 +109,7 @@ def test_sentences_are_cut_as_by_a_loop():
         documents = [[r.choice((5, 6, 7, MARK)) for _ in range(r.randint(0, 12))] for _ in range(3)]
         tokens = make_batch(documents, left=r.random() < 0.5, width=15)
         real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
-        ids, there, _ = words_by_sentence(tokens, real, MARK, 3, 2)
+        ids, there, _ = group_words_by_sentence(tokens, real, MARK, 3, 2)
         for row, document in enumerate(documents):
             sentences = [[]]
             for word in document:
@@ -124,7 +124,7 @@ def test_sentences_are_cut_as_by_a_loop():
 
 def test_the_memory_of_what_was_taken_is_that_of_the_paper():
     torch.manual_seed(5)
-    scores = NovelSentences(3, 4).double()
+    scores = NoveltyScorer(3, 4).double()
     states, missing = torch.randn(1, 5, 3).double(), torch.tensor([[False, False, True, False, False]])
     found = scores(states, missing)[0]
     real = [0, 1, 3, 4]
@@ -178,7 +178,7 @@ def test_selectors_learn_and_the_criterion_says_so(arch):
     first, _, _ = train(task, model, 1)
     assert all(parameter.grad is not None for parameter in model.parameters())
     last, (logits, real), sample = train(task, model, 120)
-    labels = model.of_units(sample["labels"], sample["net_input"]["src_tokens"])
+    labels = model.convert_to_units(sample["labels"], sample["net_input"]["src_tokens"])
     assert last["loss"] / last["sample_size"] < 0.5 * first["loss"] / first["sample_size"]
     assert compute_roc_auc(last["histogram"]) > 0.95
     losses = [

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_etads
-from fairseq_etads.platform.console import Parser, command, errors_in_one_line, run
+from fairseq_etads.platform.console import Parser, command, report_errors_in_one_line, run
 from fairseq_etads.platform.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -242,7 +242,7 @@ def test_signals_that_are_ignored_stay_ignored_and_others_come_back():
     before = signal.getsignal(signal.SIGTERM)
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with errors_in_one_line("etads-x"):
+        with report_errors_in_one_line("etads-x"):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is not before
     finally:

@@ -10,7 +10,7 @@ from etads_preprocess.processes import ordered_map
 from mapped import broken, double, exit_at_once, killed, no_model, no_module, nothing
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.processes import process_pool
+from fairseq_etads.platform.processes import make_process_pool
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +73,7 @@ def test_a_signal_ends_a_pool_in_silence_whatever_is_left_to_do(late, monkeypatc
     if late == "shutdown":
         monkeypatch.setattr(ProcessPoolExecutor, "shutdown", late_shutdown)
     monkeypatch.setattr(threading, "excepthook", complaints.append)
-    with pytest.raises(SystemExit), process_pool(2, nothing) as pool:
+    with pytest.raises(SystemExit), make_process_pool(2, nothing) as pool:
         futures = [pool.submit(time.sleep, 600) for _ in range(20)]
         while sum(future.running() for future in futures) < 3:  # the queue to the processes was full
             time.sleep(0.01)

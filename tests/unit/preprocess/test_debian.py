@@ -13,7 +13,7 @@ from etads_preprocess import debian, debian_index
 from etads_preprocess.debian_index import stem
 from etads_preprocess.debian_splits import Pair, assign, crossings, group_pairs, select
 
-from fairseq_etads.platform.outputs import writing_bytes
+from fairseq_etads.platform.outputs import open_binary_output
 
 TRANSLATION = b"""\
 Package: alpha
@@ -333,14 +333,14 @@ def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatc
 
     @contextlib.contextmanager
     def write_half(path):
-        with writing_bytes(path) as file:
+        with open_binary_output(path) as file:
             yield SimpleNamespace(write=lambda data: half(file, data))
 
     def half(file, data):
         file.write(data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("etads_preprocess.debian.writing_bytes", write_half)
+    monkeypatch.setattr("etads_preprocess.debian.open_binary_output", write_half)
     assert run(out, *indexes, "--seed", "2", "--force") == 2
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 

@@ -26,9 +26,11 @@ KINDS = {"help", "bounds", "least_in_call", "choices", "needs", "without", "excl
 
 def test_declarations_name_what_exists():
     names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference", "sampling"}
-    known = {options.POINTER, options.NO_POINTER, *map(options.flag, names)}
+    known = {options.POINTER, options.NO_POINTER, *map(options.format_option_name, names)}
     with_values = {option.name: option.metadata.get("choices", ()) for option in DECLARED.values()}
-    known |= {f"{options.flag(name)} {value}" for name, choices in with_values.items() for value in choices}
+    known |= {
+        f"{options.format_option_name(name)} {value}" for name, choices in with_values.items() for value in choices
+    }
     for option in DECLARED.values():
         metadata = option.metadata
         assert set(metadata) <= {*KINDS, "tuned", "tunable"}, option.name
@@ -71,11 +73,11 @@ def test_every_bound_holds_in_a_call_and_in_the_settings(name):
     outside += [bound for bound in (bounds.above, bounds.below) if bound is not None]
     outside += ["nothing like it"] if "choices" in metadata else []
     for value in outside:
-        with pytest.raises(InputError, match=f"^{options.flag(name)} .*: choose "):
+        with pytest.raises(InputError, match=f"^{options.format_option_name(name)} .*: choose "):
             call_options.check({name: value})
         if name in OF_FOLDERS:
             continue  # not a setting of the search
-        with pytest.raises(ValueError, match=f"^{options.flag(name)} .*: choose "):
+        with pytest.raises(ValueError, match=f"^{options.format_option_name(name)} .*: choose "):
             SearchSettings.of(**{setting: value})
 
 

@@ -100,7 +100,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, 
 def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, capsys, monkeypatch):
     about = json.loads((trained / "config.json").read_text())["training"]
     assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 2000
-    monkeypatch.setattr(nli_training.Trainer, "epoch", lambda *_: pytest.fail("it was trained again"))
+    monkeypatch.setattr(nli_training.Trainer, "train_epoch", lambda *_: pytest.fail("it was trained again"))
     assert train(trained, pairs, "--epochs", "5") == 0
     assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
 
