@@ -158,9 +158,8 @@ def parse_option(option: str, value: Any) -> Any:
     if value is None or len(value) == 0:
         return ()
     shown = value if isinstance(value, str) else ",".join(map(str, value))
-    raise ValueError(
-        f"{explain_missing_system(f'{format_option_name(option)} {shown}', SYSTEMS[option])}: leave {format_option_name(option)} out"
-    )
+    flag = format_option_name(option)
+    raise ValueError(f"{explain_missing_system(f'{flag} {shown}', SYSTEMS[option])}: leave {flag} out")
 
 
 def option_terms(settings: Any) -> List[SearchTerm]:

@@ -68,7 +68,8 @@ def _find_option(name: str, option: str) -> str:
         call_options.check({known: None})  # raises an error that lists the options
     if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
-            f"{option} {name}: {format_option_name(known)} cannot be searched; set it in etads-export or etads-summarize"
+            f"{option} {name}: {format_option_name(known)} cannot be searched; "
+            "set it in etads-export or etads-summarize"
         )
     return known
 

@@ -117,7 +117,7 @@ def test_steps_that_ask_what_the_last_one_answered():
         return question
 
     steps, memory = SharedKeys(keys), SharedStates(states)
-    got = run(lambda question: steps.scores(question, weight), memory.read)
+    got = run(lambda question: steps.scores(question, weight), memory.compute_weighted_sum)
     want = run(lambda question: plain_scores(question, keys, weight), lambda weights: torch.bmm(weights, states))
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
 
