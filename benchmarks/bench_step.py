@@ -54,9 +54,9 @@ class PartClock:
         self._running = []  # stack of [start time, seconds of nested parts], with the innermost part at the end
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
-        of_words = output.of_words
+        of_words = output.restrict_to_words
         # The projection of a shortlist is created for each batch.
-        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)
+        output.restrict_to_words = lambda words: self._time(of_words(words), VOCABULARY)
         for module in decoder.modules():
             if module is decoder:
                 self._time(module, DECODER)

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from fairseq_etads.models import rnn
 from fairseq_etads.search.call_options import DEFAULTS
-from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
 from fairseq_etads.vocabulary.dictionary import known_words
@@ -85,8 +85,8 @@ def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=No
     """Make a model folder of an untrained model; returns the folder and the model."""
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     model = make_run(path / "run", **run)
-    source = Source(
+    source = ExportSource(
         path / "run" / "checkpoints" / "checkpoint_best.pt", path / "run" / "prepared" / "bin", text, extra_files or {}
     )
-    export(source, path / "model", decoding, dtype, lambda exported: "# A card\n")
+    export_folder(source, path / "model", decoding, dtype, lambda exported: "# A card\n")
     return path / "model", model

@@ -13,7 +13,7 @@ from typing import Any, Callable
 from ..platform.console import Parser, add_device_option, command, limit_shape_caches
 from ..platform.errors import InputError
 from ..platform.extras import format_install_command
-from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder, read_config
+from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder_argument, read_config
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_folder(parser.add_argument)
+    add_folder_argument(parser.add_argument)
     parser.add_argument(
         "--port", metavar="N", type=int, default=PORT, help="port to listen on; 0: any free port (default: %(default)s)"
     )

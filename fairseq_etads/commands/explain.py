@@ -11,7 +11,7 @@ from ..platform.console import Parser, add_device_option, command, escape_unprin
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, open_output
 from ..search import call_options
-from ..summarizer.folder.config import add_folder, read_config
+from ..summarizer.folder.config import add_folder_argument, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
 from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, unit_of, what_is_a_document
 
@@ -39,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add_folder(add)
+    add_folder_argument(add)
     add(
         "file",
         metavar="FILE",
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     add_input_format(parser)
     add_device_option(add)
     add("--quiet", action="store_true", help="print errors only")
-    call_options.add_arguments(parser, "decoding (defaults: the folder's)")
+    call_options.add_decoding_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
@@ -70,7 +70,7 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError("give --output PAGE, --json FILE, or both")
     if args.output == STANDARD_INPUT and args.json == STANDARD_INPUT:
         raise InputError("--output - and --json -: only one of them can go to standard output")
-    given = call_options.given_on(args)
+    given = call_options.get_given_options(args)
     if args.summary is not None and given:
         raise InputError(
             f"{call_options.format_option_name(next(iter(given)))} has no effect with --summary: leave out one of them"
@@ -148,7 +148,7 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-explain``."""
     _check_options(args)
     config = read_config(args.folder)
-    call_options.call_settings(config.decoding, call_options.given_on(args))
+    call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
     kind, documents = _read_input(args)
 
     def print_warning(text: str) -> None:
@@ -163,7 +163,9 @@ def main(args: argparse.Namespace) -> None:
         _explain_all(args, documents, print_warning)
         return
     document = _select_document(documents, args.document, print_warning, kind)
-    explanation = _load_summarizer(args).explain(document.text, summary=args.summary, **call_options.given_on(args))
+    explanation = _load_summarizer(args).explain(
+        document.text, summary=args.summary, **call_options.get_given_options(args)
+    )
     if args.output is not None:
         _write_output(args.output, explanation.to_html(_make_page_title(args, document)))
         if args.output != STANDARD_INPUT:
@@ -180,11 +182,11 @@ def _make_page_title(args: argparse.Namespace, document: NewDocument) -> str:
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
     """Write a page for each document and an index page to the folder specified with --output."""
-    from ..summarizer.explanation_page import index
+    from ..summarizer.explanation_page import make_index_page
 
     folder = Path(args.output)
     folder.mkdir(exist_ok=True)
-    options = call_options.given_on(args)
+    options = call_options.get_given_options(args)
     pages: List[Tuple[str, str, str]] = []
     summarizer = _load_summarizer(args)
     failed = 0
@@ -201,7 +203,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
         say(f"only the first {LARGEST:,} documents have a page")
     if not pages:
         raise InputError(f"FILE {args.file}: it has no readable document")
-    _write_output(str(folder / "index.html"), index(pages))
+    _write_output(str(folder / "index.html"), make_index_page(pages))
     say(f"{len(pages):,} pages: open {folder / 'index.html'} in a browser")
     if failed:
         sys.exit(1)

@@ -14,7 +14,7 @@ from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.model import FILE as CONTENT
-from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
+from ..summarizer.folder.card import CardInfo, check_language_or_licence_code, make_model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..text.picking import FILE as PICKING
 from ..text.picking import Picking
@@ -80,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "--scores", metavar="FILE", type=Path, help="report written by etads-rouge --json (default: RUN/rouge.json)"
     )
     others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
-    call_options.add_arguments(
+    call_options.add_decoding_arguments(
         parser,
         "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
         + ", ".join(f"{call_options.format_option_name(name)} {value}" for name, value in others.items())
@@ -174,8 +174,8 @@ def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[
     Args:
         run: path of the run folder of the extractor.
         content: path of the content model, or None.
-        make: the class :class:`~.summarizer.folder.export.Source`. The caller passes this class so that this function
-            does not have to import it.
+        make: the class :class:`~.summarizer.folder.export.ExportSource`. The caller passes this class so that this
+            function does not have to import it.
 
     Raises:
         InputError: the run contains no checkpoint or no prepared data.
@@ -203,8 +203,8 @@ def _collect_card_info(
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
         title=" ".join((args.title or args.folder.resolve().name).split()),
-        license=check_code("--license", args.license),
-        language=check_code("--language", args.language),
+        license=check_language_or_licence_code("--license", args.license),
+        language=check_language_or_licence_code("--language", args.language),
         command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
         text_report=_read_report(args.run / "text" / "report.json"),
@@ -227,26 +227,26 @@ def _get_longest_training_summary(report: Dict[str, Any]) -> Optional[int]:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
-    decoding = call_options.given_on(argparse.Namespace(**given))
+    decoding = call_options.get_given_options(argparse.Namespace(**given))
     prepared = find_prepared_folder(args.run, args.prepared)
     checkpoint = _find_checkpoint(args)
     extractor_run = _find_extractor_run(args, prepared)
     content = _find_content_model(args, extractor_run)
     of_extractor = content is not None and _needs_extractor_probabilities(content)
     chooses = {} if content is None else {"choose": "content" if of_extractor else "hypothesis"}
-    call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
+    call_options.make_call_settings({**call_options.DEFAULTS, **chooses}, decoding)
     info = _collect_card_info(args, prepared, extractor_run, content)
     text_options = read_prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(
         logging.WARNING
     )  # importing fairseq causes all loggers to show INFO messages
-    from ..summarizer.folder.export import Exported, Source, export
+    from ..summarizer.folder.export import ExportedModel, ExportSource, export_folder
 
-    def write_card(made: Exported) -> str:
+    def write_card(made: ExportedModel) -> str:
         source, target = made.task.source_dictionary, made.task.target_dictionary
         words = {"source": source.known_words, "target": target.known_words}
-        return model_card(made.config, made.parameters, words, info)
+        return make_model_card(made.config, made.parameters, words, info)
 
     extra = {"idf.txt": idf} if idf.is_file() else {}
     if args.shortlist is not None:
@@ -257,16 +257,18 @@ def main(args: argparse.Namespace) -> None:
     extractor = (
         None
         if extractor_run is None
-        else _collect_extractor_files(extractor_run, content if of_extractor else None, Source)
+        else _collect_extractor_files(extractor_run, content if of_extractor else None, ExportSource)
     )
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
-    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
+    source = ExportSource(
+        checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None
+    )
     by_recipe = {
         name: value for name, value in read_decoding_options(args.run).items() if name not in ("min_len", "max_len")
     }
     longest = _get_longest_training_summary(info.prepared_report)
-    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
+    exported = export_folder(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:

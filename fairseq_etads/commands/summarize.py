@@ -21,7 +21,7 @@ from ..platform.console import (
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs
 from ..search import call_options
-from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder, read_config
+from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import sha256
@@ -59,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add_folder(add)
+    add_folder_argument(add)
     add(
         "files",
         metavar="FILE",
@@ -86,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         "%(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
-    call_options.add_arguments(parser, "decoding (defaults: the folder's)")
+    call_options.add_decoding_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
@@ -99,7 +99,9 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,
-        **{call_options.format_option_name(name): value for name, value in call_options.given_on(args).items()},
+        **{
+            call_options.format_option_name(name): value for name, value in call_options.get_given_options(args).items()
+        },
     }
 
 
@@ -192,7 +194,7 @@ def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iter
             yield document.text
 
     options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
-    for summary in summarizer.stream(texts(), **options, **call_options.given_on(args)):
+    for summary in summarizer.stream(texts(), **options, **call_options.get_given_options(args)):
         yield waiting.popleft(), summary
 
 
@@ -269,7 +271,7 @@ def main(args: argparse.Namespace) -> None:
         if getattr(args, name) < 1:
             raise InputError(f"{call_options.format_option_name(name)} {getattr(args, name)}: choose 1 or more")
     config = read_config(args.folder)
-    call_options.call_settings(config.decoding, call_options.given_on(args))
+    call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
     kind = kind_of_inputs(args.files, args.input_format)
     report = _ProgressReport(args.quiet)
     report.say(what_is_a_document(kind, args.files, args.input_format))

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 from ..platform.console import format_error
 from ..platform.errors import InputError
 from ..summarizer import Explanation, PartialSummary, Selection
-from ..summarizer.explanation import sparse_row
+from ..summarizer.explanation import to_sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01
@@ -89,7 +89,7 @@ def make_step_event(partial: PartialSummary) -> Dict[str, Any]:
 
 def to_sparse_weights(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
     """Return a pair of index and weight for each weight that is at least :data:`LEAST`."""
-    return None if weights is None else sparse_row(weights, LEAST, digits=3)
+    return None if weights is None else to_sparse_row(weights, LEAST, digits=3)
 
 
 def count_words_read(

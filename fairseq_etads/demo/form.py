@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from ..platform.errors import InputError
 from ..search import call_options
-from ..search.call_options import present_value
+from ..search.call_options import get_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
 """Options that are always shown on the page. All other options are shown after a click."""
@@ -23,7 +23,7 @@ def get_default_options(decoding: Dict[str, Any]) -> Dict[str, Any]:
         decoding: default values in the model folder. The keys are names in
             :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
-    values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
+    values = {name: get_value(name, decoding) for name in call_options.OPTIONS}
     return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
@@ -64,7 +64,7 @@ def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
 
     The summariser later checks conditions that depend on the model.
     """
-    call_options.call_settings(decoding, options)
+    call_options.make_call_settings(decoding, options)
     values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):
         most = _get_maximum(name, values[name])

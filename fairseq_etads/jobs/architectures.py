@@ -24,7 +24,7 @@ from ..training.task import SummarizationTask
 from ..vocabulary.dictionary import with_known_words
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
-for _system in systems.present():
+for _system in systems.import_installed_systems():
     PRESETS.update(getattr(_system, "PRESETS", {}))
 """Mapping from the names of all architectures to the options that they change and the values of these options."""
 FACTOR_VALUES = 50

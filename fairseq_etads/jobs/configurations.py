@@ -138,7 +138,7 @@ _OWN: Dict[str, Dict[str, Any]] = {
 An optimiser with a different name replaces the default optimiser. Other systems define their settings in ``TRAINING``
 (for all their architectures) and in ``TRAININGS`` (for single architectures).
 """
-for _system in systems.present():
+for _system in systems.import_installed_systems():
     _OWN.update(getattr(_system, "TRAININGS", {}))
     _NEEDS.update(getattr(_system, "TRAINING_NEEDS", {}))
 
@@ -163,7 +163,7 @@ def make_configuration(arch: str) -> Dict[str, Any]:
         if value is not None and not str(value).startswith("${"):
             model[option] = value if isinstance(value, (bool, int, float)) else str(value)
     family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
-    for system in systems.present():
+    for system in systems.import_installed_systems():
         if arch in getattr(system, "PRESETS", {}):
             family = getattr(system, "TRAINING", family)
     sections = _merge_sections(_COMMON, {"model": model}, family, _OWN.get(arch, {}))

@@ -14,10 +14,10 @@ from ..data.labels.scores import compute_roc_auc
 from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..search.content.candidates import padded, stems
-from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
-from ..search.content.model import FILE, ContentModel, Network
-from ..search.content.reranking import probabilities_by_position, sentences_of
+from ..search.content.candidates import pad_probabilities, stem_words
+from ..search.content.features import MOST_COUNTED, WIDTHS, PriorProbabilities, make_feature_tables
+from ..search.content.model import FILE, ContentModel, FeatureNetwork
+from ..search.content.reranking import make_position_probabilities, split_sentences
 from ..text.subwords import OPAQUE
 from .labels import check_sentence_marks, open_task
 
@@ -84,15 +84,19 @@ class ContentTexts:
         tokens = self.pairs.document(number)
         text = WordText.from_tokens(tokens, self._subwords, self._limit)
         if self._file is None:
-            document = sentences_of(text.words)
-            probabilities = probabilities_by_position(len(document))
+            document = split_sentences(text.words)
+            probabilities = make_position_probabilities(len(document))
         else:
             document = text.sentences()
             # Sentences that the extractor did not read have no probability.
             fields = self._file.read_checked_row(number, tokens)
-            probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
+            probabilities = pad_probabilities(
+                [0.0 if field == NOTHING else float(field) for field in fields], len(document)
+            )
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
-        return StemmedPair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
+        return StemmedPair(
+            [stem_words(words) for words in document], probabilities, [stem_words(words) for words in summary]
+        )
 
 
 def read_document_limit(run: Path) -> Optional[int]:
@@ -135,7 +139,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
             words += sum(map(len, pair.summary))
             yield pair.document, pair.summary
 
-    priors = Priors.learn(pairs())
+    priors = PriorProbabilities.learn(pairs())
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
@@ -147,7 +151,9 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         taken += 1
         pair = texts[number]
         if any(pair.document) and any(pair.summary):
-            for order, table in tables(pair.document, pair.probabilities, priors, pair.summary, True).items():
+            for order, table in make_feature_tables(
+                pair.document, pair.probabilities, priors, pair.summary, True
+            ).items():
                 found[order].append(table.features)
                 labels[order].extend(table.labels)
     networks = {
@@ -165,7 +171,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         )
 
 
-def fit_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
+def fit_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
     """Train a network with Adam, minimising the binary cross-entropy.
 
     Args:
@@ -181,7 +187,7 @@ def fit_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> Netw
         network = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
         _train_network(network, (x - mean) / deviation, y)
     weights = tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers)
-    return Network(mean.numpy(), deviation.numpy(), weights)
+    return FeatureNetwork(mean.numpy(), deviation.numpy(), weights)
 
 
 def _train_network(network: nn.Module, x: Tensor, y: Tensor) -> None:
@@ -224,7 +230,9 @@ def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dic
     for number in range(len(texts)):
         pair = texts[number]
         if any(pair.document) and any(pair.summary):
-            for order, table in tables(pair.document, pair.probabilities, model.priors, pair.summary).items():
+            for order, table in make_feature_tables(
+                pair.document, pair.probabilities, model.priors, pair.summary
+            ).items():
                 scores[order].extend(model.networks[order].probabilities(table.features).tolist())
                 labels[order].extend(table.labels)
     areas = {

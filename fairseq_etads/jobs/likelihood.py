@@ -11,7 +11,7 @@ from fairseq.logging import progress_bar
 
 from ..evaluation.likelihood_file import Likelihoods, read_likelihoods
 from ..platform.errors import InputError
-from ..search.ensemble import output_vocabulary
+from ..search.ensemble import make_output_vocabulary
 from ..text.checksums import sha256
 from ..training.task import SummarizationTask
 from .runs import choose_device
@@ -82,7 +82,7 @@ def _score_summaries(
         if device.type == "cuda":
             sample = utils.move_to_cuda(sample, device)
         target = sample["target"]  # (B, T)
-        vocabulary = output_vocabulary([model], sample["net_input"])
+        vocabulary = make_output_vocabulary([model], sample["net_input"])
         written = target if vocabulary is None else vocabulary.producible_ids(target)
         unknown = written.eq(task.tgt_dict.unk()).sum(dim=1).tolist()
         hypotheses = task.inference_step(generator, [model], sample)

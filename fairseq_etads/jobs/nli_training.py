@@ -29,7 +29,7 @@ from ..systems.entailment.model import (
     WEIGHTS,
     EntailmentScorer,
     NliConfig,
-    collate,
+    collate_texts,
     read_config,
     words_to_ids,
     write_config,
@@ -178,7 +178,7 @@ class Trainer:
         batches = self._batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
             texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
-            batch = [collate(side, self.dictionary).to(device) for side in texts]
+            batch = [collate_texts(side, self.dictionary).to(device) for side in texts]
             loss = F.cross_entropy(self.model(*batch), self.pairs.labels[numbers].to(device))
             self.optimizer.zero_grad()
             loss.backward()

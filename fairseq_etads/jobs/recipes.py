@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from ..search.lengths import Lengths, bounds
+from ..search.lengths import Lengths, choose_length_bounds
 from ..text.picking import FACTOR
 
 NAMES = ("small", "base", "large", "paper")
@@ -220,7 +220,7 @@ def make_recipe(
         *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
     ]
-    lengths = bounds(data.summaries.percentiles(), cut[1])
+    lengths = choose_length_bounds(data.summaries.percentiles(), cut[1])
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
     found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
     found.says.extend(_explain_recipe(found, size, machine, data, plan.pairs, options))

@@ -102,7 +102,7 @@ def summarise_by_rewriting(
     """
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
     most = (args.sentences or SENTENCES) if extractor.stop is None else None
-    taken = extractor.taken_sentences(tokens, extractor.extract(tokens, most))
+    taken = extractor.get_selected_sentences(tokens, extractor.extract(tokens, most))
     for row, sentences in enumerate(taken):
         if not sentences:
             taken[row] = [words for words in extractor.sentences_of(tokens[row]) if len(words)][:SENTENCES]

@@ -67,7 +67,7 @@ def choose_device(name: Optional[str]) -> Any:
     Raises:
         InputError: the specified device does not exist.
     """
-    from ..summarizer.summarizer import device_of as checked  # imported here, because it imports torch
+    from ..summarizer.summarizer import choose_device as checked  # imported here, because it imports torch
 
     return checked(name)
 

@@ -22,7 +22,7 @@ from .options import (
     LENGTH_PENALTY_BETA,
     DecodingOptions,
     FairseqOptions,
-    refusal,
+    format_value_error,
 )
 
 Number = TypeVar("Number", int, float, Tensor)
@@ -41,7 +41,7 @@ def check_options(settings: Any) -> None:
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
             # a tuple has already been parsed from text and needs no further check
-            problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
+            problem = "" if isinstance(value, tuple) else format_value_error(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
                 isinstance(value, Integral) and isinstance(value, bool) == (field.type is bool)

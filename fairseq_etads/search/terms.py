@@ -119,7 +119,7 @@ class SearchTerm(abc.ABC):
         """
 
 
-def gain_of(terms: Iterable[ActiveTerm]) -> float:
+def compute_largest_gain(terms: Iterable[ActiveTerm]) -> float:
     """Compute an upper bound for the number that all terms together add to a word's log-probability in one step."""
     gain = 0.0
     for term in terms:
@@ -162,7 +162,7 @@ def parse_option(option: str, value: Any) -> Any:
     raise ValueError(f"{explain_missing_system(f'{flag} {shown}', SYSTEMS[option])}: leave {flag} out")
 
 
-def option_terms(settings: Any) -> List[SearchTerm]:
+def make_option_terms(settings: Any) -> List[SearchTerm]:
     """Create the terms of all registered options that are on."""
     values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
     return [term.make(value) for term, value in values if value]

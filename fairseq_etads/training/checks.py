@@ -15,7 +15,7 @@ from ..platform.option_checks import (
     get_given_options,
     iterate_defaults,
 )
-from ..search.options import DECLARED, DecodingOptions, without_effect
+from ..search.options import DECLARED, DecodingOptions, find_option_without_effect
 from .losses import check_criterion
 from .options import SummarizationConfig
 
@@ -195,7 +195,7 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     given = {**get_given_options(task_cfg, SummarizationConfig), **get_given_options(args, GenerationConfig)}
     present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
     present.update({name: value for name, value in given.items() if name not in present})
-    idle = without_effect(given, present, has_pointer)
+    idle = find_option_without_effect(given, present, has_pointer)
     if idle:
         raise ValueError(idle)
     for options, reason in (

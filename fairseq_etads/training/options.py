@@ -12,7 +12,7 @@ from omegaconf import II, DictConfig
 from ..platform.compat import parse_replacements_file
 from ..platform.option_checks import Bounds
 from ..platform.systems import list_option_values
-from ..search.options import DecodingOptions, setting_of
+from ..search.options import DecodingOptions, get_setting_name
 from ..search.settings import SearchSettings
 from ..text.words import WORD_KINDS
 from .validation import POST_PROCESS
@@ -263,7 +263,7 @@ _PASSED_BY_FAIRSEQ = (
     "no_repeat_ngram_size",
 )
 """Decoding options that fairseq's tasks already pass to generators."""
-_PASSED_SETTINGS = {*map(setting_of, _PASSED_BY_FAIRSEQ), "normalize_scores"}
+_PASSED_SETTINGS = {*map(get_setting_name, _PASSED_BY_FAIRSEQ), "normalize_scores"}
 _OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
     "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",

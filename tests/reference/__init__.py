@@ -307,7 +307,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/decoding.md, consensus",
             "consensus",
-            "search.content.consensus.consensus",
+            "search.content.consensus.compute_consensus",
             "search/test_consensus.py::test_the_consensus_is_the_mean_over_the_others",
         ),
     ],
@@ -466,13 +466,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Norouzi et al. 2016, distances",
             "edit_distances",
-            "systems.rewards.augmented.edit_distances",
+            "systems.rewards.augmented.compute_edit_distances",
             "systems/rewards/test_reward_augmented.py::test_the_number_of_edits_is_that_of_all_texts_gone_through",
         ),
         Equation(
             "Norouzi et al. 2016, weights",
             "raml_weights",
-            "systems.rewards.augmented.sample_weights",
+            "systems.rewards.augmented.compute_sample_weights",
             "systems/rewards/test_reward_augmented.py::test_weights_are_those_of_the_loop_and_by_hand",
         ),
         Equation(
@@ -537,7 +537,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "rewards",
             "",
-            "systems.rewriting.returns.step_rewards",
+            "systems.rewriting.returns.compute_step_rewards",
             "systems/rewriting/test_extractor_rl.py::test_rewards_and_returns_by_hand",
         ),
         Equation(

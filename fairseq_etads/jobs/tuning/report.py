@@ -11,7 +11,7 @@ from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...platform.outputs import open_output, write_text
-from ...summarizer.folder.card import as_options
+from ...summarizer.folder.card import format_as_options
 from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
 
@@ -111,8 +111,8 @@ def make_card_note(tuning: Tuning, source: str) -> str:
         f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} "
         f"(seed {tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} "
         f"documents of `{remove_markdown(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and "
-        f"{scores[1]:.2f} with the defaults before, `{as_options(first.decoding)}`. The first score is optimistic, "
-        "because it was chosen on these documents. Scores in other sections were made before.\n\n"
+        f"{scores[1]:.2f} with the defaults before, `{format_as_options(first.decoding)}`. The first score is "
+        "optimistic, because it was chosen on these documents. Scores in other sections were made before.\n\n"
         f"`{tuning.signature}`"
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...platform.errors import InputError
 from ...search import call_options
-from ...search.call_options import OPTIONS, present_value
+from ...search.call_options import OPTIONS, get_value
 from ...search.options import DECLARED, LARGEST, format_option_name
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
@@ -56,7 +56,7 @@ def make_search_space(
         if name in given:
             space.append(Parameter(name, parse_values(name, given[name])))
         else:
-            space.append(Parameter(name, _choose_default_values(name, present_value(name, decoding), lengths)))
+            space.append(Parameter(name, _choose_default_values(name, get_value(name, decoding), lengths)))
     space = _remove_impossible_lengths(space, decoding)
     # The possible values of min_len depend on the other options, so min_len comes last.
     return sorted(space, key=lambda parameter: parameter.name == "min_len")
@@ -65,7 +65,7 @@ def make_search_space(
 def _find_option(name: str, option: str) -> str:
     known = name.strip().lstrip("-").replace("-", "_")
     if known not in OPTIONS:
-        call_options.check({known: None})  # raises an error that lists the options
+        call_options.check_options({known: None})  # raises an error that lists the options
     if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
             f"{option} {name}: {format_option_name(known)} cannot be searched; "
@@ -96,7 +96,7 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
         raise InputError(f"{where}: choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas")
     for value in values:
         try:
-            call_options.check({name: value})
+            call_options.check_options({name: value})
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
     return tuple(values)
@@ -174,12 +174,12 @@ def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, A
     """
     values = {parameter.name: parameter.values for parameter in space}
     lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
-    if lengths and ("exact_length" in values or present_value("exact_length", decoding)):
+    if lengths and ("exact_length" in values or get_value("exact_length", decoding)):
         raise InputError(f"--search {lengths[0].replace('_', '-')}: has no effect with --exact-length")
-    if not lengths or "max_len_a" in values or present_value("max_len_a", decoding):
+    if not lengths or "max_len_a" in values or get_value("max_len_a", decoding):
         return list(space)
-    least = values.get("min_len", (present_value("min_len", decoding),))[0]
-    most = values.get("max_len", (present_value("max_len", decoding),))[-1]
+    least = values.get("min_len", (get_value("min_len", decoding),))[0]
+    most = values.get("max_len", (get_value("max_len", decoding),))[-1]
     if least > most:
         raise InputError(
             f"--min-len {least} is more than --max-len {most}: choose another --range of "
@@ -204,9 +204,9 @@ def list_allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: 
         decoding: default values of the decoding options.
     """
     together = {**decoding, **chosen}
-    if parameter.name != "min_len" or present_value("max_len_a", together):
+    if parameter.name != "min_len" or get_value("max_len_a", together):
         return parameter.values
-    return tuple(value for value in parameter.values if value <= present_value("max_len", together))
+    return tuple(value for value in parameter.values if value <= get_value("max_len", together))
 
 
 def make_decoding_options(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
@@ -216,8 +216,8 @@ def make_decoding_options(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> D
     """
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []
-    if not present_value("coverage_penalty", decoding):
+    if not get_value("coverage_penalty", decoding):
         idle += [("coverage_penalty_type", "summary"), ("stepwise_coverage_penalty", False)]
-    if present_value("length_penalty_type", decoding) == "avg":
-        idle.append(("length_penalty_beta", present_value("length_penalty_beta", {})))
+    if get_value("length_penalty_type", decoding) == "avg":
+        idle.append(("length_penalty_beta", get_value("length_penalty_beta", {})))
     return {**decoding, **{name: value for name, value in idle if name in decoding}}

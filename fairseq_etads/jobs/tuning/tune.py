@@ -17,11 +17,11 @@ from ...evaluation.rouge import SEED as RESAMPLING_SEED
 from ...evaluation.rouge import Settings, pair_scores
 from ...evaluation.summaries import split_summary
 from ...platform.errors import InputError
-from ...search.call_options import present_value
+from ...search.call_options import get_value
 from ...summarizer import Summarizer
 from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ...summarizer.folder.config import CONFIG, FolderConfig
-from ...summarizer.folder.loading import needed_files
+from ...summarizer.folder.loading import list_needed_files
 from ...summarizer.summarizer import MAX_TOKENS
 from ...text.checksums import Checksums, sha256
 from ...version import version
@@ -246,7 +246,7 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 def compute_model_fingerprint(folder: Path, config: FolderConfig) -> str:
     """Compute a SHA-256 hash of a model folder that does not depend on the decoding defaults."""
     listed = Checksums(folder).listed
-    sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
+    sums = {name: listed.get(name) or sha256(folder / name) for name in list_needed_files(config) if name != CONFIG}
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
 
 
@@ -287,7 +287,7 @@ class _Study:
 
     def _next_settings(self, found: Sequence[Trial]) -> Optional[Dict[str, Any]]:
         if not found:
-            return {parameter.name: present_value(parameter.name, self.defaults) for parameter in self.space}
+            return {parameter.name: get_value(parameter.name, self.defaults) for parameter in self.space}
         tried = [(trial.settings, trial.score(self.metric)) for trial in found]
         return propose_settings(self.space, self.defaults, tried, self.seed)
 

@@ -29,10 +29,10 @@ from ...models.common import (
     to_namespace,
 )
 from ...vocabulary.dictionary import without_tail
-from .options import PRESETS, check_options, preset_config
+from .options import PRESETS, check_options, make_preset_config
 
 
-def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
+def make_word_embedding(dictionary: Any, width: int) -> VocabularyEmbedding:
     """Create random word embeddings with an expected norm of about 1. The padding vector is 0."""
     table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
@@ -53,7 +53,7 @@ class ABSEncoder(FairseqEncoder):
         super().__init__(dictionary)
         self.padding_idx, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         self.marks, self.window = cfg.source_marks, cfg.encoder_window
-        self.embed_tokens = word_vectors(dictionary, cfg.encoder_embed_dim)
+        self.embed_tokens = make_word_embedding(dictionary, cfg.encoder_embed_dim)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
         """Encode source documents.
@@ -113,8 +113,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         super().__init__(dictionary)
         self.padding_idx, self.bos = dictionary.pad(), dictionary.bos()
         self.context_size, self.marks = cfg.context_size, cfg.source_marks
-        self.embed_tokens = word_vectors(dictionary, cfg.decoder_embed_dim)  # E
-        self.embed_context = word_vectors(dictionary, cfg.decoder_context_dim)  # G
+        self.embed_tokens = make_word_embedding(dictionary, cfg.decoder_embed_dim)  # E
+        self.embed_context = make_word_embedding(dictionary, cfg.decoder_context_dim)  # G
         self.hidden = nn.Linear(cfg.context_size * cfg.decoder_embed_dim, cfg.decoder_hidden_size)  # U
         self.query = nn.Linear(cfg.context_size * cfg.decoder_context_dim, cfg.encoder_embed_dim)  # P
         width = cfg.decoder_hidden_size + cfg.encoder_embed_dim
@@ -151,7 +151,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
-        words = self.last_words(prev_output_tokens, steps)  # (N, T, C)
+        words = self.gather_last_words(prev_output_tokens, steps)  # (N, T, C)
         hidden = torch.tanh(self.hidden(self.embed_tokens(words).flatten(2)))  # (N, T, H)
         query = self.query(self.embed_context(words).flatten(2))  # (N, T, D)
         means = encoder_out["encoder_out"][0]  # (B, M, D)
@@ -167,7 +167,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
         return output.to_pair()
 
-    def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
+    def gather_last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """Return the C words (N, steps, C) before each of the last ``steps`` predictions."""
         # Padding on either side is replaced with begin symbols.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
@@ -242,4 +242,4 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))
 
 
-register_presets(ABSModel, PRESETS, preset_config)
+register_presets(ABSModel, PRESETS, make_preset_config)

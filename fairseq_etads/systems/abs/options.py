@@ -76,7 +76,7 @@ TRAINING: Dict[str, Any] = {
 """Configuration sections for training this architecture."""
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     declared = (option for option in fields(NeuralLanguageModelConfig) if option.name != "_name")
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in declared]

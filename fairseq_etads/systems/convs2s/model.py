@@ -21,7 +21,7 @@ from ...models.common import EncodingDecoding, PositionedModel, compute_position
 from ...models.convolutions import parse_convolutions
 from ...vocabulary.dictionary import without_tail
 from ...vocabulary.word_vectors import load_vectors
-from .options import PRESETS, check_options, parse_attention, preset_config
+from .options import PRESETS, check_options, make_preset_config, parse_attention
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -35,7 +35,7 @@ class ConvolutionalEncoder(FConvEncoder):
         super().__init__(
             dictionary,
             embed_dim=cfg.encoder_embed_dim,
-            max_positions=_rows(cfg.max_source_positions, dictionary),
+            max_positions=_count_position_rows(cfg.max_source_positions, dictionary),
             convolutions=parse_convolutions(cfg.encoder_layers, "--encoder-layers"),
             dropout=cfg.dropout,
         )
@@ -77,7 +77,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             dictionary,
             embed_dim=cfg.decoder_embed_dim,
             out_embed_dim=cfg.decoder_out_embed_dim,
-            max_positions=_rows(cfg.max_target_positions, dictionary),
+            max_positions=_count_position_rows(cfg.max_target_positions, dictionary),
             convolutions=layers,
             attention=parse_attention(cfg.decoder_attention, len(layers)),
             dropout=cfg.dropout,
@@ -126,7 +126,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         if mask is not None:
             mask = mask.repeat_interleave(len(prev_output_tokens) // len(memory), dim=0)
         of_rows = {**encoder_out, "encoder_padding_mask": mask}
-        with self._attention_of_layers() as weights:
+        with self._collect_layer_attention() as weights:
             states, attention = super().forward(prev_output_tokens, of_rows, incremental_state)
         if weights:
             attention = torch.stack(weights).mean(dim=0)
@@ -142,7 +142,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return logits
 
     @contextlib.contextmanager
-    def _attention_of_layers(self) -> Iterator[List[Tensor]]:
+    def _collect_layer_attention(self) -> Iterator[List[Tensor]]:
         """Collect the attention weights (N, T, S) of all layers in training, because fairseq does not return them."""
         weights: List[Tensor] = []
         layers = [layer for layer in self.attention if layer is not None and self.training]
@@ -174,7 +174,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return upgraded
 
 
-def _rows(positions: int, dictionary: Any) -> int:
+def _count_position_rows(positions: int, dictionary: Any) -> int:
     """Return the number of rows in a position embedding table. The first rows do not represent positions."""
     return positions + int(dictionary.pad()) + 1
 
@@ -216,4 +216,4 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 
-register_presets(ConvolutionalModel, PRESETS, preset_config)
+register_presets(ConvolutionalModel, PRESETS, make_preset_config)

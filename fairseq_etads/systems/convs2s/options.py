@@ -110,7 +110,7 @@ The recipes use the same settings.
 """
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
     return make_preset_dataclass(name, options, changes, __name__)

@@ -117,7 +117,7 @@ class PairBatches:
         return collated
 
 
-def training_files(folder: Path) -> List[Path]:
+def list_training_files(folder: Path) -> List[Path]:
     """List the files with training pairs in a folder: *train*.tsv and *train*.jsonl, which may be compressed.
 
     Raises:
@@ -143,7 +143,7 @@ class EntailmentTask(AuxiliaryTask):
     def __init__(self, task: Any, model: Any):
         if getattr(model, "pair_classifier", None) is None:
             raise ValueError("--auxiliary-task entailment works only with recurrent models with --encoder rnn")
-        self.pairs = read_batches(data_folder(task.cfg, "pairs of texts"), task)
+        self.pairs = read_pair_batches(data_folder(task.cfg, "pairs of texts"), task)
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
@@ -182,7 +182,7 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
     return logits
 
 
-def read_batches(folder: Path, task: Any) -> PairBatches:
+def read_pair_batches(folder: Path, task: Any) -> PairBatches:
     """Read the training pairs in a folder, and convert them to ids with the task's source dictionary.
 
     Raises:
@@ -194,7 +194,7 @@ def read_batches(folder: Path, task: Any) -> PairBatches:
     known, total, unknown = known_words(words), 0, 0
     pairs: List[Tuple[List[int], List[int], int]] = []
     sample: List[List[str]] = []
-    for path in training_files(folder):
+    for path in list_training_files(folder):
         for pair in read_pairs(path):
             texts = []
             for text in (pair.premise, pair.hypothesis):

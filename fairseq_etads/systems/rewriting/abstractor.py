@@ -10,7 +10,7 @@ from torch import Tensor
 from ...layers.decoder_output import get_decoder_capabilities
 from ...platform.errors import InputError
 from ...search.generator import SummaryGenerator
-from ...search.strategies import DiverseSiblings
+from ...search.strategies import DiverseSiblingsSearch
 from ...text.words import SENTENCE_MARK
 from ...vocabulary.dictionary import known_words
 
@@ -76,7 +76,7 @@ class Abstractor:
             parameter.requires_grad_(False)
         words = task.target_dictionary
         has_mark = words.unk() < words.index(SENTENCE_MARK) < known_words(words)
-        strategy = DiverseSiblings(words, diversity) if diversity and beam > 1 else None
+        strategy = DiverseSiblingsSearch(words, diversity) if diversity and beam > 1 else None
         self.generator = SummaryGenerator(
             [self.model],
             words,

@@ -191,7 +191,7 @@ class PointerExtractor(SelectingModel):
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
-        memory = self.pointer_network.remember(candidates)
+        memory = self.pointer_network.compute_memory(candidates)
         inputs, state = self.pointer_network.begin(len(src_tokens))
         blocked = candidates.missing.clone()  # (B, C)
         ended = blocked.all(dim=1)
@@ -209,7 +209,7 @@ class PointerExtractor(SelectingModel):
                 ended = ended | (taken[:, 0] == count - 1)
         return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
 
-    def taken_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
+    def get_selected_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
         """Return the sentences that were selected from each document, in the order of their selection.
 
         Args:
@@ -242,7 +242,7 @@ PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
 """A dictionary from the name of each architecture to the defaults that it changes."""
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     options = [
         (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
@@ -250,4 +250,4 @@ def preset_config(name: str, **changes: Any) -> type:
     return make_preset_dataclass(name, options, changes, __name__)
 
 
-register_presets(PointerExtractor, PRESETS, preset_config)
+register_presets(PointerExtractor, PRESETS, make_preset_config)

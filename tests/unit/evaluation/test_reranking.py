@@ -7,7 +7,7 @@ from helpers import make_dictionary
 from reference import best_combination as of_all
 
 from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination, max_candidates
-from fairseq_etads.search.strategies import DiverseSiblings
+from fairseq_etads.search.strategies import DiverseSiblingsSearch
 
 
 def beams_of(r, sentences, size):
@@ -57,7 +57,7 @@ def test_of_many_sentences_fewer_candidates_are_looked_at():
 
 def test_diverse_siblings_are_those_of_a_loop():
     torch.manual_seed(3)
-    strategy = DiverseSiblings(make_dictionary(6), 0.7)
+    strategy = DiverseSiblingsSearch(make_dictionary(6), 0.7)
     for step in (0, 2):
         lprobs, sums = torch.randn(2, 3, 10).log_softmax(2), -torch.rand(2, 3, step)
         scores, words, parents = strategy.step(step, lprobs.clone(), sums)

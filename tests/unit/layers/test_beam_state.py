@@ -9,7 +9,7 @@ from decoding import DICTIONARY, make_sample, sharpened
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers import beam_state
 from fairseq_etads.layers.encoder_attention import make_contiguous
-from fairseq_etads.search.hypotheses import top_values
+from fairseq_etads.search.hypotheses import find_top_values
 
 
 def test_documents_are_held_once(monkeypatch, documents):
@@ -67,10 +67,10 @@ def test_keys_keep_their_layout_when_documents_leave():
 def test_the_best_of_a_wide_distribution():
     x = torch.randn(3, 4, 5003).round(decimals=3)
     offset = torch.randn(3, 4, 1)
-    values, index = top_values(x, 20, offset)
+    values, index = find_top_values(x, 20, offset)
     want = (x + offset).flatten(1).topk(20).values
     torch.testing.assert_close(values, want, rtol=0, atol=0)
     torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
     x[0] = -math.inf
     x[0, 2, 5001] = 1.0
-    assert top_values(x, 20, offset)[1][0, 0] == 2 * 5003 + 5001
+    assert find_top_values(x, 20, offset)[1][0, 0] == 2 * 5003 + 5001

@@ -18,7 +18,7 @@ from fairseq_etads.data.labels.scores import (
     make_empty_histogram,
 )
 from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
-from fairseq_etads.summarizer.folder.model_options import architectures
+from fairseq_etads.summarizer.folder.model_options import list_architectures
 from fairseq_etads.training.selection import histogram
 
 MARK = 43
@@ -258,7 +258,7 @@ def test_what_does_not_go_with_a_selector_is_refused():
     task.cfg.eval_rouge = True
     with pytest.raises(ValueError, match="--eval-rouge has no effect"):
         task.build_criterion(model_config_of_criterion())
-    assert not set(SIZES).intersection(architectures()), "a folder is for models that write summaries"
+    assert not set(SIZES).intersection(list_architectures()), "a folder is for models that write summaries"
     task.cfg.eval_rouge = False
     with pytest.raises(ValueError, match="the split has no labels"):
         task.build_criterion(model_config_of_criterion())(model, {"net_input": {}})

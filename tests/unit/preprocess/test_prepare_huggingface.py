@@ -23,7 +23,7 @@ from fairseq_etads.jobs.content import ContentTexts
 from fairseq_etads.jobs.labels import open_task
 from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewards.trained import TokenJudge
+from fairseq_etads.systems.rewards.trained import TokenEntailmentModel
 from fairseq_etads.text.checksums import sha256
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 from fairseq_etads.training.validation import ValidationSummaries
@@ -111,7 +111,7 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
         words[-1].append(token)
         if following is not None and not texts.is_same_word(token, following):
             words.append([])
-    assert texts.word_of(words[1]) == "audio" and texts.word_of(words[2]) == "library"
+    assert texts.join_word(words[1]) == "audio" and texts.join_word(words[2]) == "library"
     summary = summarizer.summarize(LINE)
     assert summary.text == texts.join(summary.tokens) and summary.text
     assert not set("▁Ġ") & set(summary.text) and "##" not in summary.text
@@ -147,7 +147,7 @@ def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     scorer = Namespace(load=lambda path: Namespace(config=None))
     monkeypatch.setattr("fairseq_etads.systems.entailment.model.EntailmentScorer", scorer)
     with pytest.raises(ValueError, match="consists of pieces of a Hugging Face tokeniser, but entailment models"):
-        TokenJudge("judge", task, "--entail-model")
+        TokenEntailmentModel("judge", task, "--entail-model")
 
 
 def test_another_test_set_and_other_files(given, text, tmp_path, capsys):

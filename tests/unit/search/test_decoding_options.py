@@ -35,9 +35,9 @@ def test_declarations_name_what_exists():
         metadata = option.metadata
         assert set(metadata) <= {*KINDS, "tuned", "tunable"}, option.name
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
-        assert not options.problem(option.name, option.default) or option.name == "retain_dropout_modules"
+        assert not options.find_value_problem(option.name, option.default) or option.name == "retain_dropout_modules"
         for value in metadata.get("tuned", ()):
-            assert not options.problem(option.name, value)
+            assert not options.find_value_problem(option.name, value)
 
 
 def test_fairseqs_options_have_fairseqs_defaults():
@@ -49,7 +49,9 @@ def test_fairseqs_options_have_fairseqs_defaults():
 def test_settings_have_the_declared_defaults():
     defaults = {option.name: option.default for kind in (SearchSettings, Scoring) for option in fields(kind)}
     declared = {name: option.default for name, option in DECLARED.items()}
-    differing = {name for name in DECLARED if defaults.get(options.setting_of(name), declared[name]) != declared[name]}
+    differing = {
+        name for name in DECLARED if defaults.get(options.get_setting_name(name), declared[name]) != declared[name]
+    }
     as_fairseqs_generator, parsed = {"beam", "lm_weight"}, {"ngram_ignore_tokens", "extractive_weights"}
     assert differing == as_fairseqs_generator | parsed
     assert defaults["normalize_scores"] is not DECLARED["unnormalized"].default
@@ -67,14 +69,14 @@ def test_fairseqs_command_line_has_them_with_their_choices():
 
 @pytest.mark.parametrize("name", [name for name in DECLARED if name in call_options.OPTIONS and name != "shortlist"])
 def test_every_bound_holds_in_a_call_and_in_the_settings(name):
-    metadata, setting = DECLARED[name].metadata, options.setting_of(name)
+    metadata, setting = DECLARED[name].metadata, options.get_setting_name(name)
     bounds = metadata.get("bounds", Bounds())
     outside = [bound + step for bound, step in ((bounds.at_least, -1), (bounds.most, 1)) if bound is not None]
     outside += [bound for bound in (bounds.above, bounds.below) if bound is not None]
     outside += ["nothing like it"] if "choices" in metadata else []
     for value in outside:
         with pytest.raises(InputError, match=f"^{options.format_option_name(name)} .*: choose "):
-            call_options.check({name: value})
+            call_options.check_options({name: value})
         if name in OF_FOLDERS:
             continue  # not a setting of the search
         with pytest.raises(ValueError, match=f"^{options.format_option_name(name)} .*: choose "):

@@ -17,10 +17,10 @@ from fairseq_etads.search.inference import Int8Linear, WideLinear
 @pytest.fixture(autouse=True)
 def fresh_answers():
     """Forget results and messages that are cached once per process."""
-    for function in (kernels.measure_int8_levels, kernels.can_pack_weights, inference._say):
+    for function in (kernels.measure_int8_levels, kernels.can_pack_weights, inference._log_products):
         function.cache_clear()
     yield
-    for function in (kernels.measure_int8_levels, kernels.can_pack_weights, inference._say):
+    for function in (kernels.measure_int8_levels, kernels.can_pack_weights, inference._log_products):
         function.cache_clear()
 
 
@@ -164,7 +164,7 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
         return passed[0]
 
     monkeypatch.setattr(inference.time, "perf_counter", ticks)
-    inference.fastest_cpu_format.cache_clear()
+    inference.find_fastest_cpu_format.cache_clear()
     with caplog.at_level(logging.INFO, "fairseq_etads"):
         copied, again = (inference.InferenceModel(sharpened(), "auto").current() for _ in range(2))
     said = [r.message.split(" (")[0] for r in caplog.records if "auto" in r.message]
@@ -173,16 +173,16 @@ def test_auto_takes_the_fastest_format_and_says_so(fastest, monkeypatch, caplog,
         assert isinstance(block, Int8Linear) == (fastest == "int8")
         if fastest != "int8":
             assert block.dtype == {"fp32": torch.float32, "bf16": torch.bfloat16}[fastest]
-    inference.fastest_cpu_format.cache_clear()
+    inference.find_fastest_cpu_format.cache_clear()
 
 
 def test_auto_keeps_fp32_where_others_gain_little(monkeypatch):
     """The default of a search does not change with it, either."""
     clock = iter(range(10**6))
     monkeypatch.setattr(inference.time, "perf_counter", lambda: next(clock) * 1.0)
-    inference.fastest_cpu_format.cache_clear()
-    assert inference.fastest_cpu_format((((8, 4), 2),)) == "fp32"
-    inference.fastest_cpu_format.cache_clear()
+    inference.find_fastest_cpu_format.cache_clear()
+    assert inference.find_fastest_cpu_format((((8, 4), 2),)) == "fp32"
+    inference.find_fastest_cpu_format.cache_clear()
     assert SummaryGenerator([sharpened()], DICTIONARY, 2).settings.infer_dtype is None
 
 
@@ -192,7 +192,7 @@ def test_auto_compares_the_products_that_a_step_has(monkeypatch):
     decoder = sharpened("etads_basic").decoder
     # two layers of width 32: 4 products of each attention, 48 units between, and 44 words in blocks
     expected = {(30, 32): 2 * 8 + 1 + 2, (2, 32): 2 * 8, (18, 32): 2, (14, 32): 1, (30, 48): 2, (2, 48): 2}
-    assert dict(inference._products_of_a_step(decoder)) == expected
+    assert dict(inference._count_products_per_step(decoder)) == expected
 
 
 def test_auto_takes_models_of_others_as_they_are(documents):

@@ -53,7 +53,7 @@ def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
     lines = []
     for document in DOCUMENTS:
         tokens = make_batch([document])
-        (sentences,) = model.taken_sentences(tokens, model.extract(tokens, most))
+        (sentences,) = model.get_selected_sentences(tokens, model.extract(tokens, most))
         sentences = sentences or [words for words in model.sentences_of(tokens[0]) if len(words)]
         beams = [abstractor.rewrite([words])[0] for words in sentences]
         candidates = [
