@@ -56,7 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Raise InputError if a size is invalid, a file is missing, or the options for summaries are incomplete."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
@@ -83,8 +83,8 @@ def _check(args: argparse.Namespace) -> None:
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-dictionary``."""
-    _check(args)
-    from fairseq_etads.vocabulary.dictionary import known_words
+    _check_options(args)
+    from fairseq_etads.vocabulary.dictionary import count_known_words
 
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
@@ -98,7 +98,7 @@ def main(args: argparse.Namespace) -> None:
         written = {args.out: build_dictionary(args.train, args.documents, args.size, args.jobs)}
     for path, dictionary in written.items():
         write_dictionary(dictionary, path)
-        known = known_words(dictionary)
+        known = count_known_words(dictionary)
         print(f"{path}: {known:,} known words, {len(dictionary) - known:,} that can only be copied")
 
 

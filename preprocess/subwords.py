@@ -67,13 +67,13 @@ def write_merges(lines: List[str], codes: Path) -> None:
             subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
-    whole = _whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
+    whole = _iterate_whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
     merges = dict.fromkeys([*whole, *lines[len(version) :]])
     with open_output(codes) as file:
         file.write("".join(f"{line}\n" for line in (*version, *merges)))
 
 
-def _whole_merges(end_is_apart: bool) -> Iterator[str]:
+def _iterate_whole_merges(end_is_apart: bool) -> Iterator[str]:
     """Yield the merges that assemble each word in WHOLE from left to right.
 
     The symbol "</w>" denotes the end of a word.

@@ -17,7 +17,7 @@ The first hypothesis of a document is the best one.
 """
 
 
-def best_summaries(log: Path) -> Dict[int, str]:
+def read_best_summaries(log: Path) -> Dict[int, str]:
     """Read a fairseq log, and return a dictionary that maps document indices to the best summaries."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
@@ -27,7 +27,7 @@ def best_summaries(log: Path) -> Dict[int, str]:
     return found
 
 
-def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
+def order_summaries(found: Dict[int, str], documents: int, log: Path) -> List[str]:
     """Return the summaries of all documents, in the order of their indices 0, 1, ...
 
     Raises:

@@ -15,7 +15,7 @@ from typing import List
 
 import children
 import fairseq_log
-from etads_preprocess.summary_files import best_summaries, in_order, write_summaries
+from etads_preprocess.summary_files import order_summaries, read_best_summaries, write_summaries
 
 from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.outputs import lock_output
@@ -29,7 +29,7 @@ def summarise(log: Path, names: List[str], output: str, command: List[str]) -> i
         status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)
         if status:
             return 2 if status < 128 else status
-        write_summaries(output, in_order(best_summaries(log), len(names), log), names)
+        write_summaries(output, order_summaries(read_best_summaries(log), len(names), log), names)
     return 0
 
 

@@ -22,14 +22,14 @@ import children
 from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import lock_output, make_temporary_output, write_text
-from fairseq_etads.text.checksums import sha256
+from fairseq_etads.text.checksums import compute_sha256
 
 RECORD = ".made.json"
 
 
 def digests(files: List[Path]) -> Dict[str, Optional[str]]:
     """Compute the SHA-256 hash of each file, or None for missing files."""
-    return {str(path): sha256(path) if path.is_file() else None for path in files}
+    return {str(path): compute_sha256(path) if path.is_file() else None for path in files}
 
 
 def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:

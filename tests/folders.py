@@ -17,7 +17,7 @@ from fairseq_etads.search.call_options import DEFAULTS
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
 TEXT = {"tokenizer": "etads", "text-words": "spaces"}
 DECODING = {**DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 2}
@@ -41,7 +41,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     data.mkdir(parents=True, exist_ok=True)
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
         lines = zip(dictionary.symbols[4:], dictionary.count[4:])
-        known = known_words(dictionary)
+        known = count_known_words(dictionary)
         (data / f"dict.{side}.txt").write_text(
             "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
         )

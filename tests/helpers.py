@@ -17,7 +17,7 @@ import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir d
 from fairseq_etads.jobs.architectures import make_architecture_config
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 PAD, EOS = 1, 2
 SMALL = {
@@ -64,7 +64,7 @@ def make_task(
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
     for name, value in options.items():
         setattr(cfg, name, value)
-    summaries = dictionary if target_words is None else with_known_words(dictionary, target_words)
+    summaries = dictionary if target_words is None else limit_known_words(dictionary, target_words)
     return SummarizationTask(cfg, dictionary, summaries)
 
 

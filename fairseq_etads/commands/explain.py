@@ -13,7 +13,14 @@ from ..platform.outputs import check_outputs, open_output
 from ..search import call_options
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, unit_of, what_is_a_document
+from ..text.records import (
+    NewDocument,
+    add_input_format,
+    choose_input_format,
+    describe_document_unit,
+    get_unit_name,
+    read_documents,
+)
 
 EXAMPLES = """\
 examples:
@@ -96,7 +103,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _read_input(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
-    kind = kind_of_inputs([args.file], args.input_format)
+    kind = choose_input_format([args.file], args.input_format)
     return kind, read_documents([Path(args.file)], kind, args.source_column, ESCAPE_INVALID)
 
 
@@ -130,7 +137,10 @@ def _select_document(documents: Iterator[NewDocument], wanted: Optional[str], sa
         raise InputError(found.problem)
     if wanted is None and next(documents, None) is not None:
         hint = "; --input-format file reads the whole file as one" if kind == "lines" else ""
-        say(f"every {unit_of(kind)} is a document; this is the first ({found.name}); --document chooses another{hint}")
+        say(
+            f"every {get_unit_name(kind)} is a document; this is the first ({found.name}); "
+            f"--document chooses another{hint}"
+        )
     return found
 
 
@@ -156,7 +166,7 @@ def main(args: argparse.Namespace) -> None:
             print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
     if kind == "file":
-        taken = what_is_a_document(kind, [args.file], args.input_format)
+        taken = describe_document_unit(kind, [args.file], args.input_format)
         if taken.startswith(args.file):  # each line of this file may also be a document
             print_warning(taken)
     if args.document == "all":

@@ -24,9 +24,9 @@ from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, what_is_a_document
+from ..text.records import NewDocument, add_input_format, choose_input_format, describe_document_unit, read_documents
 from ..text.resumable import ResumableLines
 
 EXAMPLES = """\
@@ -95,7 +95,7 @@ def _collect_output_settings(args: argparse.Namespace, kind: str, output_format:
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
-        "model": f"{sha256(listed)} {size}",
+        "model": f"{compute_sha256(listed)} {size}",
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,
@@ -272,9 +272,9 @@ def main(args: argparse.Namespace) -> None:
             raise InputError(f"{call_options.format_option_name(name)} {getattr(args, name)}: choose 1 or more")
     config = read_config(args.folder)
     call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
-    kind = kind_of_inputs(args.files, args.input_format)
+    kind = choose_input_format(args.files, args.input_format)
     report = _ProgressReport(args.quiet)
-    report.say(what_is_a_document(kind, args.files, args.input_format))
+    report.say(describe_document_unit(kind, args.files, args.input_format))
     failed = (
         _write_to_file(args, kind, report) if args.output not in (None, "-") else _write_to_stdout(args, kind, report)
     )

@@ -30,7 +30,7 @@ from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
 from ..text.files import STANDARD_INPUT
-from ..text.records import SOURCE_COLUMNS, column_names, guess_format, read_documents
+from ..text.records import SOURCE_COLUMNS, guess_format, read_column_names, read_documents
 from ..text.words import SENTENCE_MARK
 
 TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
@@ -163,7 +163,7 @@ def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: 
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
     kind, column = guess_format([path], text="lines"), ""
     if kind != "lines":
-        names = column_names(path, kind)
+        names = read_column_names(path, kind)
         column = asked or next((name for name in usual if name in names), "")
         if not column or (column.lower() if kind == "csv" else column) not in names:
             raise InputError(f"{column_option} {asked or 'is needed'}: {path} has {', '.join(names)}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ..platform.errors import InputError
-from ..text.files import name_of, read_lines
+from ..text.files import get_display_name, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
@@ -87,7 +87,7 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
             if label not in (*LABELS, UNDECIDED):
                 raise ValueError(f'the label is "{label}", not one of {", ".join(LABELS)}')
         except ValueError as error:
-            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
+            raise InputError(f"{get_display_name(path)}, line {number}: {error}") from None
         if label != UNDECIDED:
             yield NliPair(premise, hypothesis, label)
         elif counts is not None:

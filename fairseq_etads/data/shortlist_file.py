@@ -16,7 +16,7 @@ import numpy as np
 from ..platform.errors import InputError
 from ..platform.outputs import open_binary_output
 from ..text.checksums import Checksums
-from ..vocabulary.dictionary import fingerprint, known_words
+from ..vocabulary.dictionary import compute_fingerprint, count_known_words
 from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
@@ -38,8 +38,8 @@ def write_shortlist(
 
     about = {
         "format": FORMAT,
-        "source_dictionary": fingerprint(source),
-        "target_dictionary": fingerprint(target),
+        "source_dictionary": compute_fingerprint(source),
+        "target_dictionary": compute_fingerprint(target),
         "made_from": json.dumps(made_from),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -78,13 +78,13 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     if about.get("format") != FORMAT:
         raise InputError(f'{where} is not a shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
     for side, dictionary in (("source", source), ("target", target)):
-        made, found = about.get(f"{side}_dictionary"), fingerprint(dictionary)
+        made, found = about.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
         if made != found:
             raise InputError(
                 f"{where} was created with a different {side} dictionary (fingerprint {made}) from the model's "
                 f"({found}): create a shortlist from the model's training data"
             )
-    problem = _find_array_error(arrays, known_words(source), known_words(target))
+    problem = _find_array_error(arrays, count_known_words(source), count_known_words(target))
     if problem:
         raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
     return Shortlist.of(arrays["frequent"], arrays["together"], source, target)

@@ -10,8 +10,8 @@ from fairseq import utils
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import hide_unknown_words, known_words
-from ..vocabulary.text_vectors import WEIGHTS, text_vectors
+from ..vocabulary.dictionary import count_known_words, hide_unknown_words
+from ..vocabulary.text_vectors import WEIGHTS, compute_text_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
             ignored. Otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
-    size = known_words(dictionary)
+    size = count_known_words(dictionary)
     counts = torch.ones(size)
     for words in _concatenate_in_blocks(read_training_ids(task, "target"), longest + 1):
         if copies:
@@ -78,7 +78,7 @@ def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summarie
         dictionary = source if name == "documents" else target
         size, width = table.weight.shape
         stream = [_concatenate_texts(read_training_ids(task, side), dictionary, size) for side in sides]
-        made = text_vectors(torch.cat(stream), size, width)
+        made = compute_text_vectors(torch.cat(stream), size, width)
         with torch.no_grad():
             table.weight[made.found] = made.vectors[made.found].to(table.weight)
         logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")

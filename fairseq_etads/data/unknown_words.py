@@ -9,7 +9,7 @@ import numpy as np
 from fairseq import utils
 from fairseq.data import Dictionary
 
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +57,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
         pairs: ``SummarizationDataset`` with the truncated pairs.
         dictionary: target dictionary.
     """
-    known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
+    known, unk, eos = count_known_words(dictionary), dictionary.unk(), dictionary.eos()
     chosen = sample_indices(len(pairs))
     words = unknown = copyable = in_document = 0
     for number in chosen:
@@ -159,7 +159,7 @@ def check_document_words(split: str, documents: Any, pointer: str, dictionary: D
     if not unknown:
         return
     found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {dictionary.unk_word}"
-    if training and unknown > UNKNOWN_ALLOWED * words and known_words(dictionary) == len(dictionary):
+    if training and unknown > UNKNOWN_ALLOWED * words and count_known_words(dictionary) == len(dictionary):
         raise ValueError(
             f"--pointer {pointer}: the dictionary in DATA has no copy tail (words with count 0), and {found}; "
             "they cannot be copied. Create the data with etads-prepare, or create a dictionary with etads-dictionary "

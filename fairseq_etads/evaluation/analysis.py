@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 import numpy as np
 import regex
 
-from ..text.subsequences import ngrams
+from ..text.subsequences import iterate_ngrams
 from .rouge import Settings
 from .summaries import SENTENCE_MARK, split_summary
 
@@ -46,10 +46,10 @@ class Source:
         self._numbers = set(_NUMBER.findall(text))
         self._text_words = set(_WORD.findall(text.lower()))
         self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
-        for position, bigram in enumerate(ngrams(words, 2)):
+        for position, bigram in enumerate(iterate_ngrams(words, 2)):
             self._bigram_positions.setdefault(bigram, []).append(position)
         self._bigrams = len(words) - 1
-        self._grams = {order: set(ngrams(words, order)) for order in NGRAM_ORDERS}
+        self._grams = {order: set(iterate_ngrams(words, order)) for order in NGRAM_ORDERS}
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
@@ -60,7 +60,7 @@ class Source:
         Returns:
             The fraction of novel n-grams, or None if the summary contains no n-grams.
         """
-        grams = list(ngrams(words, order))
+        grams = list(iterate_ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
@@ -105,7 +105,7 @@ class Source:
         If a bigram occurs several times in the document, its count is divided equally among these occurrences.
         """
         tenths = np.zeros(TENTHS)
-        for bigram in ngrams(words, 2):
+        for bigram in iterate_ngrams(words, 2):
             positions = self._bigram_positions.get(bigram, ())
             for position in positions:
                 tenths[position * TENTHS // self._bigrams] += 1 / len(positions)
@@ -118,7 +118,7 @@ def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
     Returns:
         The fraction of repeated n-grams, or None if the summary contains no n-grams.
     """
-    grams = list(ngrams(words, order))
+    grams = list(iterate_ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
 
 
@@ -246,11 +246,11 @@ def find_greedy_oracle(
     Returns:
         Indices of the chosen sentences, in the order of the document.
     """
-    targets = [[Counter(ngrams(reference, order)) for order in (1, 2)] for reference in references]
+    targets = [[Counter(iterate_ngrams(reference, order)) for order in (1, 2)] for reference in references]
 
     def score_sentences(numbers: Sequence[int]) -> float:
         words = [word for number in sorted(numbers) for word in sentences[number]]
-        counts = [Counter(ngrams(words, order)) for order in (1, 2)]
+        counts = [Counter(iterate_ngrams(words, order)) for order in (1, 2)]
         return max(sum(map(_compute_ngram_f1, counts, target)) for target in targets)
 
     chosen: List[int] = []

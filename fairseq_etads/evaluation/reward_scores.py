@@ -18,7 +18,7 @@ from ..data.labels.labels import compute_idf
 from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.console import USER_ERROR
 from ..text import files
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
@@ -66,7 +66,7 @@ def make_entailment_scorer(folder: str) -> Scorer:
     The pairs are scored in a separate process with ``etads-nli score``, so that the current process does not have to
     import torch.
     """
-    weights = sha256(Path(folder) / "model.safetensors")[:12]
+    weights = compute_sha256(Path(folder) / "model.safetensors")[:12]
 
     def predict_entailment(premises: Text, hypotheses: Text) -> List[float]:
         pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))

@@ -10,7 +10,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..text.subsequences import lcs_positions, ngrams, word_positions
+from ..text.subsequences import iterate_ngrams, lcs_positions, make_position_bits
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
@@ -48,7 +48,9 @@ def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
 
     N-grams can cross sentence boundaries, as in ``etads-rouge``.
     """
-    grams = [Counter(ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
+    grams = [
+        Counter(iterate_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)
+    ]
     return compute_f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
 
 
@@ -66,7 +68,7 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
 def _iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
     """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
     left = Counter(word for sentence in hypothesis for word in sentence)
-    positions = [word_positions(sentence) for sentence in hypothesis]
+    positions = [make_position_bits(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
         union: Set[int] = set()
         for words, other in zip(positions, hypothesis):

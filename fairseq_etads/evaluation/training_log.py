@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import DefaultDict, Dict, Iterator, Optional, Tuple
 
 from ..platform.errors import InputError
-from ..text.files import name_of, read_lines
+from ..text.files import get_display_name, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
 """Names of the log files that ``scripts/train.sh`` and ``fairseq-hydra-train`` write to run folders."""
@@ -175,5 +175,5 @@ def read_log(path: Path) -> TrainingLog:
                 "--log-interval?"
             )
         )
-        raise InputError(f"{name_of(path)}: {reason}")
+        raise InputError(f"{get_display_name(path)}: {reason}")
     return log

@@ -21,7 +21,7 @@ from ..search.options import FairseqOptions
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
-from ..vocabulary.dictionary import with_known_words
+from ..vocabulary.dictionary import limit_known_words
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
 for _system in systems.import_installed_systems():
@@ -88,7 +88,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
     if target_vocabulary is not None and (getattr(cfg, "share_all_embeddings", False) or str(cfg.pointer) != "none"):
         if target_vocabulary > vocabulary:
             return None
-        target = with_known_words(source, target_vocabulary)
+        target = limit_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = make_numbered_dictionary(target_vocabulary - 1)
         target.add_symbol("summary")  # not the sentence mark, so that dictionaries of equal length also differ

@@ -16,7 +16,7 @@ from ..platform.outputs import open_output
 from ..search.content.candidates import choose_sentences
 from ..search.content.model import FILE, ContentModel
 from ..text.files import read_lines
-from ..text.picking import pick
+from ..text.picking import pick_sentences
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from .labels import check_sentence_marks, open_task
@@ -224,7 +224,7 @@ def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -
 def _select_within_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
     """Select the highest-scoring sentences up to a total of ``words`` words, and return them in document order."""
     padded = [*scores, *[None] * len(sentences)][: len(sentences)]
-    return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
+    return [sentences[place] for place in pick_sentences(list(map(len, sentences)), padded, words)]
 
 
 def _select_best_sentences(

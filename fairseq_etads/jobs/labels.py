@@ -57,7 +57,7 @@ class Labeller(NamedTuple):
         pairs: documents and summaries in the split.
         kind: kind of labels, which is "words", "match", "extract", "f1" or "distribution".
         limit: maximum number of tokens to read from each document.
-        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         idf: inverse document frequencies for the kind "distribution", see
             :func:`~fairseq_etads.data.labels.labels.compute_idf`.
     """

@@ -12,7 +12,7 @@ from fairseq.logging import progress_bar
 from ..evaluation.likelihood_file import Likelihoods, read_likelihoods
 from ..platform.errors import InputError
 from ..search.ensemble import make_output_vocabulary
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..training.task import SummarizationTask
 from .runs import choose_device
 
@@ -41,7 +41,7 @@ def compute_split_likelihoods(
         raise InputError(f"{checkpoint} was not trained with --task summarization")
     folder = Path(cfg.task.data.split(":")[0])
     identity: Dict[str, Any] = {
-        "checkpoint": sha256(checkpoint),
+        "checkpoint": compute_sha256(checkpoint),
         "data": _compute_data_checksum(folder, subset),
         "subset": subset,
     }
@@ -62,7 +62,7 @@ def _compute_data_checksum(folder: Path, subset: str) -> str:
     if not files:
         known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})
         raise InputError(f"--subset {subset}: {folder} has none; it has {', '.join(known) or 'no data'}")
-    return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in files).encode()).hexdigest()
+    return hashlib.sha256("".join(f"{path.name} {compute_sha256(path)}\n" for path in files).encode()).hexdigest()
 
 
 @torch.no_grad()

@@ -35,12 +35,12 @@ from ..systems.entailment.model import (
     write_config,
     write_model,
 )
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..text.files import read_lines
 from ..text.tokenizer import TextTokenizer
 from ..version import version
-from ..vocabulary.dictionary import fingerprint
-from ..vocabulary.word_vectors import load_vectors
+from ..vocabulary.dictionary import compute_fingerprint
+from ..vocabulary.word_vectors import load_word_vectors
 from .runs import choose_device
 
 STATE = "training.safetensors"
@@ -252,7 +252,7 @@ def train_entailment_model(out: Path, settings: Settings, epochs: int, patience:
     about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.
     is_resumed = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
-    if is_resumed and read_config(out)["dictionary"] != fingerprint(dictionary):
+    if is_resumed and read_config(out)["dictionary"] != compute_fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
     progress = trainer.load(out / STATE) if is_resumed else Progress()
     known = len(dictionary) - dictionary.nspecial
@@ -292,14 +292,14 @@ def _check_same_settings(out: Path, settings: Settings) -> None:
 
 def _compute_file_checksums(settings: Settings) -> List[str]:
     """Compute the SHA-256 hash of each file with pairs, in the order of the command-line options."""
-    return [sha256(path) for path in (*settings.train, *settings.valid)]
+    return [compute_sha256(path) for path in (*settings.train, *settings.valid)]
 
 
 def _make_trainer(pairs: TokenisedPairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:
     torch.manual_seed(settings.seed)
     model = settings.config.make_model(dictionary, settings.dropout)
     if settings.vectors is not None:
-        load_vectors(settings.vectors, dictionary, model.table, "--vectors")
+        load_word_vectors(settings.vectors, dictionary, model.table, "--vectors")
         model.table.requires_grad_(False)
     return Trainer(model.to(device), dictionary, EncodedPairs.from_pairs(pairs, dictionary, settings.config), settings)
 

@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Sequence
 from ..platform import console
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 
 RECORD = "training.json"
 _COMMANDS = ("started.txt", "finished.txt")
@@ -73,7 +73,7 @@ def compute_data_fingerprint(prepared: Path) -> Dict[str, str]:
     prepare.json contains the checksums of the texts. The result is empty if the file does not exist.
     """
     path = prepared / "prepare.json"
-    return {path.name: sha256(path)} if path.is_file() else {}
+    return {path.name: compute_sha256(path)} if path.is_file() else {}
 
 
 def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:

@@ -77,7 +77,7 @@ def make_detokenizer(dictionary: Any, subwords: str, folder: Path) -> Any:
 
     Args:
         dictionary: dictionary of the tokens in the data.
-        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         folder: path of the data folder, for the error message.
 
     Raises:

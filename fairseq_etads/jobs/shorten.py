@@ -14,7 +14,7 @@ from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
-from ..text.picking import FACTOR, FILE, Picking, learn_edges
+from ..text.picking import FACTOR, FILE, Picking, compute_level_edges
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from .labels import check_sentence_marks, list_splits, open_task
@@ -46,7 +46,7 @@ def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
     splits = args.subset or list_splits(folder)
     path = args.run / FILE
     if "train" in splits:
-        edges = learn_edges(
+        edges = compute_level_edges(
             list(_read_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
         )
     else:

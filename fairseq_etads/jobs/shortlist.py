@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..data.shortlist_file import read_shortlist, write_shortlist
 from ..platform.errors import InputError
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
@@ -53,7 +53,7 @@ class KnownWordPairs:
 
     def __init__(self, pairs: Any):
         self._pairs = pairs
-        self.source_words, self.target_words = known_words(pairs.src_dict), known_words(pairs.tgt_dict)
+        self.source_words, self.target_words = count_known_words(pairs.src_dict), count_known_words(pairs.tgt_dict)
         self._specials = max(pairs.src_dict.nspecial, pairs.tgt_dict.nspecial)
 
     def __len__(self) -> int:
@@ -171,8 +171,8 @@ class WordAssociations:
 
 def map_to_summary_ids(source: Any, target: Any) -> np.ndarray:
     """Return, for each document word, the id of the same word in summaries (V_s,), or -1 if there is none."""
-    known = known_words(target)
-    ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
+    known = count_known_words(target)
+    ids = (target.indices.get(word, known) for word in source.symbols[: count_known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
 
 

@@ -18,7 +18,7 @@ from fairseq.modules import AdaptiveInput, BeamableMM
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
+from ..vocabulary.dictionary import count_known_words, hide_unknown_words, remove_copy_tail
 from .common import SummarizationModel, check_right_padding
 
 _NOT_OF_TEXT = tuple(
@@ -108,8 +108,8 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
         check_right_padding(task)
     _set_position_counts(cfg, task)
     known = copy.copy(task)  # a copy of the task that receives dictionaries without a copy tail
-    known.src_dict = without_tail(task.src_dict)
-    known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
+    known.src_dict = remove_copy_tail(task.src_dict)
+    known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else remove_copy_tail(task.tgt_dict)
     model = build(known)
     for part, dictionary in ((model.encoder, known.src_dict), (model.decoder, known.tgt_dict)):
         for module in part.modules():
@@ -122,7 +122,7 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
 
 def replace_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
     """Replace copy-tail words in summaries with the unknown word. Returns None if ``tokens`` is None."""
-    return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
+    return None if tokens is None else hide_unknown_words(tokens, count_known_words(dictionary), dictionary.unk())
 
 
 def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:

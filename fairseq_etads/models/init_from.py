@@ -11,7 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import check_trained_with, known_words
+from ..vocabulary.dictionary import check_trained_with, count_known_words
 from .pretrained import CheckpointWords
 from .selector import SentenceExtractor
 
@@ -178,7 +178,7 @@ def _fit_rows(
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
     dictionary = task.source_dictionary if side == "source" else task.target_dictionary
-    if known_words(dictionary) != wanted or not _WORD_TABLE.search(name):
+    if count_known_words(dictionary) != wanted or not _WORD_TABLE.search(name):
         return given
     if rows == len(dictionary):
         report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
@@ -192,7 +192,7 @@ def _fit_rows(
 
 def _count_known_words(task: Any) -> Tuple[int, int]:
     """Return the numbers of known words in the source and target dictionaries."""
-    return known_words(task.source_dictionary), known_words(task.target_dictionary)
+    return count_known_words(task.source_dictionary), count_known_words(task.target_dictionary)
 
 
 class _LoadingReport:

@@ -12,7 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..vocabulary.dictionary import is_padding_word, load_checked
+from ..vocabulary.dictionary import is_padding_word, load_checked_dictionary
 
 MASK = "<mask>"
 """The mask symbol, which fairseq's pretraining task adds after the words in the dictionary file."""
@@ -42,7 +42,7 @@ class CheckpointWords:
             if found is not None:
                 self.files[side] = found
         self.files = {side: self.files.get(side, path) for path in self.files.values() for side in self.dictionaries}
-        read = {path: load_checked(Dictionary.load, path).symbols for path in set(self.files.values())}
+        read = {path: load_checked_dictionary(Dictionary.load, path).symbols for path in set(self.files.values())}
         self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
 
     def reorder_rows(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from ..layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import without_tail
-from ..vocabulary.word_vectors import load_vectors
+from ..vocabulary.dictionary import remove_copy_tail
+from ..vocabulary.word_vectors import load_word_vectors
 from .common import EncodingDecoding, SummarizationModel, check_vocabulary_sizes, register_presets, to_namespace
 from .rnn_decoder import CLOSED_BOOK, ClosedBookDecoder, RecurrentDecoder
 from .rnn_encoder import (
@@ -70,7 +70,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         """
         config = to_namespace(cfg)
         check_options(config, task)
-        source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
+        source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)
         table = functools.partial(make_embedding_table, tiny=config.paper_init, bound=config.uniform_init)
         factors = {name: table(task.factor_dictionaries[name], width) for name, width in widths.items()}
@@ -79,9 +79,9 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
         if not task.is_loading:  # a checkpoint already contains the word embeddings
-            load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
+            load_word_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
-                load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
+                load_word_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
         tied = config.share_all_embeddings or config.share_decoder_input_output_embed
         is_conv = config.encoder == "conv"
         context = compute_input_width(config.encoder_embed_dim, factors) if is_conv else compute_memory_width(config)

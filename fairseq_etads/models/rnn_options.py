@@ -11,7 +11,7 @@ from omegaconf import II
 
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from .common import PointerOptions, check_one_dictionary, check_pointer, check_sentence_mark, make_preset_dataclass
 from .source_factors import FACTOR_DIM
 from .source_factors import HELP as FACTORS_HELP
@@ -470,7 +470,7 @@ def check_options(cfg: Any, task: Any) -> None:
 def _check_summary_marks(task: Any) -> None:
     """Raise ValueError if the target vocabulary lacks the sentence mark that --sentence-selector requires."""
     words = task.target_dictionary
-    if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
+    if not words.unk() < words.index(SENTENCE_MARK) < count_known_words(words):
         raise ValueError(
             f'--sentence-selector: the summaries\' dictionary has no "{SENTENCE_MARK}" among its known words, so '
             "the ends of sentences in summaries are unknown; make the data from summaries with marked "

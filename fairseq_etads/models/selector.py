@@ -23,8 +23,8 @@ from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
 from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import without_tail
-from ..vocabulary.word_vectors import load_vectors
+from ..vocabulary.dictionary import remove_copy_tail
+from ..vocabulary.word_vectors import load_word_vectors
 from .common import SummarizationModel, check_sentence_mark, make_preset_dataclass, register_presets, to_namespace
 
 SENTENCE_ENCODERS = ("gru", "pool")
@@ -78,12 +78,12 @@ class Selector(SelectingModel):
 
 def make_encoder_embedding(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
     """Create the word embedding table of the encoder. In training, load the vectors from the file ``path``."""
-    words = without_tail(task.source_dictionary)
+    words = remove_copy_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
     if not task.is_loading:  # a checkpoint already contains the word embeddings
-        load_vectors(path, words, table, "--encoder-embed-path")
+        load_word_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
 
@@ -244,7 +244,7 @@ class SentenceExtractor(Selector):
         self.pools = str(cfg.sentence_encoder) == "pool"
         if self.pools:
             self.words: Any = PooledSentences(
-                without_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
+                remove_copy_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
             )
             self.sentences = BidirectionalGRU(width, width)
             self.scores: Any = DocumentScores(2 * width, width, width, self.dropout)

@@ -48,8 +48,8 @@ from ..layers.encoder_attention import (
 )
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, restore_shared_names, share_sublayers
-from ..vocabulary.dictionary import known_words, without_tail
-from ..vocabulary.word_vectors import load_vectors
+from ..vocabulary.dictionary import count_known_words, remove_copy_tail
+from ..vocabulary.word_vectors import load_word_vectors
 from .common import PositionedModel, compute_position_limit, register_presets, to_namespace
 from .source_factors import check_factor_count, check_trained_factors, make_factor_tables, parse_factors
 from .transformer_options import (
@@ -477,7 +477,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
         self._layer_numbers = itertools.count()  # fairseq does not pass the layer index to build_encoder_layer
-        super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
         self.aggregation: Optional[Aggregation] = None
         if str(cfg.aggregation) != "none":
@@ -588,7 +588,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()
-        super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
             self.neighbours = NeighbourInputs(self.embed_dim, list_decoder_offsets(cfg.decoder.neighbours))
@@ -764,10 +764,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:
-        words = without_tail(dictionary)
+        words = remove_copy_tail(dictionary)
         plain = super().build_embedding(cfg, words, embed_dim)
         side = "encoder" if path == cfg.encoder.embed_path else "decoder"
-        load_vectors(path, words, plain, f"--{side}-embed-path")
+        load_word_vectors(path, words, plain, f"--{side}-embed-path")
         return VocabularyEmbedding(plain, dictionary.unk())
 
     @classmethod
@@ -776,7 +776,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
-        words = known_words(tgt_dict)
+        words = count_known_words(tgt_dict)
         if words < embed_tokens.num_embeddings:  # the table is shared with the encoder, which has a larger vocabulary
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)

@@ -19,7 +19,7 @@ from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
 from ..layers.decoder_output import get_decoder_capabilities, get_pointer
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
 from .beam_search import BeamSearch, SearchRequest
@@ -112,7 +112,7 @@ class SummaryGenerator:
                 raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
             self.settings = replace(self.settings, nbest=self.settings.beam_size)
         has_tail = any(get_decoder_capabilities(model).has_output_vocabulary for model in self.models)
-        check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
+        check_strategy(self.search, self.settings.beam_size, count_known_words(tgt_dict) if has_tail else len(tgt_dict))
         for term in self.terms:
             term.check(self.models, tgt_dict)
         if shortlist is not None:

@@ -8,7 +8,7 @@ from fairseq import search as fairseq_search
 
 from ..layers.pointer import Selection
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from .options import SYSTEMS, DecodingOptions, FairseqOptions
 from .penalties import Scoring, check_options
 from .terms import parse_option
@@ -252,6 +252,6 @@ def _look_up_known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tu
     """Return the ids of words. Raises ValueError if a word is not a known word of the dictionary."""
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
-        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
+        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= count_known_words(dictionary):
             raise ValueError(f'{option} "{word}": this is not a known word of the dictionary')
     return ids

@@ -2,7 +2,7 @@
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ..text.alignment import Span, align
+from ..text.alignment import Span, align_tokens
 from ..text.words import SENTENCE_MARK
 from .documents import Document, TextProcessing
 from .extraction import DocumentSentence
@@ -84,7 +84,7 @@ def _make_document_sentence(texts: TextProcessing, document: Document, number: i
     spans: List[Optional[Span]] = [None] * len(tokens)
     if sentence.start is not None and sentence.end is not None:
         start = sentence.start
-        found = align(document.text[start : sentence.end], [texts.spelling(token) for token in tokens])
+        found = align_tokens(document.text[start : sentence.end], [texts.spelling(token) for token in tokens])
         spans = [span and (span[0] + start, span[1] + start) for span in found]
     chosen = ChosenSentence(texts.join(tokens), "document", number, sentence.start, sentence.end)
     return Sentence(chosen, tokens, list(range(len(tokens))), spans)
@@ -106,7 +106,9 @@ def _make_hypothesis_sentence(
     for part in earlier:
         first = max(whole.find(part, first), first) + len(part)
     first = whole.find(text, first)
-    spans = align(whole, ["" if token == SENTENCE_MARK else texts.spelling(token) for token in hypothesis.tokens])
+    spans = align_tokens(
+        whole, ["" if token == SENTENCE_MARK else texts.spelling(token) for token in hypothesis.tokens]
+    )
     places = [
         place
         for place, span in enumerate(spans)

@@ -11,12 +11,12 @@ import torch
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from ..text.alignment import Span, align, spelling
-from ..text.cleaning import one_line
+from ..text.alignment import Span, align_tokens, approximate_spelling
+from ..text.cleaning import join_to_one_line
 from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import counts_of_known_words
+from ..vocabulary.dictionary import get_known_word_counts
 from .extraction import DocumentSentence, SelectedSentences, SentencePicker
 from .folder.loading import LoadedFolder
 from .picked import Selection
@@ -94,15 +94,15 @@ class TextProcessing:
         percentiles = loaded.config.task.get("document_surprisal")
         self._surprisals = None
         if percentiles is not None:
-            frequencies = WordFrequencies(counts_of_known_words(self.source))
+            frequencies = WordFrequencies(get_known_word_counts(self.source))
             self._surprisals = TrainingSurprisals(frequencies, percentiles)
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
         """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
         if self.picker is not None:
-            return self._read_selected_sentences(number, text, self.picker.pick(text, one_line(text)))
-        tokens = self._tokenize_line(one_line(text))
+            return self._read_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
+        tokens = self._tokenize_line(join_to_one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
@@ -145,7 +145,9 @@ class TextProcessing:
 
     def summary_tokens(self, text: str) -> List[str]:
         """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
-        sentences = [self._tokenize_line(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
+        sentences = [
+            self._tokenize_line(join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
+        ]
         return self.with_marks(sentences)
 
     def with_marks(self, sentences: Iterable[List[str]]) -> List[str]:
@@ -221,13 +223,13 @@ class TextProcessing:
         """Return the start and end positions of each token in the raw document, or None if they are unknown."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
-            return align(document.text, spelled)
+            return align_tokens(document.text, spelled)
         found: List[Optional[Span]] = [None] * len(spelled)
         for number, sentence in enumerate(document.picked.sentences):
             if sentence.start is None:
                 continue
             tokens = [place for place, of in enumerate(document.places) if of == number]
-            spans = align(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
+            spans = align_tokens(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
             for token, span in zip(tokens, spans):
                 found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
         return found
@@ -240,7 +242,7 @@ class TextProcessing:
             return str(self.subwords.decode(token)) if token.isdigit() else ""
         if self.subword_kind == "huggingface":
             return str(self.subwords.spelling(token))
-        return spelling(token, self.words, self.subword_kind)
+        return approximate_spelling(token, self.words, self.subword_kind)
 
     def is_same_word(self, token: str, following: str) -> bool:
         """Return whether two adjacent tokens belong to the same word."""

@@ -12,7 +12,7 @@ from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
 from ..search.inference import copy_structure
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from . import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 from .documents import Batch, Document, TextProcessing
 from .explanation import Matrix, Row
@@ -171,7 +171,7 @@ class Explainer:
 
     def _make_source_tokens(self, document: Document) -> Tuple[SourceToken, ...]:
         texts = self._texts
-        known = known_words(texts.target)
+        known = count_known_words(texts.target)
         found: List[SourceToken] = []
         for token, span in zip(document.tokens, texts.spans(document)):
             start, end = span if span is not None else (None, None)

@@ -6,7 +6,7 @@ import torch
 
 from ..search.content.candidates import Choice, choose_sentences
 from ..search.content.model import ContentModel
-from ..text.alignment import align
+from ..text.alignment import align_tokens
 from ..text.picking import Picking
 from ..text.words import SENTENCE_MARK
 from .folder.loading import LoadedFolder
@@ -70,7 +70,7 @@ class SentencePicker:
         probabilities = self._predict_probabilities(tokens)
         places = self.picking.pick(sentences, probabilities)
         words = [sentence.split() for sentence in sentences]
-        spans = align(text, [word for sentence in words for word in sentence])
+        spans = align_tokens(text, [word for sentence in words for word in sentence])
         found: List[PickedSentence] = []
         every: List[DocumentSentence] = []
         first = 0

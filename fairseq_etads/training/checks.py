@@ -45,14 +45,14 @@ def check_training(
     Raises:
         ValueError: an option has no effect, or the model does not support it.
     """
-    name = criterion_name(cfg)
+    name = get_criterion_name(cfg)
     check_compatible(cfg, task_cfg, capabilities, trained_by, trains=True)
     check_task_options(task_cfg)
     options: Any = CRITERION_DATACLASS_REGISTRY.get(name)
     if options is not None:
         check_values(cfg, options)
         check_requirements(cfg, options, capabilities)
-    check_own_options = getattr(criterion_class(cfg), "check_options", None)
+    check_own_options = getattr(get_criterion_class(cfg), "check_options", None)
     if check_own_options is not None:
         check_own_options(cfg, capabilities)
     if "--closed-book-decoder" in capabilities and not getattr(cfg, "closed_book_weight", 0):
@@ -69,20 +69,20 @@ def check_compatible(
 
     See :func:`check_training` for the arguments. ``trains`` is False if the model is only evaluated.
     """
-    name = criterion_name(cfg)
+    name = get_criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
     check_criterion(name, get_pointer_kind(capabilities), has_trick, has_clusters)
     check_selector(cfg, trained_by, trains, task_cfg)
 
 
-def criterion_name(cfg: Any) -> str:
+def get_criterion_name(cfg: Any) -> str:
     """Return the name of the criterion that fairseq will build from these options."""
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
 
 
-def criterion_class(cfg: Any) -> Any:
+def get_criterion_class(cfg: Any) -> Any:
     """Return the class of the criterion that fairseq will build from these options, or None if it does not exist."""
-    return CRITERION_REGISTRY.get(criterion_name(cfg))
+    return CRITERION_REGISTRY.get(get_criterion_name(cfg))
 
 
 def check_selector(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bool, task_cfg: Any) -> None:
@@ -95,7 +95,7 @@ def check_selector(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bo
         trains: whether the model will be trained rather than only evaluated.
         task_cfg: the options of the summarisation task.
     """
-    criterion, kind = criterion_name(cfg), criterion_class(cfg)
+    criterion, kind = get_criterion_name(cfg), get_criterion_class(cfg)
     needed, model = trained_by or ("summarization_nll", "one that writes summaries")
     if criterion != needed and (trained_by is not None or getattr(kind, "trains_selectors", False)):
         raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")

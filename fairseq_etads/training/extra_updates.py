@@ -77,7 +77,7 @@ def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> No
         raise ValueError(f"the auxiliary task {name} is registered already: {_REGISTERED[name].__qualname__}")
 
 
-def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
+def get_auxiliary_task(name: str) -> Type[AuxiliaryTask]:
     """Return the class for a value of ``--auxiliary-task``. Raises ValueError if no class has this name."""
     if name in _REGISTERED:
         return _REGISTERED[name]
@@ -134,7 +134,7 @@ class ExtraUpdates:
         self.flag = f"--auxiliary-task {task.cfg.auxiliary_task}"
         self.schedule = Schedule.parse(task.cfg.auxiliary_every)
         self.clip_norm = task.cfg.clip_norm
-        self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
+        self.auxiliary_task = get_auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
         """Raise ValueError if auxiliary updates are not supported with this optimiser or this number of processes."""
@@ -148,7 +148,7 @@ class ExtraUpdates:
         sums: Dict[str, float] = {}
         total = 0
         for number in self.schedule.turns(updates):
-            count, figures = self._update(optimizer, unwrap_model(model), number)
+            count, figures = self._run_update(optimizer, unwrap_model(model), number)
             total += count
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
@@ -157,7 +157,7 @@ class ExtraUpdates:
             for name, value in sums.items():
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
-    def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
+    def _run_update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
         """Run one auxiliary update.
 
         Returns:

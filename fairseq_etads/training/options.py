@@ -24,7 +24,7 @@ TRUNCATE_TARGET = 100
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
-def _with_choices(config: Type[Any]) -> Type[Any]:
+def _convert_choices(config: Type[Any]) -> Type[Any]:
     """Convert inherited options with choices to enumeration types, so that fairseq's parser lists their choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
@@ -36,7 +36,7 @@ def _with_choices(config: Type[Any]) -> Type[Any]:
 
 
 @dataclass
-@_with_choices
+@_convert_choices
 class SummarizationConfig(DecodingOptions, FairseqDataclass):
     """Options of ``--task summarization``. The decoding options are inherited from :class:`DecodingOptions`."""
 
@@ -271,7 +271,7 @@ _SEARCHES = (
 )  # fmt: skip
 
 
-def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
+def collect_search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
     """Collect the arguments of SummaryGenerator that fairseq does not pass to generators.
 
     Args:
@@ -282,7 +282,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     Raises:
         ValueError: ``args`` is a configuration object that contains an option unknown to both fairseq and this project.
     """
-    _refuse_unknown(args)
+    _check_option_names(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
     options["keep_attention"] = False  # fairseq's commands need attention weights only for alignments
     options["max_len_per_document"] = True
@@ -302,7 +302,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     }
 
 
-def _refuse_unknown(args: Any) -> None:
+def _check_option_names(args: Any) -> None:
     """Raise ValueError if a configuration object contains an unknown generation option.
 
     Argparse namespaces are not checked, because they also contain other kinds of options.

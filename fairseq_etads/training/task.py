@@ -41,7 +41,7 @@ from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
-from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, compute_fingerprint, limit_known_words
 from ..vocabulary.kinds import detect_subwords
 from .checks import (
     check_compatible,
@@ -49,11 +49,11 @@ from .checks import (
     check_generation,
     check_model_overrides,
     check_training,
-    criterion_class,
+    get_criterion_class,
 )
-from .extra_updates import ExtraUpdates, auxiliary_task
-from .losses import as_numbers
-from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
+from .extra_updates import ExtraUpdates, get_auxiliary_task
+from .losses import convert_to_numbers
+from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
 from .validation import ValidationSummaries, check_best_metric
 
 logger = logging.getLogger(__name__)
@@ -143,7 +143,7 @@ class SummarizationTask(FairseqTask):
                         f"knows only {src_dict.known_words:,}: were --srcdict and --tgtdict of fairseq-preprocess "
                         "swapped?"
                     )
-                tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
+                tgt_dict = limit_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
             logger.info(
@@ -202,7 +202,7 @@ class SummarizationTask(FairseqTask):
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
         """Return the named modules that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
-        return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
+        return get_auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the criterion, and determine which labels are added to batches.
@@ -217,7 +217,7 @@ class SummarizationTask(FairseqTask):
             # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
-        self.labels.read_for_criterion(cfg, criterion_class(cfg))
+        self.labels.read_for_criterion(cfg, get_criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
@@ -324,7 +324,7 @@ class SummarizationTask(FairseqTask):
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """Aggregate fairseq's metrics, and the ROUGE scores if they were computed."""
-        logging_outputs = as_numbers(logging_outputs)
+        logging_outputs = convert_to_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         if self._summaries is not None:
             self._summaries.reduce_metrics(logging_outputs)
@@ -437,7 +437,7 @@ class SummarizationTask(FairseqTask):
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
             check_decoding(self.cfg, args, any(get_pointer(model) is not None for model in models))
-            options = {**search_options(self.cfg, args, self.src_dict), **options}
+            options = {**collect_search_options(self.cfg, args, self.src_dict), **options}
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
@@ -524,8 +524,8 @@ class SummarizationTask(FairseqTask):
             "truncate_source": self.truncate_source,
             "truncate_target": self.truncate_target,
             "no_end_if_cut": self.no_end_if_cut,
-            "source_dictionary": fingerprint(self.src_dict),
-            "target_dictionary": fingerprint(self.tgt_dict),
+            "source_dictionary": compute_fingerprint(self.src_dict),
+            "target_dictionary": compute_fingerprint(self.tgt_dict),
             "factor_dictionaries": self.factors.compute_fingerprints(),
             **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }

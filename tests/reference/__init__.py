@@ -245,7 +245,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "section 2.2, bins",
             "",
-            "etads_preprocess.factors.idf_bin",
+            "etads_preprocess.factors.compute_idf_bin",
             "preprocess/test_factors.py::test_bins_of_idf_are_of_equal_width",
         ),
         Equation(
@@ -407,7 +407,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "selection loss",
             "selection_loss",
-            "training.losses.selection_loss",
+            "training.losses.compute_selection_loss",
             "training/test_selection_loss.py::test_the_selection_loss_is_the_loop_and_skips_what_has_no_target",
         ),
         Equation(
@@ -557,13 +557,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Newton and Schulz",
             "polynomial_orthogonal",
-            "training.muon.orthogonalised",
+            "training.muon.orthogonalise",
             "training/test_muon.py::test_an_orthogonal_matrix_is_near",
         ),
         Equation(
             "the nearest orthogonal matrix",
             "nearest_orthogonal",
-            "training.muon.orthogonalised",
+            "training.muon.orthogonalise",
             "training/test_muon.py::test_an_orthogonal_matrix_is_near",
         ),
     ],

@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Tuple
 
 from ...platform.errors import InputError
 from ...platform.processes import lock_file
-from ...text.resumable import differing, json_line, json_lines
+from ...text.resumable import find_differing_settings, format_json_line, parse_json_lines
 
 VERSION = "version of fairseq-etads"
 """Name of a setting that is recorded, but may change between calls."""
@@ -59,7 +59,7 @@ class TrialStore:
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
-        for number, record in enumerate(json_lines(content)):
+        for number, record in enumerate(parse_json_lines(content)):
             if not isinstance(record, dict) or (number == 0 and record.get("format") != FORMAT):
                 raise InputError(
                     f"{self.path}, line {number + 1}: not a record of a trial; delete the file to start again"
@@ -71,7 +71,10 @@ class TrialStore:
         return whole
 
     def _raise_mismatch(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
-        differ = " and ".join(differing(before.get("settings") or {}, head["settings"])) or "version of this format"
+        differ = (
+            " and ".join(find_differing_settings(before.get("settings") or {}, head["settings"]))
+            or "version of this format"
+        )
         raise InputError(
             f"{self.path}: its trials used another {differ}; name another folder, or delete it to start again"
         )
@@ -84,7 +87,7 @@ class TrialStore:
         """
         records: List[Any] = []
         with contextlib.suppress(OSError):
-            records = json_lines(path.read_bytes())
+            records = parse_json_lines(path.read_bytes())
         if not records or not all(isinstance(record, dict) for record in records):
             return {}, []
         settings = records[0].get("settings")
@@ -96,7 +99,7 @@ class TrialStore:
         self.trials.append(json.loads(json.dumps(trial)))
 
     def _write_record(self, record: Dict[str, Any]) -> None:
-        self._file.write(json_line(record))
+        self._file.write(format_json_line(record))
         self._file.flush()
         os.fsync(self._file.fileno())
 

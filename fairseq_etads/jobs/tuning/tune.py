@@ -23,7 +23,7 @@ from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ...summarizer.folder.config import CONFIG, FolderConfig
 from ...summarizer.folder.loading import list_needed_files
 from ...summarizer.summarizer import MAX_TOKENS
-from ...text.checksums import Checksums, sha256
+from ...text.checksums import Checksums, compute_sha256
 from ...version import version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
 from .proposals import check_optuna, propose_settings
@@ -246,7 +246,9 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 def compute_model_fingerprint(folder: Path, config: FolderConfig) -> str:
     """Compute a SHA-256 hash of a model folder that does not depend on the decoding defaults."""
     listed = Checksums(folder).listed
-    sums = {name: listed.get(name) or sha256(folder / name) for name in list_needed_files(config) if name != CONFIG}
+    sums = {
+        name: listed.get(name) or compute_sha256(folder / name) for name in list_needed_files(config) if name != CONFIG
+    }
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ...text.subsequences import ngrams
+from ...text.subsequences import iterate_ngrams
 from .features import MOST_COUNTED, Item
 
 BIGRAM_WEIGHT = 2.0
@@ -43,7 +43,7 @@ class Expectation(NamedTuple):
         for order, most in MOST_COUNTED.items():
             common = sum(
                 self.items.get((gram, count), 0.0)
-                for gram, number in Counter(ngrams(words, order)).items()
+                for gram, number in Counter(iterate_ngrams(words, order)).items()
                 for count in range(1, min(number, most) + 1)
             )
             grams_of_both = max(len(words) - order + 1, 0) + max(self.length - order + 1, 1)

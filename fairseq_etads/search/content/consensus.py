@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import List, Sequence
 
-from ...text.subsequences import lcs_length, ngrams
+from ...text.subsequences import iterate_ngrams, lcs_length
 
 
 def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
@@ -35,4 +35,4 @@ def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
 
 
 def _count_common_ngrams(one: Sequence[str], other: Sequence[str], order: int) -> int:
-    return sum((Counter(ngrams(one, order)) & Counter(ngrams(other, order))).values())
+    return sum((Counter(iterate_ngrams(one, order)) & Counter(iterate_ngrams(other, order))).values())

@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ...text.subsequences import ngrams
+from ...text.subsequences import iterate_ngrams
 
 Gram = Tuple[str, ...]
 Item = Tuple[Gram, int]
@@ -29,12 +29,12 @@ WIDTHS = {1: 21, 2: 26}
 
 def count_summary_grams(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams in a summary. As in ROUGE, grams may cross sentence boundaries."""
-    return Counter(ngrams([word for sentence in sentences for word in sentence], order))
+    return Counter(iterate_ngrams([word for sentence in sentences for word in sentence], order))
 
 
 def count_document_grams(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams in a document. Grams do not cross sentence boundaries."""
-    return Counter(gram for sentence in sentences for gram in ngrams(sentence, order))
+    return Counter(gram for sentence in sentences for gram in iterate_ngrams(sentence, order))
 
 
 class PriorProbabilities:
@@ -158,7 +158,7 @@ def _find_sentences_of_grams(document: Sentences, order: int) -> Dict[Gram, List
     """Return a dictionary from grams to the sorted sentence indices of all their occurrences."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
-        for gram in ngrams(sentence, order):
+        for gram in iterate_ngrams(sentence, order):
             found.setdefault(gram, []).append(number)
     return found
 

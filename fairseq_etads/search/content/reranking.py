@@ -44,7 +44,7 @@ class Reranker(NamedTuple):
         weight: the weight of the expected ROUGE (:meth:`Expectation.expected_rouge`) relative to the score from the
             search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times this
             weight.
-        subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
     """
 
     model: ContentModel

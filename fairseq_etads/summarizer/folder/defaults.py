@@ -10,7 +10,7 @@ from typing import Any, Dict
 from ...platform.errors import InputError
 from ...search import call_options
 from ...text.checksums import NAME as CHECKSUMS
-from ...text.checksums import Checksums, list_of, sha256
+from ...text.checksums import Checksums, compute_sha256, format_checksum_list
 from .card import format_defaults_section
 from .config import CARD, CONFIG, read_config
 
@@ -52,8 +52,8 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
         is_there = _SECTION.search(text)
         text = _SECTION.sub(lambda _: f"{section}\n", text, count=1) if is_there else f"{text}\n{section}"
         _write_temporary_file(card, text)
-    sums = {**_read_checksums(folder), CONFIG: sha256(folder / f"{CONFIG}{_PARTIAL}")}
-    _write_temporary_file(folder / CHECKSUMS, list_of(sums))
+    sums = {**_read_checksums(folder), CONFIG: compute_sha256(folder / f"{CONFIG}{_PARTIAL}")}
+    _write_temporary_file(folder / CHECKSUMS, format_checksum_list(sums))
     if (folder / CHECKSUMS).exists():
         os.unlink(folder / CHECKSUMS)
     for name in (CONFIG, CHECKSUMS, *([CARD] if card.is_file() else [])):
@@ -64,7 +64,7 @@ def _read_checksums(folder: Path) -> Dict[str, str]:
     """Read the checksums in SHA256SUMS. If an interruption has left no such file, compute all checksums."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
-    return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
+    return Checksums(folder).listed or {name: compute_sha256(folder / name) for name in names}
 
 
 def _write_temporary_file(path: Path, text: str) -> None:

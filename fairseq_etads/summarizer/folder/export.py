@@ -31,7 +31,7 @@ from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
-from ...vocabulary.dictionary import counts_of_known_words, known_words
+from ...vocabulary.dictionary import count_known_words, get_known_word_counts
 from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
@@ -260,7 +260,7 @@ def _measure_surprisals(source: ExportSource, task: SummarizationTask) -> Dict[s
     if source.documents is None:
         return {}
     found = compute_surprisal_percentiles(
-        source.documents, WordFrequencies(counts_of_known_words(task.source_dictionary)), task.truncate_source
+        source.documents, WordFrequencies(get_known_word_counts(task.source_dictionary)), task.truncate_source
     )
     return {} if found is None else {"document_surprisal": found}
 
@@ -287,9 +287,9 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
     """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
-    _write_dictionary(folder / DICTIONARIES[0], source, known_words(source), known_words(source))
-    words = known_words(source) if one else known_words(target)
-    _write_dictionary(folder / DICTIONARIES[1], target, words, known_words(target))
+    _write_dictionary(folder / DICTIONARIES[0], source, count_known_words(source), count_known_words(source))
+    words = count_known_words(source) if one else count_known_words(target)
+    _write_dictionary(folder / DICTIONARIES[1], target, words, count_known_words(target))
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:

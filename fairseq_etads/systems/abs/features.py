@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...search.hypotheses import Results
 from ...search.terms import ActiveTerm, SearchTerm, TermBatch, register_option_term
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.output import OutputVocabulary, number_by_first_occurrence
 
 FEATURES = ("log p", "unigram", "bigram", "trigram", "reordering")
@@ -191,7 +191,7 @@ class ExtractiveFeatures(ActiveTerm):
         tokens = net_input.get("src_tokens")
         if tokens is None or tokens.dim() != 2:
             raise ValueError("--extractive-weights: the documents do not consist of words")
-        vocabulary = vocabulary or OutputVocabulary(known_words(dictionary), dictionary.unk())
+        vocabulary = vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
         words = vocabulary.search_ids(tokens)
         return cls(
             words.masked_fill(_is_special_symbol(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights

@@ -28,7 +28,7 @@ from ...models.common import (
     select_encoder_output,
     to_namespace,
 )
-from ...vocabulary.dictionary import without_tail
+from ...vocabulary.dictionary import remove_copy_tail
 from .options import PRESETS, check_options, make_preset_config
 
 
@@ -210,8 +210,8 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
         """Build the model. Raises ValueError if an option is incompatible with another option or the dictionaries."""
         config = to_namespace(cfg)
         check_options(config, task)
-        encoder = ABSEncoder(config, without_tail(task.source_dictionary))
-        return cls(encoder, ABSDecoder(config, without_tail(task.target_dictionary)), config.max_row_norm)
+        encoder = ABSEncoder(config, remove_copy_tail(task.source_dictionary))
+        return cls(encoder, ABSDecoder(config, remove_copy_tail(task.target_dictionary)), config.max_row_norm)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load weights. Raises ValueError if they were trained with different dictionaries."""

@@ -19,8 +19,8 @@ from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
 from ...models.common import EncodingDecoding, PositionedModel, compute_position_limit, register_presets, to_namespace
 from ...models.convolutions import parse_convolutions
-from ...vocabulary.dictionary import without_tail
-from ...vocabulary.word_vectors import load_vectors
+from ...vocabulary.dictionary import remove_copy_tail
+from ...vocabulary.word_vectors import load_word_vectors
 from .options import PRESETS, check_options, make_preset_config, parse_attention
 
 
@@ -204,11 +204,11 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         check_options(config, task)
         config.max_source_positions = compute_position_limit(config.max_source_positions, task, "source")
         config.max_target_positions = compute_position_limit(config.max_target_positions, task, "target")
-        source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
+        source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
         if not task.is_loading:  # a checkpoint already contains the word embeddings
-            load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
-            load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
+            load_word_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
+            load_word_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:

@@ -17,7 +17,7 @@ from ...kernels.precision import at_least_float32
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 from .model import DigitHidingTokenizer
 
 
@@ -191,7 +191,7 @@ def read_pair_batches(folder: Path, task: Any) -> PairBatches:
     cfg, words = task.cfg, task.src_dict
     config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
-    known, total, unknown = known_words(words), 0, 0
+    known, total, unknown = count_known_words(words), 0, 0
     pairs: List[Tuple[List[int], List[int], int]] = []
     sample: List[List[str]] = []
     for path in list_training_files(folder):

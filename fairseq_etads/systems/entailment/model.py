@@ -19,7 +19,7 @@ from ...platform.errors import InputError
 from ...platform.outputs import make_temporary_output, write_text
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...text.words import WORD_KINDS
-from ...vocabulary.dictionary import fingerprint, load_checked
+from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
 from .decomposable import DecomposableAttention
 
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
@@ -112,10 +112,10 @@ class EntailmentScorer:
         folder = Path(path)
         config, words = _read_checked_config(folder)
         try:
-            dictionary = load_checked(Dictionary.load, str(folder / WORDS))
+            dictionary = load_checked_dictionary(Dictionary.load, str(folder / WORDS))
         except ValueError as error:
             raise InputError(f"{error}. {ADVICE}") from None
-        if fingerprint(dictionary) != words:
+        if compute_fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
         with torch.device("meta"):  # skip memory allocation and random initialisation
             model = config.make_model(dictionary)
@@ -180,7 +180,7 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
-    content |= {"dictionary": fingerprint(dictionary), "training": about}
+    content |= {"dictionary": compute_fingerprint(dictionary), "training": about}
     write_text(folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 

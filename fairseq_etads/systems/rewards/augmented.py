@@ -19,7 +19,7 @@ from ...layers.decoder_output import Capabilities
 from ...platform.option_checks import SIZE, Bounds, check_requirements, check_values
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 from .trained import TokenEntailmentModel
 
 REWARDS = ("none", "rouge2", "entail")
@@ -136,7 +136,7 @@ class SummarizationRAML(SummarizationNLL):
         check_requirements(given, SummarizationRAMLConfig)
         self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
-        known = known_words(self.dictionary)
+        known = count_known_words(self.dictionary)
         kept = {*self.no_words, *range(self.dictionary.nspecial)}
         self.words = torch.tensor([number for number in range(known) if number not in kept])
         """Ids (V,) of the words that an edit can insert."""

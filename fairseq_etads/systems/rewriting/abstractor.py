@@ -12,7 +12,7 @@ from ...platform.errors import InputError
 from ...search.generator import SummaryGenerator
 from ...search.strategies import DiverseSiblingsSearch
 from ...text.words import SENTENCE_MARK
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 
 TOKENS = 8000
 """Maximum number of tokens in a batch of sentences, including padding."""
@@ -75,7 +75,7 @@ class Abstractor:
         for parameter in self.model.parameters():
             parameter.requires_grad_(False)
         words = task.target_dictionary
-        has_mark = words.unk() < words.index(SENTENCE_MARK) < known_words(words)
+        has_mark = words.unk() < words.index(SENTENCE_MARK) < count_known_words(words)
         strategy = DiverseSiblingsSearch(words, diversity) if diversity and beam > 1 else None
         self.generator = SummaryGenerator(
             [self.model],

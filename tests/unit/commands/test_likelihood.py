@@ -15,9 +15,9 @@ from fairseq_etads.commands import likelihood
 from fairseq_etads.evaluation.likelihood_file import make_likelihood_file_path, read_likelihoods
 from fairseq_etads.evaluation.resampling import compare_pairs
 from fairseq_etads.jobs import likelihood as reference_likelihood
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
-V = known_words(make_task(tail=12).target_dictionary)
+V = count_known_words(make_task(tail=12).target_dictionary)
 DOCUMENTS = [[8, 9, 10, 11, 12], [13, 14], [20, V + 5, 21, 8, 9, 22, V, 23], [9]]
 SUMMARIES = [[8, 9], [15, 14, 16], [V, 22, V + 1], [9, 9, 9, 9]]
 """The model knows words below V. Of the other words, its document has V and V + 5, but not V + 1."""

@@ -11,7 +11,7 @@ from helpers import EOS, RECURRENT, make_dictionary, make_task, model_config
 from fairseq_etads.data import unknown_words
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.data.unknown_words import check_summary_words, count_summary_words, warn_about_few_words
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 KNOWN, GENERATED = 44, 20
 NOTHING_TO_POINT_AT = "so there is no word from which to learn copying"
@@ -25,7 +25,7 @@ def make_pairs(documents, summaries, truncate_source=9):
 
 
 def dictionary(known=GENERATED):
-    return with_known_words(make_dictionary(tail=9), known)
+    return limit_known_words(make_dictionary(tail=9), known)
 
 
 def test_words_are_counted_as_a_loop_counts_them():

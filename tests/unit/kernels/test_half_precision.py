@@ -19,7 +19,7 @@ from fairseq_etads.kernels import focus
 from fairseq_etads.kernels.focus import focal_bias
 from fairseq_etads.kernels.word_log_probs import compute_word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
-from fairseq_etads.training.losses import closed_book_loss, coverage_loss, sentence_loss
+from fairseq_etads.training.losses import compute_closed_book_loss, compute_sentence_loss, coverage_loss
 from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -87,7 +87,10 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
     logits, labels = drawn(2, length, size=30).to(dtype), (drawn(2, length, seed=2) > 0).long()
     there = torch.ones(2, length, dtype=torch.bool)
     torch.testing.assert_close(
-        sentence_loss(logits, labels, there).double(), sentence_loss(logits.double(), labels, there), rtol=1e-5, atol=0
+        compute_sentence_loss(logits, labels, there).double(),
+        compute_sentence_loss(logits.double(), labels, there),
+        rtol=1e-5,
+        atol=0,
     )
     scores = drawn(1, 5, length, size=20).to(dtype)
     torch.testing.assert_close(
@@ -198,7 +201,7 @@ def test_likelihoods_are_those_of_float64(dtype, smoothed):
     if smoothed:
         torch.testing.assert_close(total.double(), exact[:, :, 2:].sum(2), rtol=1e-4, atol=1e-2)
     words = torch.randint(0, 5000, (1, 6), generator=torch.Generator().manual_seed(5))
-    loss = closed_book_loss(logits.to(dtype), words, PAD, 3)
+    loss = compute_closed_book_loss(logits.to(dtype), words, PAD, 3)
     torch.testing.assert_close(loss.double(), -exact.gather(2, words[:, :, None])[:, :, 0], rtol=1e-4, atol=1e-4)
 
 

@@ -11,7 +11,7 @@ from torch.nn.functional import one_hot
 
 from fairseq_etads.layers.beam_state import BeamState
 from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, compute_sentence_ids, encode_by_sentence
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 HIERARCHICAL = {"hierarchical_attention": True, "encoder_by_sentence": True}
 SELECTOR = {**HIERARCHICAL, "sentence_gate": True, "sentence_selector": True}
@@ -237,7 +237,7 @@ def test_what_does_not_go_together_is_refused_in_words(changes, message):
 @pytest.mark.parametrize("known", [43, None], ids=["in the copy tail", "not at all"])
 def test_summaries_must_mark_their_sentences(known):
     task = recurrent_task()
-    task.tgt_dict = make_dictionary(words=20) if known is None else with_known_words(task.src_dict, known)
+    task.tgt_dict = make_dictionary(words=20) if known is None else limit_known_words(task.src_dict, known)
     with pytest.raises(
         ValueError, match='--sentence-selector: the summaries\' dictionary has no "<q>" among its known'
     ):

@@ -16,7 +16,7 @@ from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
 from fairseq_etads.platform.compat import UnsafeCheckpointError
-from fairseq_etads.vocabulary.dictionary import is_padding_word, with_known_words
+from fairseq_etads.vocabulary.dictionary import is_padding_word, limit_known_words
 
 OFF = {"focus_layers": "none", "saliency_layers": "none"}
 DOCUMENTS = make_batch([[5, 9, 20, 33, 7, 264], [100, 4], [41, 41, 6, 8]])
@@ -187,7 +187,7 @@ def test_a_bound_for_summaries_has_the_first_rows(bart, checkpoint):
     """
     dictionary = bart_dictionary(mask=False)
     for shared in (True, False):
-        task = task_of(dictionary, with_known_words(dictionary, 100))
+        task = task_of(dictionary, limit_known_words(dictionary, 100))
         tables = {"share_all_embeddings": shared, "share_decoder_input_output_embed": shared}
         model = begin(checkpoint, task, **OFF, **tables)
         logits = run(model, previous=PREVIOUS.clamp(max=99))[1]

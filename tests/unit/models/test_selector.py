@@ -19,7 +19,7 @@ from fairseq_etads.data.labels.scores import (
 )
 from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
 from fairseq_etads.summarizer.folder.model_options import list_architectures
-from fairseq_etads.training.selection import histogram
+from fairseq_etads.training.selection import count_in_bins
 
 MARK = 43
 TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}
@@ -199,7 +199,9 @@ def test_the_area_and_f1_are_those_of_all_pairs_and_thresholds():
     for _ in range(20):
         labels = [r.random() < 0.3 for _ in range(60)]
         logits = [r.gauss(0.7 * label, 1) for label in labels]
-        counts = histogram(torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool))
+        counts = count_in_bins(
+            torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool)
+        )
         by_hand = make_empty_histogram()
         for x, y in zip(logits, labels):
             by_hand[y][find_histogram_bin(1 / (1 + math.exp(-x)))] += 1

@@ -158,8 +158,8 @@ def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path):
 
 
 POOLS = {
-    "preparation": "from etads_preprocess.processes import ordered_map; from mapped import asleep, nothing\n"
-    "work = lambda: list(ordered_map(asleep, range(200), 2, nothing, (), small=1))\n",
+    "preparation": "from etads_preprocess.processes import map_in_order; from mapped import asleep, nothing\n"
+    "work = lambda: list(map_in_order(asleep, range(200), 2, nothing, (), small=1))\n",
     "evaluation": "from fairseq_etads.evaluation.rouge import _map_in_processes; from mapped import asleep\n"
     "work = lambda: list(_map_in_processes(asleep, range(2000), 2))\n",
 }

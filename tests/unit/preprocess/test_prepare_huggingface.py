@@ -24,10 +24,10 @@ from fairseq_etads.jobs.labels import open_task
 from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewards.trained import TokenEntailmentModel
-from fairseq_etads.text.checksums import sha256
+from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 from fairseq_etads.training.validation import ValidationSummaries
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
 
 main = as_program(main)
@@ -66,10 +66,10 @@ def refused(arguments, capsys):
 
 def test_text_becomes_pieces_and_the_same_text_again(text, tmp_path, kind):
     main(given_with(text, tmp_path, kind))
-    checksum = sha256(tmp_path / "mine.json")
+    checksum = compute_sha256(tmp_path / "mine.json")
     (tmp_path / "mine.json").unlink()  # the folder of prepared data has all files that new text needs
     out = (tmp_path / "out").rename(tmp_path / "moved")
-    assert sha256(out / "tokenizer.json") == checksum
+    assert compute_sha256(out / "tokenizer.json") == checksum
     record = json.loads((out / "prepare.json").read_text())
     assert record["given"] == {"model": checksum} and record["settings"]["tokens"] == "huggingface"
     theirs = Tokenizer.from_file(str(out / "tokenizer.json"))
@@ -162,7 +162,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     first, second = (
         SummarizationDictionary.load(str(tmp_path / out / "bin/dict.source.txt")) for out in ("out", "again")
     )
-    assert fingerprint(first) == fingerprint(second)
+    assert compute_fingerprint(first) == compute_fingerprint(second)
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
     main(given)  # on the second call, there is nothing to do
     assert made == {path: path.stat().st_mtime_ns for path in made}

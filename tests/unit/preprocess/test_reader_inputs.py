@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import debian
 from etads_preprocess.corpus import main
-from etads_preprocess.debian_index import decode, parse_stanzas, split_description
+from etads_preprocess.debian_index import decode_text, parse_stanzas, split_description
 from etads_preprocess.factors import FactorValues
 from generated import (
     CELL,
@@ -298,7 +298,7 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
         body = "".join(f" {line.strip() or '.'}\n" for line in lines)
         stanzas.append(f"Package: p{number}\nDescription-en: x{synopsis}\n{body}")
     content = data.draw(damaged("\n".join(stanzas).encode()))
-    text, replaced = decode(content)
+    text, replaced = decode_text(content)
     assert (replaced == 0) == (utf8(content) is not None)
     for stanza in parse_stanzas(text):
         target, paragraphs = split_description(stanza.get("Description-en", ""))

@@ -18,7 +18,7 @@ from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGH
 from fairseq_etads.summarizer.folder.export import ExportSource, convert_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def test_the_weights_and_the_words_are_those_of_the_run(run, tmp_path):
     assert all(torch.equal(want[name], got[name]) for name in want)
     assert not loaded.model.training and loaded.config.decoding == DECODING
     task = loaded.task
-    assert known_words(task.source_dictionary) == 44, "the copy tail names words of the training's documents"
+    assert count_known_words(task.source_dictionary) == 44, "the copy tail names words of the training's documents"
     assert len(task.source_dictionary) == 44
-    assert known_words(task.target_dictionary) == run.get("target_words", 44)
+    assert count_known_words(task.target_dictionary) == run.get("target_words", 44)
     assert (task.truncate_source, task.truncate_target) == (60, 20)
     tied = [name for name, parameter in loaded.model.named_parameters(remove_duplicate=False)]
     assert set(loaded.config.weights["shared"]) <= set(want) and len(tied) >= len(list(model.parameters()))

@@ -14,8 +14,8 @@ from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
-from fairseq_etads.text.cleaning import one_line
-from fairseq_etads.text.picking import Picking, pick
+from fairseq_etads.text.cleaning import join_to_one_line
+from fairseq_etads.text.picking import Picking, pick_sentences
 from fairseq_etads.text.words import split_sentences
 
 EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}
@@ -94,10 +94,10 @@ def test_a_long_document_is_read_whole(summarizer):
     assert numbers == sorted(numbers) and max(numbers) > 100, "also what is far behind the first sixty tokens"
     assert summary.truncation.left_out == 0 and summary.truncation.read <= 30
     picker = summarizer._texts.picker
-    texts, tokens = picker._split_sentences(one_line(LONG))
+    texts, tokens = picker._split_sentences(join_to_one_line(LONG))
     probabilities = picker._predict_probabilities(tokens)
     assert texts == sentences and len(set(probabilities)) > 100
-    assert numbers == pick([len(text.split()) for text in texts], probabilities, 30)
+    assert numbers == pick_sentences([len(text.split()) for text in texts], probabilities, 30)
     for picked in summary.picked.sentences:
         assert picked.text == sentences[picked.number] == LONG[picked.start : picked.end]
         assert picked.probability == pytest.approx(probabilities[picked.number])

@@ -11,7 +11,7 @@ from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, ma
 from fairseq_etads.data.pairs import SummarizationDataset, truncate_tokens
 from fairseq_etads.data.unknown_words import check_document_words
 from fairseq_etads.training.options import SummarizationConfig
-from fairseq_etads.training.task import SummarizationTask, fingerprint
+from fairseq_etads.training.task import SummarizationTask, compute_fingerprint
 
 
 def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):
@@ -190,7 +190,7 @@ def test_an_ensemble_reads_as_far_as_its_shortest_sighted_model():
 
 def test_another_dictionary_is_refused_even_of_the_same_size():
     task, other = make_task(), make_task()
-    state = {**task.state_dict(), "target_dictionary": fingerprint(make_dictionary(39))}
+    state = {**task.state_dict(), "target_dictionary": compute_fingerprint(make_dictionary(39))}
     with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
         other.load_state_dict(state)
 

@@ -15,7 +15,7 @@ from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.data.selection import SentenceOrder
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting.pointer_network import mark_selected_before
-from fairseq_etads.training.selection import only_first_sentences
+from fairseq_etads.training.selection import keep_first_sentences
 
 MARK = 43
 SIZES = {"encoder_embed_dim": 6, "sentence_filters": 3, "encoder_hidden_size": 4, "decoder_hidden_size": 5}
@@ -207,7 +207,7 @@ def test_the_loss_is_the_mean_over_sentences_that_are_read():
     sample = {"net_input": {"src_tokens": tokens}, "labels": torch.tensor([[2, 3, 0], [0, -1, -1]]), "ntokens": 1}
     loss, size, _ = criterion(model, sample)
     kept = torch.tensor([[2, 0], [0, -1]])
-    assert only_first_sentences(sample["labels"], 3)[:, :2].tolist() == kept.tolist() and size == 3
+    assert keep_first_sentences(sample["labels"], 3)[:, :2].tolist() == kept.tolist() and size == 3
     p = model(tokens, chosen=kept)[0].log_softmax(2)
     torch.testing.assert_close(loss, -(p[0, 0, 2] + p[0, 1, 0] + p[1, 0, 0]))
 
