@@ -201,7 +201,7 @@ class WideLinear(nn.Module):
             self._memory.result = result = torch.empty(len(x_rows), self.out_features)
         result = result[: len(x_rows)]
         first: Any = self.blocks[0]
-        inputs = first.inputs(x_rows)
+        inputs = first.prepare_inputs(x_rows)
         for (a, b), block in zip(self.ranges, self.blocks):
             block.write_product(result[:, a:b], inputs)  # type: ignore[operator]
         return result.view(*x.shape[:-1], self.out_features)

@@ -220,7 +220,7 @@ def named(rules):
 
 def test_rules_without_options_are_the_ones_that_always_apply():
     rules = make_rules(SearchSettings.of(), SpecialTokens(PAD, UNK, EOS), 7)
-    always = ["EndAtGreatestLength", "keep_to_prefix", "LeastLength", "keep_to_switch_decisions"]
+    always = ["MaximumLength", "force_prefix", "MinimumLength", "follow_switch_decisions"]
     assert named(rules) == ["forbid_padding", *always]
     assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
 
@@ -231,8 +231,8 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
         SearchSettings.of(**options, no_repeat_ngram_size=3), SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK), 7
     )
     assert named(rules) == [
-        *("forbid_padding", "UnknownWordPenalty", "EndAtGreatestLength", "keep_to_prefix", "LeastLength"),
-        *("LeastSentences", "suppress_words", "end_at_source_length", "NGramBlocker", "keep_to_switch_decisions"),
+        *("forbid_padding", "UnknownWordPenalty", "MaximumLength", "force_prefix", "MinimumLength"),
+        *("MinimumSentences", "suppress_words", "limit_to_source_length", "NGramBlocker", "follow_switch_decisions"),
     ]
     assert (rules[1].penalty, rules[4].tokens, rules[5].sentences) == (1.5, 4, 2)
     assert (rules[8].size, rules[8].ignored) == (3, [7])

@@ -136,7 +136,9 @@ def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
     for of_word in (0.0, 1.0):
         ours = raml()
         monkeypatch.setattr(ours, "draw", lambda _: edits)
-        monkeypatch.setattr(ours, "_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])})
+        monkeypatch.setattr(
+            ours, "_compute_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])}
+        )
         totals.append(ours(model, sample)[0].item())
     assert totals[1] - totals[0] == pytest.approx(2.0 * sample["ntokens"], rel=1e-4), "weights of a pair sum to 1"
 
