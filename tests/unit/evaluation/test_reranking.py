@@ -2,9 +2,9 @@
 
 import random
 
+import reference
 import torch
 from helpers import make_dictionary
-from reference import best_combination as of_all
 
 from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination, max_candidates
 from fairseq_etads.search.strategies import DiverseSiblingsSearch
@@ -22,8 +22,8 @@ def test_it_is_the_best_of_all_combinations():
     r = random.Random(1)
     for _ in range(60):
         beams = beams_of(r, 3, 3)
-        assert choose_best_combination(beams) == of_all(beams)
-        assert choose_best_combination(beams, "words") == of_all(beams, ends=0)
+        assert choose_best_combination(beams) == reference.best_combination(beams)
+        assert choose_best_combination(beams, "words") == reference.best_combination(beams, ends=0)
     assert choose_best_combination([]) == []
 
 
@@ -52,7 +52,7 @@ def test_of_many_sentences_fewer_candidates_are_looked_at():
         pruned = [beam[:count] for beam, count in zip(beams, max_candidates(sentences))]
         assert all(place < len(beam) for place, beam in zip(found, pruned))
         if sentences < 9:
-            assert found == of_all(pruned)
+            assert found == reference.best_combination(pruned)
 
 
 def test_diverse_siblings_are_those_of_a_loop():
