@@ -35,7 +35,7 @@ def plain_readers(keys, states, weight):
 
 def stepwise_readers(keys, states, weight):
     steps, memory = SharedKeys(keys), SharedStates(states)
-    return lambda query: steps.scores(query, weight), memory.read
+    return lambda query: steps.scores(query, weight), memory.compute_weighted_sum
 
 
 def attend(readers, inputs):

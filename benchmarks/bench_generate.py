@@ -46,8 +46,8 @@ from records import compare, write_record
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import numbered_dictionary
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.jobs.architectures import make_numbered_dictionary
+from fairseq_etads.vocabulary.dictionary import count_known_words
 from fairseq_etads.vocabulary.shortlist import Shortlist
 
 PAPER = {"len_penalty": 0.9, "length_penalty_type": "wu", "coverage_penalty": 1.0, "no_repeat_ngram_size": 3}
@@ -107,7 +107,7 @@ def random_shortlist(args, dictionary):
     The shortlist of a document contains the FREQUENT words, the words of the document, and further words from a pool.
     The pool represents words that are associated with many documents.
     """
-    words = known_words(dictionary)
+    words = count_known_words(dictionary)
     generator = torch.Generator().manual_seed(0)
     pool = torch.randperm(words - FREQUENT, generator=generator)[:POOL] + FREQUENT
     chosen = torch.randint(len(pool), (words, PER_WORD), generator=generator)
@@ -233,7 +233,7 @@ def answer_as_peer(system, args):
     request.
     """
     clock = time.process_time if args.processor_time else time.perf_counter
-    dictionary = numbered_dictionary(args.vocabulary)
+    dictionary = make_numbered_dictionary(args.vocabulary)
     run = made(system, args, dictionary)
     source = documents(args, dictionary)
     print(json.dumps(run and describe(system, run, source, args)), flush=True)

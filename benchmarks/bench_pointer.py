@@ -26,7 +26,7 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from records import compare, write_record
 
-from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
+from fairseq_etads.jobs.architectures import make_architecture_config, make_numbered_dictionary
 from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
@@ -62,7 +62,7 @@ SIZES = {"paper": Size(10, 400, 100, 50000, {}), "quickstart": Size(66, 60, 8, 1
 
 
 def make_task(known, tail):
-    dictionary = numbered_dictionary(known)
+    dictionary = make_numbered_dictionary(known)
     for number in range(tail):
         dictionary.add_symbol(f"rare{number}", n=0)
     return SummarizationTask(SummarizationConfig(), dictionary, dictionary)
@@ -89,7 +89,7 @@ def time_steps(size, runs):
     sample = make_sample(size, 10000)
     systems = {}
     for name, (options, coverage) in VARIANTS.items():
-        cfg = architecture_config("etads", **options, **size.model)
+        cfg = make_architecture_config("etads", **options, **size.model)
         model = ARCH_MODEL_REGISTRY["etads"].build_model(cfg, task).train()
         systems[name] = model, SummarizationNLL(task, False, 0.1, coverage, 0, 0, 1.0)
     seconds = {name: [] for name in systems}

@@ -35,7 +35,7 @@ from fairseq.trainer import Trainer
 from records import write_record
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import FACTOR_VALUES, PRESETS, numbered_dictionary
+from fairseq_etads.jobs.architectures import FACTOR_VALUES, PRESETS, make_numbered_dictionary
 from fairseq_etads.text.words import SENTENCE_MARK
 
 PAIRS = 3_803_957
@@ -51,13 +51,13 @@ class System:
     """Preset model with fairseq's Trainer and this project's search."""
 
     def __init__(self, arch, args):
-        dictionary = numbered_dictionary(args.vocabulary - 1)
+        dictionary = make_numbered_dictionary(args.vocabulary - 1)
         dictionary.add_symbol(SENTENCE_MARK)
         command = [*COMMAND, "--arch", arch]
         cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
         torch.manual_seed(1)
         task = TASK_REGISTRY["summarization"](cfg.task, dictionary, dictionary)
-        task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
+        task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), make_numbered_dictionary(FACTOR_VALUES))
         self.trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
         self.trainer.lr_step_begin_epoch(1)
         self.model = self.trainer.get_model()

@@ -25,7 +25,7 @@ from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
 from records import compare, write_record
 
-from fairseq_etads.jobs.architectures import architecture_config, numbered_dictionary
+from fairseq_etads.jobs.architectures import make_architecture_config, make_numbered_dictionary
 from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
@@ -54,9 +54,9 @@ class System:
     """Model and its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
-        dictionary = numbered_dictionary(vocabulary)
+        dictionary = make_numbered_dictionary(vocabulary)
         task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
-        cfg = architecture_config(arch)
+        cfg = make_architecture_config(arch)
         self.model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task).train()
         self.criterion = SummarizationNLL(task, False, 0.0, 0.0, 0, 0, 1.0)
         options = Namespace(**vars(OPTIMIZER), arch=arch)

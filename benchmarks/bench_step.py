@@ -54,9 +54,9 @@ class PartClock:
         self._running = []  # stack of [start time, seconds of nested parts], with the innermost part at the end
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
-        of_words = output.of_words
+        of_words = output.restrict_to_words
         # The projection of a shortlist is created for each batch.
-        output.of_words = lambda words: self._time(of_words(words), VOCABULARY)
+        output.restrict_to_words = lambda words: self._time(of_words(words), VOCABULARY)
         for module in decoder.modules():
             if module is decoder:
                 self._time(module, DECODER)
@@ -83,7 +83,7 @@ class PartClock:
 
 def parts_of_a_step(system, args):
     """For each number of documents, measure the median milliseconds that each part takes per step."""
-    dictionary = bench_generate.numbered_dictionary(args.vocabulary)
+    dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
     clock = PartClock(generator._inference_models[0].current().decoder)

@@ -33,7 +33,7 @@ from fairseq.trainer import Trainer
 from peers import Peer
 from records import write_record
 
-from fairseq_etads.jobs.architectures import numbered_dictionary
+from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 
@@ -62,7 +62,7 @@ TINY = [
 
 
 def build(system, vocabulary):
-    dictionary = numbered_dictionary(vocabulary)
+    dictionary = make_numbered_dictionary(vocabulary)
     task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
     args = Namespace(arch=system, **(SIZES if system == "transformer" else {}))
     ARCH_CONFIG_REGISTRY[system](args)
@@ -84,7 +84,7 @@ def trainer(system, length, summary, args):
     command += more  # these options come last, so that a system can override the optimiser
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(1)
-    dictionary = numbered_dictionary(args.vocabulary)
+    dictionary = make_numbered_dictionary(args.vocabulary)
     task = TASK_REGISTRY["summarization" if ours else "translation"](cfg.task, dictionary, dictionary)
     made = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
     made.lr_step_begin_epoch(1)

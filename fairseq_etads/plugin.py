@@ -12,7 +12,7 @@ from . import systems  # noqa: E402
 from .models import rnn, selector, transformer  # noqa: E402
 from .training import lazy_optimisers, losses, muon, schedulers, selection, task  # noqa: E402
 
-systems.register()
+systems.register_systems()
 
 __all__ = [
     "compat",

@@ -13,8 +13,8 @@ from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
 
-from .factors import make_factors
-from .processes import run_apart
+from .factors import write_factors
+from .processes import run_in_separate_process
 
 LISTED = (".bin", ".idx", ".txt", ".json")
 """Suffixes of the files that OUT/bin/SHA256SUMS lists."""
@@ -22,12 +22,12 @@ BESIDE = ("dict.", "factors/")
 """Path prefixes of the files that are written outside OUT/bin."""
 
 
-def _relative_files(out: Path) -> List[Path]:
+def _list_complete_files(out: Path) -> List[Path]:
     """Return the paths of all complete files in ``out`` and its subfolders, relative to ``out``."""
     return [path.relative_to(out) for path in sorted(out.glob("**/*")) if path.is_file() and path.suffix != ".partial"]
 
 
-def binarise(
+def binarise_text(
     out: Path,
     text: Path,
     splits: Sequence[str],
@@ -39,7 +39,7 @@ def binarise(
 ) -> None:
     """Write dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
-    fairseq-preprocess binarises the text, and :func:`make_factors` computes the factors. The dictionary also contains
+    fairseq-preprocess binarises the text, and :func:`write_factors` computes the factors. The dictionary also contains
     the words (or subwords) of the documents that are outside the model's vocabulary, so that a pointer model can copy
     them.
 
@@ -62,7 +62,7 @@ def binarise(
     shutil.rmtree(out / "bin", ignore_errors=True)  # fairseq-preprocess rejects an incomplete folder
     read.forget(*(name for name in read.listed if name.startswith(BESIDE)))
     try:
-        run_apart(_fairseq_preprocess, out, splits, settings, jobs, like, dictionary)
+        run_in_separate_process(_run_fairseq_preprocess, out, splits, settings, jobs, like, dictionary)
     except InputError:
         raise
     except (Exception, SystemExit) as error:
@@ -71,14 +71,14 @@ def binarise(
             f"fairseq-preprocess failed ({reason}); the full output is in {out / 'preprocess.txt'}"
         ) from None
     if settings.factors:
-        make_factors(out, text, splits, settings, jobs, like)
+        write_factors(out, text, splits, settings, jobs, like)
     read.verify_unchanged()
-    read.add(*(name for name in map(str, _relative_files(out)) if name.startswith(BESIDE)))
+    read.add(*(name for name in map(str, _list_complete_files(out)) if name.startswith(BESIDE)))
     Checksums(out / "bin").add(*(path.name for path in (out / "bin").iterdir() if path.suffix in LISTED))
     done.touch()
 
 
-def _fairseq_preprocess(
+def _run_fairseq_preprocess(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
 ) -> None:
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
@@ -86,9 +86,9 @@ def _fairseq_preprocess(
     multiprocessing.set_start_method("fork", force=True)
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
-        arguments += _extended_dictionaries(out, like, splits)
+        arguments += _extend_dictionaries(out, like, splits)
     else:
-        arguments += _new_dictionaries(out, splits, settings, jobs, dictionary)
+        arguments += _build_dictionaries(out, splits, settings, jobs, dictionary)
     arguments += [f"--{split}pref={out / 'tokens' / split}" for split in splits]
     with open(out / "preprocess.txt", "w", encoding="utf-8") as file:
         os.dup2(file.fileno(), 1)
@@ -99,7 +99,7 @@ def _fairseq_preprocess(
     cli_main()
 
 
-def _new_dictionaries(
+def _build_dictionaries(
     out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
 ) -> List[str]:
     """Build dictionaries from the training text or from ``given``. Returns the options for fairseq-preprocess."""
@@ -130,7 +130,7 @@ def _new_dictionaries(
     return ["--srcdict", str(out / "dict.source.txt"), "--tgtdict", str(out / "dict.target.txt")]
 
 
-def _extended_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
+def _extend_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
     """Add new words in the documents to the dictionaries in ``like``.
 
     Returns the options for fairseq-preprocess.

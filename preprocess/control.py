@@ -15,9 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from fairseq_etads.platform.console import Parser, command, printable
+from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, writing
+from fairseq_etads.platform.outputs import copy_file, open_output
 from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
@@ -158,13 +158,13 @@ class Control(NamedTuple):
         return found if self.origins is None else [*found, f"{ORIGIN_WORD}{origin}"]
 
 
-def summary_length(line: str) -> int:
+def count_summary_words(line: str) -> int:
     """Count the words in a summary, which are separated by spaces. Sentence marks are not counted."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
 
-def _origins(text: Path, split: str) -> Iterator[str]:
+def _iterate_origins(text: Path, split: str) -> Iterator[str]:
     """Yield the origin of each document in a split, in order.
 
     Raises:
@@ -180,7 +180,7 @@ def _origins(text: Path, split: str) -> Iterator[str]:
         yield name.lower()
 
 
-def learn(text: Path, bins: int, by_origin: bool) -> Control:
+def learn_control_words(text: Path, bins: int, by_origin: bool) -> Control:
     """Determine the control words from the training pairs in ``text``.
 
     Args:
@@ -194,13 +194,13 @@ def learn(text: Path, bins: int, by_origin: bool) -> Control:
         raise InputError(f'TEXT "{text}" has no train.target, from which control words are derived; or give --like')
     found = None
     if bins:
-        found = LengthBins.of([summary_length(line) for line in read_lines(path)] or [0], bins)
+        found = LengthBins.of([count_summary_words(line) for line in read_lines(path)] or [0], bins)
         if len(found.longest) < 2:
             raise InputError(f"--length-bins {bins}: the summary lengths in {path} cannot be divided into two bins")
-    return Control(found, dict(sorted(Counter(_origins(text, "train")).items())) if by_origin else None)
+    return Control(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
 
 
-def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
+def _iterate_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
     """Yield the line number, document, summary and origin of each pair in a split.
 
     The origin is an empty string if ``by_origin`` is False.
@@ -212,7 +212,7 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
     for path in paths:
         if not path.is_file():
             raise InputError(f'TEXT "{text}" has no file {path.name}')
-    origins = _origins(text, split) if by_origin else itertools.repeat("")
+    origins = _iterate_origins(text, split) if by_origin else itertools.repeat("")
     lines = [read_lines(path) for path in paths]
     for number in itertools.count(1):
         found = [next(side, None) for side in (*lines, origins)]
@@ -226,7 +226,7 @@ def _documents(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, s
         yield number, document, summary, origin
 
 
-def write_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
+def write_controlled_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
     """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
 
     Args:
@@ -239,12 +239,12 @@ def write_split(text: Path, out: Path, split: str, control: Control, length: int
     """
     by_origin = control.origins is not None and not origin
     all_words = control.all_words()
-    with writing(out / f"{split}.source") as file:
-        for number, document, summary, own in _documents(text, split, by_origin):
+    with open_output(out / f"{split}.source") as file:
+        for number, document, summary, own in _iterate_pairs(text, split, by_origin):
             name = origin or own
             if control.origins is not None and name not in control.origins:
                 raise InputError(f'{split}, document {number}: no training document has the origin "{name}"')
-            bin_number = length or (control.bins.number(summary_length(summary)) if control.bins else 0)
+            bin_number = length or (control.bins.number(count_summary_words(summary)) if control.bins else 0)
             words = control.words(bin_number, name)
             first = document.split(maxsplit=1)[:1]
             if all_words.issuperset(first) and first:
@@ -292,7 +292,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_fixed(args: argparse.Namespace, control: Control) -> None:
+def _check_fixed_values(args: argparse.Namespace, control: Control) -> None:
     """Raise InputError if no control word exists for the value of --length or --origin."""
     if args.length is not None:
         if control.bins is None:
@@ -305,7 +305,7 @@ def _check_fixed(args: argparse.Namespace, control: Control) -> None:
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
 
 
-def make(args: argparse.Namespace) -> Iterator[str]:
+def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
     Raises:
@@ -327,15 +327,17 @@ def make(args: argparse.Namespace) -> Iterator[str]:
         raise InputError(f'TEXT "{args.text}" has no file train.source, valid.source or test.source')
     read = Checksums(args.text, "Make the text again")
     read.verify(name for name in read.listed if name.split(".")[0] in splits)
-    control = Control.read(args.like) if args.like else learn(args.text, bins, args.by_origin)
-    _check_fixed(args, control)
+    control = Control.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
+    _check_fixed_values(args, control)
     args.out.mkdir(parents=True, exist_ok=True)
     made = Checksums(args.out)
     made.forget(*made.listed)
     write_json(args.out / RECORD, control.record())
     names = [RECORD]
     for split in splits:
-        names += write_split(args.text, args.out, split, control, args.length or 0, (args.origin or "").lower())
+        names += write_controlled_split(
+            args.text, args.out, split, control, args.length or 0, (args.origin or "").lower()
+        )
         read.verify_unchanged()
         own = " with the lengths of its references, so not for scores" if control.bins and not args.length else ""
         yield f"{args.out / split}.source: {split}{own}"
@@ -348,8 +350,8 @@ def make(args: argparse.Namespace) -> Iterator[str]:
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-control``."""
-    for line in make(args):
-        print(printable(line))
+    for line in make_controlled_text(args):
+        print(escape_unprintable(line))
 
 
 if __name__ == "__main__":

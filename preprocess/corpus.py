@@ -19,27 +19,27 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, TextIO, Tuple,
 
 from tqdm import tqdm
 
-from fairseq_etads.platform.console import Parser, command, printable
+from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import check_outputs, locked, writing
+from fairseq_etads.platform.outputs import check_outputs, lock_output, open_output
 from fairseq_etads.text.atomic import ORIGIN, ORIGINAL, SIDES, SPLITS, read_json, write_json
-from fairseq_etads.text.checksums import NAME, Checksums, sha256
+from fairseq_etads.text.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
     BadDocument,
     Document,
     DocumentLines,
+    ExcludedDocumentError,
     LineOptions,
-    Unfit,
     make_lines,
 )
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
-from .near_duplicates import LIST, near_duplicates, summarise_near
-from .overlap import overlap
-from .processes import ordered_map
+from .near_duplicates import LIST, find_near_duplicates, summarise_near_duplicates
+from .overlap import count_overlap
+from .processes import map_in_order
 from .readers import READERS, Reader
 
 DESCRIPTION = f"""\
@@ -89,12 +89,12 @@ def _make_lines(items: List[Any]) -> List[Result]:
         _reader.counts.clear()
         made: Optional[DocumentLines]
         try:
-            made = _lines_of(_reader.parse(item))
+            made = _convert_document(_reader.parse(item))
         except BadDocument as error:
-            if not _skip_bad and not isinstance(error, Unfit):
+            if not _skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{_reader.where(item)}: {reason}") from None
-            made = DocumentLines(dropped=str(error)) if _counts_for_all() else None
+            made = DocumentLines(dropped=str(error)) if _is_counted_in_every_split() else None
         if made is None:
             results.append(None)
             continue
@@ -103,14 +103,14 @@ def _make_lines(items: List[Any]) -> List[Result]:
     return results
 
 
-def _lines_of(document: Document) -> Optional[DocumentLines]:
+def _convert_document(document: Document) -> Optional[DocumentLines]:
     """Convert a document to lines of text. Returns None if the document belongs to another split."""
-    if _reader.shares and _reader.shares.split_of(document) != _split:
+    if _reader.shares and _reader.shares.assign_split(document) != _split:
         return None
     return make_lines(document, _options)
 
 
-def _counts_for_all() -> bool:
+def _is_counted_in_every_split() -> bool:
     """Return whether items that cannot be converted to documents are counted in the current split.
 
     Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
@@ -158,10 +158,10 @@ class SplitWriter:
     ):
         self.out, self.split, self.stack = out, split, stack
         self.uses_all_references = train_references == "all"
-        self.source = stack.enter_context(writing(out / f"{split}.source"))
-        files = {name: writing(out / f"{split}.source.{name}") for name in beside}
+        self.source = stack.enter_context(open_output(out / f"{split}.source"))
+        files = {name: open_output(out / f"{split}.source.{name}") for name in beside}
         self.beside: Dict[str, TextIO] = {name: stack.enter_context(file) for name, file in files.items()}
-        self.targets: List[TextIO] = [stack.enter_context(writing(out / f"{split}.target"))]
+        self.targets: List[TextIO] = [stack.enter_context(open_output(out / f"{split}.target"))]
         self.lines = 0
         self.counts: Counter = Counter()
         self.dropped: Counter = Counter()
@@ -201,7 +201,7 @@ class SplitWriter:
             file.write(getattr(made, name) + "\n")
         while len(self.targets) < len(targets):
             path = self.out / f"{self.split}.target.{len(self.targets)}"
-            file = self.stack.enter_context(writing(path))
+            file = self.stack.enter_context(open_output(path))
             for _ in range(self.lines):
                 file.write("\n")
             self.targets.append(file)
@@ -245,7 +245,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
         result: Result
-        for result in ordered_map(_make_lines, reader.items(split), args.jobs, _start_worker, start, preload):
+        for result in map_in_order(_make_lines, reader.items(split), args.jobs, _start_worker, start, preload):
             if result is not None:
                 writer.write(*result)
             shown.update()
@@ -266,23 +266,23 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     return writer.report()
 
 
-def input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
+def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
     """Yield the name and the SHA-256 checksum of each input file and folder.
 
     If a split consists of more than LISTED_INPUTS files, a single checksum is computed for all of them.
     """
     for split, paths in reader.inputs().items():
-        named = [(f"{split} {number}: {path.name}", sha256(path)) for number, path in enumerate(paths, 1)]
+        named = [(f"{split} {number}: {path.name}", compute_sha256(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
             yield from named
         else:
             together = "".join(f"{name} {digest}\n" for name, digest in named)
             yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
     for number, folder in enumerate(reader.folders(), 1):
-        yield f"folder {number}: {folder.name}", _folder_checksum(folder)
+        yield f"folder {number}: {folder.name}", _compute_folder_checksum(folder)
 
 
-def _folder_checksum(folder: Path) -> str:
+def _compute_folder_checksum(folder: Path) -> str:
     """Compute a checksum of the names and sizes of all files in a folder, regardless of their order.
 
     The contents of the files are not read, because a folder may contain 300,000 files.
@@ -312,7 +312,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
         path.unlink(missing_ok=True)
 
 
-def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
+def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     """Read the statistics about the finished splits from an existing report.json.
 
     Raises:
@@ -323,7 +323,7 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
         return {}
     known = read_json(path, "--force replaces the corpus")
     # Earlier versions did not record newer options. A missing option is therefore treated as disabled.
-    before, now = ({**about, "options": _given(about.get("options"))} for about in (known, report))
+    before, now = ({**about, "options": _get_given_options(about.get("options"))} for about in (known, report))
     different = [key for key in ("corpus", "options", "inputs") if before.get(key) != now[key]]
     if different:
         what = ", ".join(different)
@@ -332,20 +332,22 @@ def _finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     return splits
 
 
-def build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
+def build_corpus(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     """Write all splits that are missing or outdated, write the report, and return it.
 
     Raises:
         InputError: the input or an earlier output is invalid, or another process is writing to the same folder.
     """
-    with locked(args.out, "--out", folder=True):
-        return _build(reader, args)
+    with lock_output(args.out, "--out", folder=True):
+        return _build_splits(reader, args)
 
 
-def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
+def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     out: Path = args.out
     changes_nothing = ("out", "jobs", "force", "reader", "kind", "expect", "near_duplicates")
-    options = {name: _for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing}
+    options = {
+        name: _convert_for_report(value) for name, value in sorted(vars(args).items()) if name not in changes_nothing
+    }
     if args.force:
         _delete_corpus(out, reader)
     ends = (*SIDES, *(f"source.{name}" for name in BESIDE))
@@ -354,34 +356,38 @@ def _build(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     Checksums(out, "--force replaces the corpus").verify(["report.json"], may_be_missing=True)
     inputs = Checksums(out)
     inputs.watch(*(path for paths in reader.inputs().values() for path in paths))
-    report: Dict[str, Any] = {"corpus": reader.name, "options": options, "inputs": dict(input_checksums(reader))}
+    report: Dict[str, Any] = {
+        "corpus": reader.name,
+        "options": options,
+        "inputs": dict(compute_input_checksums(reader)),
+    }
     report.update(notes=reader.notes, splits={})
-    report["splits"] = _finished_splits(out, report)
+    report["splits"] = _read_finished_splits(out, report)
     (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
     for split in reader.splits():
         files = report["splits"].get(split, {}).get("files", {})
-        if files and all((out / name).is_file() and sha256(out / name) == files[name] for name in files):
+        if files and all((out / name).is_file() and compute_sha256(out / name) == files[name] for name in files):
             continue
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
         names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
         sources = (f"{split}.source", *(f"{split}.source.{name}" for name in BESIDE))
         made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
-        about["files"] = {name: sha256(out / name) for name in made}
+        about["files"] = {name: compute_sha256(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)
-    report["overlap"] = overlap(out, reader.splits(), args.train_references == "all")
+    report["overlap"] = count_overlap(out, reader.splits(), args.train_references == "all")
     if args.near_duplicates is None:
         (out / LIST).unlink(missing_ok=True)
     else:
-        report["near-duplicates"] = near_duplicates(out, reader.splits(), args.near_duplicates, args.jobs)
+        report["near-duplicates"] = find_near_duplicates(out, reader.splits(), args.near_duplicates, args.jobs)
     write_json(out / "report.json", report)
-    _list_files(out, report)
+    _write_checksums(out, report)
     reader.check({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
 
-def _given(options: Any) -> Dict[str, Any]:
+def _get_given_options(options: Any) -> Dict[str, Any]:
     """Return all options that are set. The result is empty if the report is damaged."""
     if not isinstance(options, dict):
         return {}
@@ -389,23 +395,23 @@ def _given(options: Any) -> Dict[str, Any]:
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 
-def _list_files(out: Path, report: Dict[str, Any]) -> None:
+def _write_checksums(out: Path, report: Dict[str, Any]) -> None:
     """Write TEXT/SHA256SUMS, with which etads-prepare and ``sha256sum -c`` detect damaged files."""
     names = [name for about in report["splits"].values() for name in about["files"]]
     Checksums(out).add("report.json", *names)
 
 
-def _for_report(value: Any) -> Any:
+def _convert_for_report(value: Any) -> Any:
     """Convert the value of an option to a value for report.json.
 
     Only the last component of a path is recorded, so that a corpus can be moved.
     """
     if isinstance(value, list):
-        return [_for_report(part) for part in value]
+        return [_convert_for_report(part) for part in value]
     return value.name if isinstance(value, Path) else value
 
 
-def summarise(report: Dict[str, Any]) -> str:
+def summarise_report(report: Dict[str, Any]) -> str:
     """Summarise the report in a few lines of text for the terminal."""
     lines = list(report["notes"])
     for split, about in report["splits"].items():
@@ -425,7 +431,7 @@ def summarise(report: Dict[str, Any]) -> str:
         shared = report["overlap"].get(split, {})
         lines += [f"  the same documents: {number:,} {where}" for where, number in shared.items() if number]
     if "near-duplicates" in report:
-        lines += summarise_near(report["near-duplicates"])
+        lines += summarise_near_duplicates(report["near-duplicates"])
     return "\n".join(lines)
 
 
@@ -447,8 +453,8 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-corpus``."""
     check_options(args)
     with standard_input_in_a_file(args):
-        report = build(args.reader(args), args)
-    print("\n".join(map(printable, [*summarise(report).split("\n"), f"text: {args.out}"])))
+        report = build_corpus(args.reader(args), args)
+    print("\n".join(map(escape_unprintable, [*summarise_report(report).split("\n"), f"text: {args.out}"])))
 
 
 if __name__ == "__main__":

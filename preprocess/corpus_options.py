@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator
 
-from fairseq_etads.platform.console import add_jobs, check_positive
+from fairseq_etads.platform.console import add_jobs_option, check_positive
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import STANDARD_INPUT, open_binary
 
@@ -103,7 +103,7 @@ def add_shared_options(parser: argparse.ArgumentParser, defaults: Dict[str, Any]
         f"them in {LIST}. No documents are removed. Requires datasketch (pip install datasketch)",
     )
     add("--force", action="store_true", help="replace an existing corpus in TEXT")
-    add_jobs(parser)
+    add_jobs_option(parser)
 
 
 def check_options(args: argparse.Namespace) -> None:

@@ -28,29 +28,29 @@ from tqdm import tqdm
 
 from fairseq_etads.platform.console import Parser, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import locked, writing_bytes
+from fairseq_etads.platform.outputs import lock_output, open_binary_output
 from fairseq_etads.text.atomic import SPLITS
-from fairseq_etads.text.checksums import NAME, Checksums, list_of
+from fairseq_etads.text.checksums import NAME, Checksums, format_checksum_list
 from fairseq_etads.text.documents import WARNINGS
 
 from .debian_index import (
     Stanza,
     count_changes,
-    decode,
+    decode_text,
+    map_source_names,
     parse_stanzas,
     read_index,
-    source_names,
     split_description,
-    stem,
+    stem_package_name,
 )
-from .debian_splits import UNIT_CHARS, Groups, Pair, assign, crossings, group_pairs, select
+from .debian_splits import UNIT_CHARS, Groups, Pair, assign_to_splits, find_crossings, group_pairs, select_pairs
 
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
 SAMPLE = Path(__file__).resolve().parent / "sample"
 Report = Dict[str, Any]
 
 
-def sha256(data: bytes) -> str:
+def compute_sha256(data: bytes) -> str:
     """Return the SHA-256 digest of ``data`` in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
@@ -64,20 +64,22 @@ def write_corpus(out: Path, files: Dict[str, bytes], report: Report) -> None:
         InputError: the folder ``out`` cannot be written to.
     """
     about = (json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode()
-    listed = list_of({name: sha256(content) for name, content in {**files, "report.json": about}.items()})
+    listed = format_checksum_list(
+        {name: compute_sha256(content) for name, content in {**files, "report.json": about}.items()}
+    )
     # The report and the checksums are renamed first. If a run is interrupted, the next run can then identify the files
     # that the interrupted run has left behind.
     contents = {"report.json": about, NAME: listed.encode(), **files}
     try:
         with contextlib.ExitStack() as stack:
-            opened = {name: stack.enter_context(writing_bytes(out / name)) for name in reversed(contents)}
+            opened = {name: stack.enter_context(open_binary_output(out / name)) for name in reversed(contents)}
             for name, file in opened.items():
                 file.write(contents[name])
     except OSError as error:
         raise InputError(f"cannot write to --out {out}: {error.strerror}") from None
 
 
-def is_done(out: Path, wanted: Report, force: bool) -> bool:
+def is_corpus_complete(out: Path, wanted: Report, force: bool) -> bool:
     """Return whether ``out`` already contains the complete corpus for the inputs and options in ``wanted``.
 
     Raises:
@@ -90,14 +92,14 @@ def is_done(out: Path, wanted: Report, force: bool) -> bool:
     try:
         found = json.loads((out / "report.json").read_text(encoding="utf-8"))
         same = all(found[key] == wanted[key] for key in ("inputs", "options"))
-        if same and all(sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
+        if same and all(compute_sha256((out / name).read_bytes()) == found["outputs"][name] for name in existing):
             return existing == OUTPUTS  # if files are missing, an earlier run was interrupted
     except (OSError, ValueError, KeyError, TypeError):
         pass  # the report is missing or was written by another program
     raise InputError(f"--out {out} contains another or changed corpus: give another folder, or --force")
 
 
-def summarise(report: Report) -> str:
+def summarise_report(report: Report) -> str:
     """Summarise the report in a few lines of text for the terminal."""
     lines = [f"{report['stanzas']} descriptions read, {report['undecodable']} undecodable sequences replaced"]
     lines += [f"  changed {n:6d}  {what}" for what, n in report.get("changed", {}).items()]
@@ -145,7 +147,7 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
         name = stanza["Package"]
-        pairs.append(Pair(name, known_sources.get(name) or stem(name), paragraphs, target))
+        pairs.append(Pair(name, known_sources.get(name) or stem_package_name(name), paragraphs, target))
     return pairs
 
 
@@ -155,19 +157,19 @@ def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Gro
     Raises:
         InputError: a split is empty, or a text occurs in two splits.
     """
-    kept, dropped = select(pairs, options)
+    kept, dropped = select_pairs(pairs, options)
     groups = group_pairs(kept)
-    splits, not_used = assign(groups, options)
+    splits, not_used = assign_to_splits(groups, options)
     for split in SPLITS:
         if not splits[split]:
             raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
-    shared = crossings(splits)
+    shared = find_crossings(splits)
     if shared:
         raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
     return splits, groups, dropped + not_used
 
 
-def build(options: argparse.Namespace) -> str:
+def build_corpus(options: argparse.Namespace) -> str:
     """Build the corpus in ``options.out``, and return a message for the user.
 
     Raises:
@@ -179,15 +181,15 @@ def build(options: argparse.Namespace) -> str:
     # The checksums are computed from the decompressed contents, so they depend on neither the compression format nor
     # the folder.
     report: Report = {
-        "inputs": [{"name": path.name, "sha256": sha256(data)} for path, data in zip(paths, contents)],
+        "inputs": [{"name": path.name, "sha256": compute_sha256(data)} for path, data in zip(paths, contents)],
         "options": {name: getattr(options, name) for name, _, _ in NUMBERS},
     }
-    if is_done(options.out, report, options.force):
+    if is_corpus_complete(options.out, report, options.force):
         return f"{options.out} is up to date; --force builds it again"
     if not packages:
         print("etads-debian: warning: no Packages index (--packages): grouping by stems of names", file=sys.stderr)
-    texts = [decode(content) for content in contents]
-    known = {name: source for text, _ in texts[: len(packages)] for name, source in source_names(text).items()}
+    texts = [decode_text(content) for content in contents]
+    known = {name: source for text, _ in texts[: len(packages)] for name, source in map_source_names(text).items()}
     stanzas = [stanza for text, _ in texts[len(packages) :] for stanza in parse_stanzas(text)]
     described = [stanza for stanza in stanzas if stanza.get("Package") and "Description-en" in stanza]
     if not described:
@@ -196,17 +198,17 @@ def build(options: argparse.Namespace) -> str:
     pairs = read_pairs(described, known)
     splits, groups, dropped = split_pairs(pairs, options)
     dropped += Counter({"no Package or Description-en field": len(stanzas) - len(described)})
-    report.update(_changes(described))
-    report.update(describe(splits, groups), dropped=dict(sorted(dropped.items())))
+    report.update(_count_description_changes(described))
+    report.update(describe_splits(splits, groups), dropped=dict(sorted(dropped.items())))
     report.update(stanzas=len(stanzas), undecodable=sum(replaced for _, replaced in texts[len(packages) :]))
     report.update(guessed_source_packages=sum(pair.package not in known for pair in pairs))
-    files = file_contents(splits)
-    report.update(outputs={name: sha256(files[name]) for name in OUTPUTS})
+    files = make_file_contents(splits)
+    report.update(outputs={name: compute_sha256(files[name]) for name in OUTPUTS})
     write_corpus(options.out, files, report)
-    return summarise(report)
+    return summarise_report(report)
 
 
-def _changes(described: Sequence[Stanza]) -> Report:
+def _count_description_changes(described: Sequence[Stanza]) -> Report:
     """Count the changes to the descriptions and possible remaining errors, for report.json."""
     counts: Counter = Counter()
     first: Dict[str, str] = {}
@@ -221,7 +223,7 @@ def _changes(described: Sequence[Stanza]) -> Report:
     }
 
 
-def file_contents(splits: Groups) -> Dict[str, bytes]:
+def make_file_contents(splits: Groups) -> Dict[str, bytes]:
     """Return a dictionary that maps the name of each file in OUTPUTS to its content."""
     files = {}
     for split, pairs in splits.items():
@@ -231,7 +233,7 @@ def file_contents(splits: Groups) -> Dict[str, bytes]:
     return files
 
 
-def describe(splits: Groups, groups: Groups) -> Report:
+def describe_splits(splits: Groups, groups: Groups) -> Report:
     """Return the sizes of the splits, text lengths in words, and the largest groups, for report.json."""
     about: Report = {}
     for split, pairs in splits.items():
@@ -255,13 +257,13 @@ def unpack_sample(options: argparse.Namespace) -> str:
         InputError: the sample corpus is damaged, or ``options.out`` contains another corpus.
     """
     report = json.loads(read_index(SAMPLE / "report.json"))
-    if is_done(options.out, report, options.force):
+    if is_corpus_complete(options.out, report, options.force):
         return f"{options.out} is up to date; --force unpacks it again"
     files = {name: read_index(SAMPLE / f"{name}.xz") for name in OUTPUTS}
-    for name in (n for n in OUTPUTS if sha256(files[n]) != report["outputs"][n]):
+    for name in (n for n in OUTPUTS if compute_sha256(files[n]) != report["outputs"][n]):
         raise InputError(f"--sample: {SAMPLE / name}.xz is damaged: its checksum is not the report's")
     write_corpus(options.out, files, report)
-    return summarise(report)
+    return summarise_report(report)
 
 
 NUMBERS = (
@@ -332,8 +334,8 @@ def _check_options(options: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-debian``."""
     _check_options(args)
-    with locked(args.out, "--out", folder=True):
-        print(unpack_sample(args) if args.sample else build(args), file=sys.stderr)
+    with lock_output(args.out, "--out", folder=True):
+        print(unpack_sample(args) if args.sample else build_corpus(args), file=sys.stderr)
 
 
 if __name__ == "__main__":

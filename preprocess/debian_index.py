@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Sequence, Tuple
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.cleaning import neutralise_marks
-from fairseq_etads.text.documents import find_suspicious
+from fairseq_etads.text.documents import count_suspicious_content
 from fairseq_etads.text.files import open_binary
 
 Stanza = Dict[str, str]
@@ -41,7 +41,7 @@ def read_index(path: Path) -> bytes:
     raise InputError(f"{path}: cannot be read (.lz4 needs /usr/lib/apt/apt-helper or lz4, and neither could read it)")
 
 
-def decode(data: bytes) -> Tuple[str, int]:
+def decode_text(data: bytes) -> Tuple[str, int]:
     """Decode UTF-8 text, and convert all line endings to ``\\n``.
 
     Returns:
@@ -70,7 +70,7 @@ def parse_stanzas(text: str) -> Iterator[Stanza]:
             yield fields
 
 
-def source_names(text: str) -> Dict[str, str]:
+def map_source_names(text: str) -> Dict[str, str]:
     """Return a dictionary that maps binary package names to source package names.
 
     The version is removed from values such as ``Source: name (1.0)``.
@@ -79,7 +79,7 @@ def source_names(text: str) -> Dict[str, str]:
     return {s["Package"]: s.get("Source", "").split(" ")[0] or s["Package"] for s in stanzas}
 
 
-def stem(package: str) -> str:
+def stem_package_name(package: str) -> str:
     """Remove prefixes, version numbers and suffixes such as -dev from the name of a package.
 
     For example, the stem of libfoo2-dev, foo-doc and python3-foo is foo.
@@ -90,7 +90,7 @@ def stem(package: str) -> str:
     return NAME_PREFIX.sub("", name) or package
 
 
-def clean(text: str) -> Tuple[str, int]:
+def clean_description(text: str) -> Tuple[str, int]:
     """Convert a text to a single line, and neutralise sentence marks that it contains.
 
     The text is normalised to Unicode NFC, each sequence of white space is replaced with one space, and control
@@ -99,19 +99,19 @@ def clean(text: str) -> Tuple[str, int]:
     Returns:
         The cleaned text, and the number of sentence marks that were neutralised by inserting spaces.
     """
-    return neutralise_marks(" ".join(_visible(unicodedata.normalize("NFC", text)).split()))
+    return neutralise_marks(" ".join(_remove_invisible(unicodedata.normalize("NFC", text)).split()))
 
 
-def _visible(text: str) -> str:
+def _remove_invisible(text: str) -> str:
     """Remove control characters and invisible characters."""
     return _INVISIBLE.sub("", _CONTROL.sub("", text))
 
 
 def count_changes(text: str) -> Counter:
-    """Count the changes that :func:`clean` makes to a text, and possible errors that remain in the text."""
-    counts = find_suspicious(text)
+    """Count the changes that :func:`clean_description` makes to a text, and possible errors that remain in the text."""
+    counts = count_suspicious_content(text)
     counts["control characters removed"] = len(_CONTROL.findall(text))
-    counts["literal <q> neutralised"] = neutralise_marks(_visible(text))[1] if "<" in text else 0
+    counts["literal <q> neutralised"] = neutralise_marks(_remove_invisible(text))[1] if "<" in text else 0
     if not text.isascii():
         counts["invisible characters removed"] = len(_INVISIBLE.findall(text))
         counts["descriptions put into Unicode's form NFC"] = int(unicodedata.normalize("NFC", text) != text)
@@ -130,8 +130,8 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
             blocks.append([])
         else:
             blocks[-1].append(line[1:])
-    paragraphs = (clean(join_lines(block))[0] for block in blocks)
-    return clean(first)[0], tuple(paragraph for paragraph in paragraphs if paragraph)
+    paragraphs = (clean_description(join_lines(block))[0] for block in blocks)
+    return clean_description(first)[0], tuple(paragraph for paragraph in paragraphs if paragraph)
 
 
 def join_lines(lines: Sequence[str]) -> str:

@@ -26,7 +26,7 @@ from tqdm import tqdm
 
 from fairseq_etads.text.atomic import SPLITS
 
-from .debian_index import stem
+from .debian_index import stem_package_name
 
 UNIT_CHARS = 60
 """Minimum length, in characters, of paragraphs and sentences that must not occur in two splits."""
@@ -66,27 +66,27 @@ class Pair:
         return " ".join(self.paragraphs)
 
 
-def canonical(text: str) -> str:
+def normalise_for_comparison(text: str) -> str:
     """Normalise a text for comparison: fold its case, and replace each sequence of digits with 0."""
     return re.sub(r"\d+", "0", text.casefold())
 
 
-def text_keys(pair: Pair) -> Set[str]:
+def make_text_keys(pair: Pair) -> Set[str]:
     """Return all texts in a pair that must not occur in two splits, normalised for comparison."""
-    keys = {"document " + canonical(pair.source), "synopsis " + canonical(pair.target)}
-    names = {n for name in (pair.package, pair.source_package) for n in (name, stem(name)) if len(n) > 2}
-    alternatives = "|".join(sorted((re.escape(canonical(n)) for n in names), key=len, reverse=True))
+    keys = {"document " + normalise_for_comparison(pair.source), "synopsis " + normalise_for_comparison(pair.target)}
+    names = {n for name in (pair.package, pair.source_package) for n in (name, stem_package_name(name)) if len(n) > 2}
+    alternatives = "|".join(sorted((re.escape(normalise_for_comparison(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
     # Both the paragraphs and the whole line are split into sentences. The output files only contain the whole line, so
     # only the sentences of the line can be found when the files are checked.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
-            unit = canonical(unit)
+            unit = normalise_for_comparison(unit)
             keys |= {"text " + unit, "text " + (own_name.sub("@", unit) if own_name else unit)}
     return keys
 
 
-def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
+def find_drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
     """Return the reason for dropping a pair, regardless of other pairs, or None if the pair should be kept."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
@@ -101,7 +101,7 @@ def drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
     return next((reason for reason, holds in checks.items() if holds), None)
 
 
-def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
+def select_pairs(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
     """Select the pairs to keep, in their original order.
 
     If several pairs have the same document, only the first one is kept.
@@ -112,9 +112,9 @@ def select(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pai
     kept: Dict[str, Pair] = {}
     dropped: Counter = Counter()
     for pair in pairs:
-        reason, document = drop_reason(pair, options), canonical(pair.source)
+        reason, document = find_drop_reason(pair, options), normalise_for_comparison(pair.source)
         if reason is None and document in kept:
-            same = canonical(kept[document].target) == canonical(pair.target)
+            same = normalise_for_comparison(kept[document].target) == normalise_for_comparison(pair.target)
             reason = "duplicate pair" if same else "duplicate document"
         if reason is None:
             kept[document] = pair
@@ -141,7 +141,7 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
 
     for pair in tqdm(pairs, desc="grouping", unit="pair", disable=not sys.stderr.isatty()):
         name = pair.source_package
-        for key in {"name " + (re.sub(r"[\d.]+", "", name).strip("-") or name), *text_keys(pair)}:
+        for key in {"name " + (re.sub(r"[\d.]+", "", name).strip("-") or name), *make_text_keys(pair)}:
             parent[find(key)] = find("package " + name)
     members: Groups = defaultdict(list)
     for pair in pairs:
@@ -149,7 +149,7 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
     return {min(p.source_package for p in group): group for group in members.values()}
 
 
-def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
+def assign_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter]:
     """Assign each group of pairs to a split.
 
     The groups are processed in the order of their seeded hashes. Each group is assigned to the first split in the order
@@ -182,9 +182,9 @@ def assign(groups: Groups, options: argparse.Namespace) -> Tuple[Groups, Counter
     return splits, dropped
 
 
-def crossings(splits: Groups) -> List[str]:
+def find_crossings(splits: Groups) -> List[str]:
     """Return the source packages and texts that occur in several splits. The list is empty for a valid corpus."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])
-    keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *text_keys(p)})
+    keys = ((split, key) for split, p in pairs for key in {"package " + p.source_package, *make_text_keys(p)})
     return sorted({key for split, key in keys if home.setdefault(key, split) != split})

@@ -7,9 +7,9 @@ from fairseq.data import Dictionary
 from fairseq.tokenizer import tokenize_line
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.files import read_lines
-from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked
+from fairseq_etads.vocabulary.dictionary import is_padding_word, load_checked_dictionary
 
 
 def count_words(files: List[Path], jobs: int) -> Dictionary:
@@ -64,7 +64,7 @@ def extend_dictionary(path: Path, texts: List[Path], jobs: int) -> Dictionary:
         InputError: the file at ``path`` is not a dictionary.
     """
     try:
-        given = load_checked(Dictionary.load, str(path))
+        given = load_checked_dictionary(Dictionary.load, str(path))
     except ValueError as error:
         raise InputError(f"--dictionary {error}") from None
     dictionary = Dictionary()
@@ -124,5 +124,5 @@ def build_bounded_dictionaries(
 
 def write_dictionary(dictionary: Dictionary, path: Path) -> None:
     """Write a dictionary in fairseq's format. An incomplete file never has its final name."""
-    with writing(path) as file:
+    with open_output(path) as file:
         dictionary.save(file)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
+from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import check_outputs
 
@@ -67,11 +67,11 @@ def build_parser() -> argparse.ArgumentParser:
         help="text files containing the summaries, which determine the words that the model can generate",
     )
     parser.add_argument("--target-dictionary", metavar="FILE", type=Path, help="output file for the target dictionary")
-    add_jobs(parser)
+    add_jobs_option(parser)
     return parser
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Raise InputError if a size is invalid, a file is missing, or the options for summaries are incomplete."""
     if args.size == 0 or args.size < -1:
         raise InputError(f"--size {args.size}: choose 1 or more, or -1 for all words")
@@ -98,8 +98,8 @@ def _check(args: argparse.Namespace) -> None:
 @command(build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-dictionary``."""
-    _check(args)
-    from fairseq_etads.vocabulary.dictionary import known_words
+    _check_options(args)
+    from fairseq_etads.vocabulary.dictionary import count_known_words
 
     from .dictionary import build_bounded_dictionaries, build_dictionary, write_dictionary
 
@@ -113,7 +113,7 @@ def main(args: argparse.Namespace) -> None:
         written = {args.out: build_dictionary(args.train, args.documents, args.size, args.jobs)}
     for path, dictionary in written.items():
         write_dictionary(dictionary, path)
-        known = known_words(dictionary)
+        known = count_known_words(dictionary)
         print(f"{path}: {known:,} known words, {len(dictionary) - known:,} that can only be copied")
 
 

@@ -14,18 +14,18 @@ from tqdm import tqdm
 
 from fairseq_etads.data.preparation import Settings, inference_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
 
-from .processes import TOKENIZER_MODULES, ordered_map
+from .processes import TOKENIZER_MODULES, map_in_order
 
 TO_WORDS, TO_SUBWORDS = "words", "subwords"
 """Encoding stages. The first one splits raw text into words, and the second one splits words into subwords."""
 
 
-def _fairseq_options(settings: Settings, out: Path) -> Namespace:
+def _make_fairseq_options(settings: Settings, out: Path) -> Namespace:
     """Return the options that fairseq requires for building the tokeniser and the subword encoder."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
@@ -38,7 +38,7 @@ def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
     """
     from fairseq.data import encoders
 
-    options = _fairseq_options(settings, out)
+    options = _make_fairseq_options(settings, out)
     if side == "target":
         options.text_sentence_marks = "keep" if settings.target_marks else "drop"
     return encoders.build_tokenizer(options)
@@ -55,7 +55,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return encoders.build_bpe(_fairseq_options(settings, out))
+            return encoders.build_bpe(_make_fairseq_options(settings, out))
     except InputError:  # a required library is not installed
         raise
     except (OSError, RuntimeError, ValueError, TypeError, AttributeError, SystemExit) as error:
@@ -95,16 +95,16 @@ def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out
         stage: encoding stage, which is TO_WORDS or TO_SUBWORDS.
     """
     side = destination.suffix[1:]
-    with writing(destination) as file:
+    with open_output(destination) as file:
         shown = tqdm(desc=f"{destination.parent.name}/{destination.name}", unit=" lines", disable=None)
         start = (settings, out, stage, side)
-        for encoded in ordered_map(_encode_lines, lines, jobs, _start_worker, start, TOKENIZER_MODULES):
+        for encoded in map_in_order(_encode_lines, lines, jobs, _start_worker, start, TOKENIZER_MODULES):
             file.write(encoded + "\n")
             shown.update()
         shown.close()
 
 
-def encode_all(
+def encode_all_files(
     sources: Path,
     destination: str,
     splits: Sequence[str],
@@ -134,7 +134,7 @@ def encode_all(
             made.add_unlisted(f"{destination}/{name}")
 
 
-def lengths(path: Path) -> Dict[str, Any]:
+def measure_lengths(path: Path) -> Dict[str, Any]:
     """Return the mean and maximum number of tokens per line, and the number of lines above common length limits."""
     counts = Counter(line.count(" ") + 1 if line else 0 for line in read_lines(path))
     lines = sum(counts.values())

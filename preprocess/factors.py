@@ -30,7 +30,7 @@ from tqdm import tqdm
 
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text import subwords
 from fairseq_etads.text.atomic import ORIGINAL
 from fairseq_etads.text.files import read_lines
@@ -38,7 +38,7 @@ from fairseq_etads.text.picking import FACTOR as SALIENCE
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .encode import TO_SUBWORDS, build_encoder, build_tokenizer
-from .processes import TOKENIZER_MODULES, ordered_map, run_apart
+from .processes import TOKENIZER_MODULES, map_in_order, run_in_separate_process
 
 TAGS = ("pos", "ner")
 """Factors that consist of word tags, which are read from a file or predicted by spaCy."""
@@ -53,7 +53,7 @@ def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[i
     return subwords.join_words(tokens, kind)
 
 
-def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
+def count_document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
     """Return the number of documents, and a counter that maps each word to the number of documents containing it."""
     documents = 0
     counts: Counter = Counter()
@@ -63,7 +63,7 @@ def document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
     return documents, counts
 
 
-def idf_bin(df: int, documents: int, bins: int) -> int:
+def compute_idf_bin(df: int, documents: int, bins: int) -> int:
     """Compute the idf bin of a word, which is defined in the module docstring.
 
     The bin is 0 for a word that occurs in all documents, and ``bins - 1`` for a word that occurs in few or no
@@ -141,7 +141,7 @@ class FactorValues:
             InputError: the tags do not match the words of the line.
         """
         words, numbers = join_words(tokens, self.settings)
-        tagged = self._spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
+        tagged = self._compute_spacy_tags(words, tags.get(ORIGINAL) or raw) if self.tagger else {}
         lines = []
         for name in self.settings.factors:
             if name == "tf":
@@ -159,13 +159,13 @@ class FactorValues:
             lines.append(" ".join(values[number] for number in numbers))
         return lines
 
-    def _spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
+    def _compute_spacy_tags(self, words: List[str], raw: str) -> Dict[str, List[str]]:
         """Return a dictionary that maps each name in TAGS to the tags of the words.
 
         The case and the digits of the words are restored from ``raw``.
         """
         assert self.tagger is not None
-        spelt = self._spell(words, raw)
+        spelt = self._restore_raw_words(words, raw)
         places = [place for place, word in enumerate(words) if word != SENTENCE_MARK]
         starts = [place == 0 or words[place - 1] == SENTENCE_MARK for place in places] if SENTENCE_MARK in words else []
         values = {name: [SENTENCE_MARK] * len(words) for name in TAGS}
@@ -175,7 +175,7 @@ class FactorValues:
                     values[name][place] = tag
         return values
 
-    def _spell(self, words: List[str], raw: str) -> List[str]:
+    def _restore_raw_words(self, words: List[str], raw: str) -> List[str]:
         """Return the words with their case and digits in the raw line.
 
         To determine the original words, the raw line is tokenised and its subwords are joined, in the same way as for
@@ -188,7 +188,7 @@ class FactorValues:
         marks = ([word == SENTENCE_MARK for word in several] for several in (words, spelt))
         return spelt if next(marks) == next(marks) else words
 
-    def _word_count(self, word: str) -> int:
+    def _count_words(self, word: str) -> int:
         """Count the words in a text without spaces.
 
         SentencePiece may split such a text into several words ("can´t"), or remove it.
@@ -210,7 +210,7 @@ class FactorValues:
         for number, (sentence, level) in enumerate(zip(sentences, levels)):
             if number and self.settings.source_marks:
                 values.append(SENTENCE_MARK)
-            values += [level] * self._word_count(" ".join(sentence))
+            values += [level] * self._count_words(" ".join(sentence))
         if len(values) != len(words):
             raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; they cannot be matched")
         return values
@@ -232,7 +232,7 @@ class FactorValues:
             if number and self.settings.source_marks:
                 values.append(SENTENCE_MARK)
             for tokens in sentence:
-                values += [next(remaining, "")] * self._word_count(tokens)
+                values += [next(remaining, "")] * self._count_words(tokens)
                 words += 1
         if words != len(tags) - tags.count(SENTENCE_MARK):
             raise InputError(f"{where}: {len(tags)} tags for {words} words; one for each between spaces is needed")
@@ -251,11 +251,11 @@ def _start_worker(settings: Settings, out: Path, idf: Dict[str, str]) -> None:
     _factor_values = FactorValues(settings, out, idf)
 
 
-def _factor_lines(items: List[Item]) -> List[List[str]]:
+def _make_factor_lines(items: List[Item]) -> List[List[str]]:
     return [_factor_values.lines(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
 
 
-def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
+def find_tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
     """Return the paths TEXT/SPLIT.source.NAME of all factors that are read from files, keyed by factor name.
 
     If spaCy is used and a file with the original case and digits exists, its path is included under the key ORIGINAL.
@@ -275,13 +275,13 @@ def tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
     return {**files, ORIGINAL: original} if settings.spacy_model and original.is_file() else files
 
 
-def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
+def _iterate_items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
     """Yield the arguments of :meth:`FactorValues.lines` for each document in a split.
 
     Raises:
         InputError: the files have different numbers of lines.
     """
-    files = tag_files(text, split, settings)
+    files = find_tag_files(text, split, settings)
     paths = [out / "tokens" / f"{split}.source", text / f"{split}.source", *files.values()]
     for number, lines in enumerate(zip_longest(*map(read_lines, paths)), 1):
         if None in lines:
@@ -292,7 +292,7 @@ def _items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[It
         yield f"{split}.source, line {number}", tokens, raw, dict(zip(files, tags))
 
 
-def make_factors(
+def write_factors(
     out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
 ) -> None:
     """Write all factor files that are listed in the module docstring.
@@ -304,25 +304,25 @@ def make_factors(
     Raises:
         InputError: tags are missing or invalid, or spaCy is required but not installed.
     """
-    idf = _idf_bins(out, settings, like) if "idf" in settings.factors else {}
+    idf = _write_idf_bins(out, settings, like) if "idf" in settings.factors else {}
     for split in splits:
         files = [out / "factors" / f"{split}.{name}" for name in settings.factors]
-        items = _items(out, text, split, settings)
+        items = _iterate_items(out, text, split, settings)
         with contextlib.ExitStack() as stack:
-            opened = [stack.enter_context(writing(path)) for path in files]
-            for lines in ordered_map(
-                _factor_lines, items, jobs, _start_worker, (settings, out, idf), TOKENIZER_MODULES
+            opened = [stack.enter_context(open_output(path)) for path in files]
+            for lines in map_in_order(
+                _make_factor_lines, items, jobs, _start_worker, (settings, out, idf), TOKENIZER_MODULES
             ):
                 for file, line in zip(opened, lines):
                     file.write(line + "\n")
     for name in settings.factors:
-        run_apart(_binarise, out, name, splits, jobs, like)
-    with writing(out / "bin" / "factors.json") as file:
+        run_in_separate_process(_binarise_factor, out, name, splits, jobs, like)
+    with open_output(out / "bin" / "factors.json") as file:
         json.dump({"factors": list(settings.factors)}, file)
         file.write("\n")
 
 
-def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
+def _write_idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
     """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt.
 
     If a test set is later prepared with --like, the bins are read from this file.
@@ -332,14 +332,14 @@ def _idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, 
         path.parent.mkdir(exist_ok=True)
         shutil.copyfile(like / "factors" / "idf.txt", path)
     else:
-        documents, counts = document_frequencies(out / "tokens" / "train.source", settings)
-        with writing(path) as file:
+        documents, counts = count_document_frequencies(out / "tokens" / "train.source", settings)
+        with open_output(path) as file:
             for word, df in sorted(counts.items()):
-                file.write(f"{word} {idf_bin(df, documents, settings.idf_bins)}\n")
+                file.write(f"{word} {compute_idf_bin(df, documents, settings.idf_bins)}\n")
     return dict(line.rsplit(" ", 1) for line in read_lines(path))
 
 
-def _binarise(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
+def _binarise_factor(out: Path, name: str, splits: Sequence[str], jobs: int, like: Optional[Path]) -> None:
     """Write the dictionary of a factor, and the ids of the factor values.
 
     Raises:

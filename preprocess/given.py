@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file
-from fairseq_etads.text.checksums import sha256
+from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 
@@ -63,11 +63,11 @@ class GivenFiles:
         if self.encoder_json is not None and self.vocab_bpe is not None:
             check_gpt2_files(self.encoder_json, self.vocab_bpe)
         if self.model is not None:
-            self._check_model(settings)
+            self._check_subword_model(settings)
         elif settings.tokens == "huggingface":
             raise InputError("--model is missing: --tokens huggingface needs a tokenizer.json")
 
-    def _check_model(self, settings: Settings) -> None:
+    def _check_subword_model(self, settings: Settings) -> None:
         if settings.tokens not in ("bpe", "sentencepiece", "huggingface"):
             raise InputError(f"--model {self.model}: has no effect without --tokens bpe, sentencepiece or huggingface")
         assert self.model is not None
@@ -96,7 +96,7 @@ class GivenFiles:
             "dict.txt": self.dictionary,
             "model": self.model,
         }
-        return {name: sha256(path) for name, path in names.items() if path is not None}
+        return {name: compute_sha256(path) for name, path in names.items() if path is not None}
 
     def copy_to(self, out: Path, settings: Settings) -> None:
         """Copy the files of the subword model to the folder of prepared data."""
@@ -114,7 +114,7 @@ class GivenFiles:
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
     """Raise InputError unless the files describe a byte-level BPE in which every possible piece has an id."""
     numbers = _read_numbers(encoder_json)
-    pieces = _byte_symbols()
+    pieces = _list_byte_symbols()
     for number, line in enumerate(read_lines(vocab_bpe), 1):
         pair = line.split()
         if number > 1 and line and len(pair) != 2:  # the first line contains the version
@@ -144,7 +144,7 @@ def _read_numbers(path: Path) -> Dict[str, int]:
     return numbers
 
 
-def _byte_symbols() -> List[str]:
+def _list_byte_symbols() -> List[str]:
     """Return the characters by which GPT-2 represents the 256 byte values.
 
     A printable character represents itself. All other bytes are represented by characters from U+0100 onwards.

@@ -20,11 +20,11 @@ import numpy as np
 from tqdm import tqdm
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .processes import ordered_map
+from .processes import map_in_order
 
 DEFAULT_SIMILARITY = 0.8
 SHINGLE = 5
@@ -64,7 +64,7 @@ def check_datasketch() -> None:
         raise InputError("--near-duplicates: datasketch is missing: pip install datasketch") from None
 
 
-def shingles(line: str) -> Set[str]:
+def make_shingles(line: str) -> Set[str]:
     """Return the set of all sequences of SHINGLE consecutive words in a document.
 
     If the document has fewer than SHINGLE words, all words form a single sequence. The set is empty if the document
@@ -74,24 +74,24 @@ def shingles(line: str) -> Set[str]:
     return {" ".join(words[start : start + SHINGLE]) for start in range(max(len(words) - SHINGLE + 1, bool(words)))}
 
 
-def _signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
+def _compute_signatures(lines: List[str]) -> List[Optional[np.ndarray]]:
     """Compute the MinHash signature of each document, shape (PERMUTATIONS,), or None for documents without words."""
     from datasketch import MinHash
 
     made: List[Optional[np.ndarray]] = []
     for line in lines:
-        runs = sorted(shingles(line))
+        runs = sorted(make_shingles(line))
         sketch = MinHash(num_perm=PERMUTATIONS, seed=1)
         sketch.update_batch([run.encode() for run in runs])
         made.append(sketch.hashvalues if runs else None)
     return made
 
 
-def _nothing() -> None:
+def _do_nothing() -> None:
     """Do nothing. Each worker process calls this function when it starts."""
 
 
-def bands(similarity: float) -> Tuple[int, int]:
+def choose_bands(similarity: float) -> Tuple[int, int]:
     """Compute the number of bands into which signatures are divided, and the number of hash values in a band.
 
     Two documents are compared if their signatures agree in at least one band. The bands are as long as possible under
@@ -104,14 +104,14 @@ def bands(similarity: float) -> Tuple[int, int]:
     return PERMUTATIONS // 2, 2
 
 
-class _Index:
+class _DuplicateIndex:
     """Index of all documents that have been added. Only the first of several near-duplicates in a split is indexed."""
 
     def __init__(self, similarity: float):
         from datasketch import MinHash, MinHashLSH
 
         self._sketch, self.similarity = MinHash, similarity
-        self._table = MinHashLSH(num_perm=PERMUTATIONS, params=bands(similarity))
+        self._table = MinHashLSH(num_perm=PERMUTATIONS, params=choose_bands(similarity))
         self._signatures: List[np.ndarray] = []
         self._places: List[Tuple[str, int]] = []
 
@@ -137,7 +137,7 @@ class _Index:
         return found
 
 
-def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
+def _iterate_distinct_documents(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, str]]:
     """Yield the split, line number and text of each document, except empty documents and exact duplicates."""
     known: Set[bytes] = set()
     for split in splits:
@@ -148,7 +148,7 @@ def _different(text: Path, splits: Sequence[str]) -> Iterator[Tuple[str, int, st
                 yield split, number, line
 
 
-def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
+def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: int) -> Dict[str, Any]:
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
     Among identical documents, only the first one is compared. Identical documents are counted by
@@ -159,18 +159,28 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
         contains the number of documents that are near-duplicates of an earlier document in the same split ("within") or
         of a document in an earlier split ("also in train").
     """
-    index = _Index(similarity)
+    index = _DuplicateIndex(similarity)
     counts: Dict[str, Dict[str, int]] = {
         split: {"within": 0, **{f"also in {other}": 0 for other in splits[:place]}}
         for place, split in enumerate(splits)
     }
     examples: List[Tuple[float, str, int, str, int]] = []
-    signatures = ordered_map(
-        _signatures, (line for _, _, line in _different(text, splits)), jobs, _nothing, (), ("datasketch",)
+    signatures = map_in_order(
+        _compute_signatures,
+        (line for _, _, line in _iterate_distinct_documents(text, splits)),
+        jobs,
+        _do_nothing,
+        (),
+        ("datasketch",),
     )
-    with writing(text / LIST) as file:
+    with open_output(text / LIST) as file:
         file.write("split\tline\tsplit of the other\tline of the other\tsimilarity\n")
-        shown = tqdm(zip(_different(text, splits), signatures), desc="near-duplicates", unit=" documents", disable=None)
+        shown = tqdm(
+            zip(_iterate_distinct_documents(text, splits), signatures),
+            desc="near-duplicates",
+            unit=" documents",
+            disable=None,
+        )
         for (split, number, _), signature in shown:
             for other, (value, place) in ({} if signature is None else index.add(split, number, signature)).items():
                 counts[split]["within" if other == split else f"also in {other}"] += 1
@@ -180,13 +190,13 @@ def near_duplicates(text: Path, splits: Sequence[str], similarity: float, jobs: 
     return {
         "signature": f"NEAR-DUPLICATES|jaccard>={similarity:g}|words:{SHINGLE}|{made}",
         "splits": counts,
-        "examples": [_example(text, *example) for example in examples],
+        "examples": [_format_example(text, *example) for example in examples],
     }
 
 
-def _example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
+def _format_example(text: Path, value: float, split: str, number: int, other: str, place: int) -> Dict[str, Any]:
     """Describe a pair of near-duplicates, and quote both documents. ``value`` is the negative similarity."""
-    first, second = (_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
+    first, second = (_read_line(text / f"{name}.source", line) for name, line in ((split, number), (other, place)))
     same = next((i for i, (a, b) in enumerate(zip(first, second)) if a != b), min(len(first), len(second)))
     start = max(same - QUOTED // 2, 0)  # the quotation starts shortly before the first difference
     quoted = [f"{'…' * bool(start)}{line[start : start + QUOTED]}" for line in (first, second)]
@@ -194,11 +204,11 @@ def _example(text: Path, value: float, split: str, number: int, other: str, plac
     return {"similarity": round(-value, 2), "where": places, "text": quoted}
 
 
-def _line(path: Path, number: int) -> str:
+def _read_line(path: Path, number: int) -> str:
     return next(line for at, line in enumerate(read_lines(path), 1) if at == number)
 
 
-def summarise_near(report: Dict[str, Any]) -> Iterator[str]:
+def summarise_near_duplicates(report: Dict[str, Any]) -> Iterator[str]:
     """Summarise the report in a few lines of text for the terminal."""
     yield f"near-duplicates, by {report['signature']}; all are listed in {LIST}:"
     for split, counts in report["splits"].items():

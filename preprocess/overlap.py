@@ -9,7 +9,7 @@ import numpy as np
 from fairseq_etads.text.files import read_lines
 
 
-def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
+def count_overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[str, Dict[str, int]]:
     """For each split, count the documents that have already occurred in the same split or in an earlier split.
 
     Documents are compared by 8-byte hashes of their lines in TEXT/SPLIT.source, so each document requires 8 bytes of
@@ -23,7 +23,7 @@ def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[s
     found: Dict[str, Dict[str, int]] = {}
     known: Dict[str, np.ndarray] = {}
     for split in splits:
-        hashes = np.fromiter(_hashes(text / f"{split}.source", repeated and split == "train"), dtype=np.uint64)
+        hashes = np.fromiter(_iterate_hashes(text / f"{split}.source", repeated and split == "train"), dtype=np.uint64)
         known[split] = np.unique(hashes)
         found[split] = {"duplicates": len(hashes) - len(known[split])}
         for other in splits[: splits.index(split)]:
@@ -31,7 +31,7 @@ def overlap(text: Path, splits: Sequence[str], repeated: bool = False) -> Dict[s
     return found
 
 
-def _hashes(path: Path, skip_repeated: bool) -> Iterator[int]:
+def _iterate_hashes(path: Path, skip_repeated: bool) -> Iterator[int]:
     previous = ""
     for line in read_lines(path):
         if line and not (skip_repeated and line == previous):

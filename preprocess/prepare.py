@@ -13,24 +13,31 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any, Dict, Optional, Sequence
 
-from fairseq_etads.data.preparation import FACTORS, TOKENS, Settings, command_line, inference_options, settings_of
-from fairseq_etads.platform.console import Parser, add_jobs, check_positive, command
+from fairseq_etads.data.preparation import (
+    FACTORS,
+    TOKENS,
+    Settings,
+    format_command_line,
+    inference_options,
+    read_settings,
+)
+from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, locked
-from fairseq_etads.text.atomic import SIDES, SPLITS, checksum_and_lines, read_json, write_json
-from fairseq_etads.text.checksums import Checksums, sha256
+from fairseq_etads.platform.outputs import copy_file, lock_output
+from fairseq_etads.text.atomic import SIDES, SPLITS, compute_checksum_and_lines, read_json, write_json
+from fairseq_etads.text.checksums import Checksums, compute_sha256
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
-from .binarise import binarise
-from .encode import TO_SUBWORDS, TO_WORDS, encode_all, lengths
-from .factors import tag_files
+from .binarise import binarise_text
+from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_lengths
+from .factors import find_tag_files
 from .given import GivenFiles
-from .processes import run_apart
+from .processes import run_in_separate_process
 from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
-from .unknown_words import describe, vocabulary_report
-from .word_shards import join_shards, shard_folder
+from .unknown_words import make_vocabulary_report, summarise_vocabulary
+from .word_shards import get_shard_folder, join_shards
 
 NOTHING_GIVEN = GivenFiles()
 CORPORA: Dict[str, Dict[str, Any]] = {
@@ -53,7 +60,7 @@ fairseq-interactive processes new text in the same way. If you run it again with
 missing files."""
 
 
-def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
+def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str, str]:
     """Return a dictionary that maps each text file in the splits to its checksum.
 
     The files are then watched for changes by ``made``.
@@ -74,7 +81,7 @@ def _check_text(text: Path, splits: Sequence[str], made: Checksums) -> Dict[str,
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
                 raise InputError(f'TEXT "{text}" has no file {path.name}; it must contain {expected}')
             made.watch(path)
-            checksums[path.name], counts[path] = checksum_and_lines(path)
+            checksums[path.name], counts[path] = compute_checksum_and_lines(path)
             listed.compare(path.name, checksums[path.name])
         if len(set(counts.values())) != 1 or 0 in counts.values():
             said = " and ".join(f"{path} has {count:,}" for path, count in counts.items())
@@ -135,14 +142,16 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
     listed = Checksums(out / "bin").listed
     report = {
-        "lengths": {name: lengths(out / "tokens" / name) for name in names},
-        "vocabulary": run_apart(vocabulary_report, out, splits, settings.wanted_words()),
-        "sha256": {path.name: listed.get(path.name) or sha256(path) for path in made},
+        "lengths": {name: measure_lengths(out / "tokens" / name) for name in names},
+        "vocabulary": run_in_separate_process(
+            make_vocabulary_report, out, splits, settings.expected_vocabulary_sizes()
+        ),
+        "sha256": {path.name: listed.get(path.name) or compute_sha256(path) for path in made},
     }
     write_json(out / "report.json", report)
 
 
-def prepare(
+def prepare_data(
     settings: Settings,
     text: Path,
     out: Path,
@@ -173,11 +182,11 @@ def prepare(
         raise InputError(
             f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
         )
-    with locked(shard_folder(out, shard) if shard else out, "OUT", folder=True):
-        return _prepare(settings, text, out, jobs, like, given, shard)
+    with lock_output(get_shard_folder(out, shard) if shard else out, "OUT", folder=True):
+        return _create_missing_files(settings, text, out, jobs, like, given, shard)
 
 
-def _prepare(
+def _create_missing_files(
     settings: Settings,
     text: Path,
     out: Path,
@@ -188,36 +197,36 @@ def _prepare(
 ) -> Dict[str, Any]:
     splits: Sequence[str] = SPLITS
     if like:
-        settings = settings_of(like, "--like")
+        settings = read_settings(like, "--like")
         splits = [split for split in SPLITS if (text / f"{split}.source").is_file()] or SPLITS
     settings.check()
     if not like:
         given.check(settings)
-    made = check_made(shard_folder(out, shard) if shard else out)
-    record = {"settings": settings.record(), "text": _check_text(text, splits, made)}
+    made = verify_existing_files(get_shard_folder(out, shard) if shard else out)
+    record = {"settings": settings.record(), "text": _check_text_files(text, splits, made)}
     if like:
-        record["like"] = _checksums_of(like, settings)
+        record["like"] = _read_reused_checksums(like, settings)
     if given.paths:
         made.watch(*given.paths)
         record["given"] = given.record()
     for split in splits:
-        tags = tag_files(text, split, settings)
+        tags = find_tag_files(text, split, settings)
         made.watch(*tags.values())
-        record["text"].update({path.name: sha256(path) for path in tags.values()})
+        record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
     _claim_output(made.folder, record, made)
     words = "tokens" if settings.tokens == "word" else "words"
     if shard:
-        encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.lines)
+        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.lines)
         return inference_options(settings.record(), out)
     join_shards(out, record, words, splits, made)
-    encode_all(text, words, splits, settings, out, TO_WORDS, jobs, made)
+    encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
         if not all((out / name).exists() for name in settings.subword_files):
             with made.making(*settings.subword_files):
                 _make_subword_model(out, out / words, settings, like, given)
         made.add_unlisted(*settings.subword_files)
-        encode_all(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
-    binarise(out, text, splits, settings, jobs, like, made, given.dictionary)
+        encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
+    binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
     if not (out / "report.json").exists():
         with made.making("report.json"):
             _write_report(out, splits, settings)
@@ -225,7 +234,7 @@ def _prepare(
     return inference_options(settings.record(), out)
 
 
-def check_made(out: Path) -> Checksums:
+def verify_existing_files(out: Path) -> Checksums:
     """Verify the existing files in ``out``, and return their checksums.
 
     All files except prepare.json may be missing, because they can be created again.
@@ -242,7 +251,7 @@ def check_made(out: Path) -> Checksums:
     return made
 
 
-def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
+def _read_reused_checksums(like: Path, settings: Settings) -> Dict[str, str]:
     """Return the checksums of the files that --like reuses: the dictionaries, subword model and idf bins."""
     subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
@@ -253,7 +262,7 @@ def _checksums_of(like: Path, settings: Settings) -> Dict[str, str]:
     advice = f"Prepare {like} again"
     Checksums(like, advice).verify([*subwords, "factors/idf.txt"], may_be_missing=True)
     Checksums(like / "bin", advice).verify(path.name for path in paths if path.parent.name == "bin")
-    return {path.name: sha256(path) for path in paths}
+    return {path.name: compute_sha256(path) for path in paths}
 
 
 def _add_token_options(add: Any) -> None:
@@ -368,11 +377,11 @@ def build_parser() -> argparse.ArgumentParser:
         "so that several processes or machines with access to OUT can share the work. To join the shards and "
         "continue, run the same command without --shard",
     )
-    add_jobs(parser)
+    add_jobs_option(parser)
     return parser
 
 
-def settings_from(args: argparse.Namespace) -> Settings:
+def make_settings(args: argparse.Namespace) -> Settings:
     """Create the settings from the options.
 
     Raises InputError if --like is combined with options that it determines.
@@ -403,17 +412,17 @@ def main(args: argparse.Namespace) -> None:
     given = GivenFiles(args.gpt2_encoder_json, args.gpt2_vocab_bpe, args.dictionary, args.model)
     shard = None if args.shard is None else Shard.parse(args.shard)
     check_positive(jobs=args.jobs)
-    options = prepare(settings_from(args), args.text, args.out, args.jobs, args.like, given, shard)
+    options = prepare_data(make_settings(args), args.text, args.out, args.jobs, args.like, given, shard)
     if shard:
-        print(f"shard {args.shard}: {shard_folder(args.out, shard)}; the command without --shard joins all shards")
+        print(f"shard {args.shard}: {get_shard_folder(args.out, shard)}; the command without --shard joins all shards")
         return
     report = read_json(args.out / "report.json", "delete it to have it made again")
     for name, about in report["lengths"].items():
         longest = f"{about['mean tokens']:.1f} tokens on average, {about['max tokens']:,} at most"
         print(f"{name}: {about['lines']:,} lines, {longest}")
-    for line in describe(report["vocabulary"]) if "vocabulary" in report else ():
+    for line in summarise_vocabulary(report["vocabulary"]) if "vocabulary" in report else ():
         print(line)
-    flags = shlex.join(command_line(options))
+    flags = shlex.join(format_command_line(options))
     print(f"binarised data: {args.out / 'bin'}\nfor new text, give fairseq-interactive: {flags}")
 
 

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any, Callable, ContextManager, Deque, Iterable, Iterator, List, Optional, Sequence, Tuple
 
 from fairseq_etads.platform.console import leave_signals_to_parent
-from fairseq_etads.platform.processes import process_pool
+from fairseq_etads.platform.processes import make_process_pool
 
 CHUNK = 64
 """Number of items to send to a worker process at a time."""
@@ -27,7 +27,7 @@ If the last two modules are not preloaded, they are imported when the first text
 """
 
 
-def _processes(preload: Sequence[str]) -> Any:
+def _get_process_context(preload: Sequence[str]) -> Any:
     """Return a multiprocessing context that forks processes from a server with only the given modules imported.
 
     Forking the current process could cause a deadlock, because it may have used torch. Spawned processes would have to
@@ -38,12 +38,12 @@ def _processes(preload: Sequence[str]) -> Any:
     return context
 
 
-def _pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
-    """Create a pool of worker processes with :func:`process_pool`.
+def _make_pool(count: int, preload: Sequence[str], *start: Any) -> ContextManager[ProcessPoolExecutor]:
+    """Create a pool of worker processes with :func:`make_process_pool`.
 
     Each process first calls the function ``start[0]`` with the arguments ``start[1:]``.
     """
-    return process_pool(count, _start_process, start, _processes(preload))
+    return make_process_pool(count, _start_process, start, _get_process_context(preload))
 
 
 def _start_process(function: Optional[Callable[..., None]] = None, *arguments: Any) -> None:
@@ -52,7 +52,7 @@ def _start_process(function: Optional[Callable[..., None]] = None, *arguments: A
         function(*arguments)
 
 
-def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
+def run_in_separate_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a function that requires the plugin in a separate process.
 
     Exceptions that the function raises are raised again in the current process.
@@ -60,7 +60,7 @@ def run_apart(function: Callable[..., Any], *arguments: Any) -> Any:
     Args:
         function: function to call. It must be defined at the top level of a module, so that it can be pickled.
     """
-    with _pool(1, [PLUGIN]) as pool:
+    with _make_pool(1, [PLUGIN]) as pool:
         return pool.submit(function, *arguments).result()
 
 
@@ -79,14 +79,14 @@ def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> Non
         _start_error = error
 
 
-def _work(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
+def _apply_to_items(function: Callable[[List[Any]], List[Any]], items: List[Any]) -> List[Any]:
     """Apply ``function`` to the items. If the worker process failed to start, raise the stored exception."""
     if _start_error is not None:
         raise _start_error
     return function(items)
 
 
-def ordered_map(
+def map_in_order(
     function: Callable[[List[Any]], List[Any]],
     items: Iterable[Any],
     jobs: int,
@@ -123,11 +123,11 @@ def ordered_map(
         for chunk in itertools.chain(first, chunks):
             yield from function(chunk)
         return
-    with _pool(max(1, jobs), preload, _start_worker, start, arguments) as pool:
+    with _make_pool(max(1, jobs), preload, _start_worker, start, arguments) as pool:
         pending: Deque[Future] = deque()
         try:
             for chunk in itertools.chain(first, chunks):
-                pending.append(pool.submit(_work, function, chunk))
+                pending.append(pool.submit(_apply_to_items, function, chunk))
                 if len(pending) > 4 * jobs:
                     yield from pending.popleft().result()
             while pending:

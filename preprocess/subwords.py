@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing, writing_bytes
+from fairseq_etads.platform.outputs import open_binary_output, open_output
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
 
@@ -67,13 +67,13 @@ def write_merges(lines: List[str], codes: Path) -> None:
             subword-nmt 0.1.
     """
     version = lines[:1] if lines[0].startswith("#version:") else []
-    whole = _whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
+    whole = _iterate_whole_merges(end_is_apart=not version or version[0].split() == ["#version:", "0.1"])
     merges = dict.fromkeys([*whole, *lines[len(version) :]])
-    with writing(codes) as file:
+    with open_output(codes) as file:
         file.write("".join(f"{line}\n" for line in (*version, *merges)))
 
 
-def _whole_merges(end_is_apart: bool) -> Iterator[str]:
+def _iterate_whole_merges(end_is_apart: bool) -> Iterator[str]:
     """Yield the merges that assemble each word in WHOLE from left to right.
 
     The symbol "</w>" denotes the end of a word.
@@ -139,7 +139,7 @@ def write_pieces(content: bytes, model: Path) -> None:
     import sentencepiece
 
     pieces = sentencepiece.SentencePieceProcessor(model_proto=content)
-    with writing(model.with_suffix(".vocab")) as file:
+    with open_output(model.with_suffix(".vocab")) as file:
         file.write("".join(f"{pieces.id_to_piece(n)}\t{pieces.get_score(n):g}\n" for n in range(len(pieces))))
-    with writing_bytes(model) as file:
+    with open_binary_output(model) as file:
         file.write(content)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import write_text, writing
+from fairseq_etads.platform.outputs import open_output, write_text
 from fairseq_etads.text.files import read_lines
 
 SUMMARY = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
@@ -17,7 +17,7 @@ The first hypothesis of a document is the best one.
 """
 
 
-def best_summaries(log: Path) -> Dict[int, str]:
+def read_best_summaries(log: Path) -> Dict[int, str]:
     """Read a fairseq log, and return a dictionary that maps document indices to the best summaries."""
     found: Dict[int, str] = {}
     for line in read_lines(log):
@@ -27,7 +27,7 @@ def best_summaries(log: Path) -> Dict[int, str]:
     return found
 
 
-def in_order(found: Dict[int, str], documents: int, log: Path) -> List[str]:
+def order_summaries(found: Dict[int, str], documents: int, log: Path) -> List[str]:
     """Return the summaries of all documents, in the order of their indices 0, 1, ...
 
     Raises:
@@ -54,7 +54,7 @@ def write_summaries(output: str, summaries: Iterable[str], names: List[str]) -> 
         sys.stdout.buffer.write("".join(f"{line}\n" for line in lines).encode("utf-8", "replace"))
         return
     are_records = output.endswith(".jsonl")
-    with writing(output, errors="replace") as file:
+    with open_output(output, errors="replace") as file:
         for name, line in zip(names, lines):
             record: Any = {"document": name, "summary": line}
             file.write((json.dumps(record, ensure_ascii=False) if are_records else line) + "\n")

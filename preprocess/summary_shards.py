@@ -14,14 +14,14 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional
 
-from fairseq_etads.platform.console import Parser, errors_in_one_line
+from fairseq_etads.platform.console import Parser, report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing
-from fairseq_etads.text.checksums import sha256
+from fairseq_etads.platform.outputs import open_output
+from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.files import read_lines
 
 from .shards import Shard
-from .summary_files import best_summaries, write_summaries
+from .summary_files import read_best_summaries, write_summaries
 
 TRANSLATED = re.compile(r"(?:\| |:)Translated ([\d,]+) sentences")
 """Pattern for a log line that contains the number of documents.
@@ -31,17 +31,17 @@ sets this format, the format is "INFO:module:text".
 """
 
 
-def share_path(output: Path, shard: Shard) -> Path:
+def get_share_path(output: Path, shard: Shard) -> Path:
     """Return the path of the file that contains a shard of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
 
-def made_of(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
+def make_input_record(command: str, documents: int, files: List[Path]) -> Dict[str, Any]:
     """Return a record of everything that affects the summaries.
 
     It contains the command, the number of documents, and the SHA-256 checksum of each input file.
     """
-    return {"command": command, "documents": documents, "sha256": [sha256(path) for path in files]}
+    return {"command": command, "documents": documents, "sha256": [compute_sha256(path) for path in files]}
 
 
 def read_share(path: Path) -> Iterator[Any]:
@@ -59,7 +59,7 @@ def read_share(path: Path) -> Iterator[Any]:
         raise InputError(f"{path} is damaged ({error}); delete it to have it made again") from None
 
 
-def is_made(path: Path, wanted: Dict[str, Any]) -> bool:
+def is_share_complete(path: Path, wanted: Dict[str, Any]) -> bool:
     """Return whether a shard exists and was created from the inputs in ``wanted``."""
     return path.is_file() and next(read_share(path)) == wanted
 
@@ -74,7 +74,7 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     Raises:
         InputError: the summary of a document is missing.
     """
-    found = best_summaries(log)
+    found = read_best_summaries(log)
     if numbers is not None:
         found = {numbers[number]: summary for number, summary in found.items()}
         expected = len(numbers)
@@ -84,29 +84,29 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
     if len(found) != expected:
         raise InputError(f"{expected:,} documents but {len(found):,} summaries; see {log}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(json.dumps({"made_of": wanted}) + "\n")
         for number in sorted(found):
             file.write(json.dumps({"document": number, "summary": found[number]}, ensure_ascii=False) + "\n")
 
 
-def all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
+def collect_all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
     """Return the summaries of all documents in order, or None if shards are missing.
 
     The numbers of shards that are missing or were created from other inputs are printed to standard error.
     """
-    paths = {str(sibling.number): share_path(output, sibling) for sibling in shard.siblings()}
+    paths = {str(sibling.number): get_share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]
-    other = [number for number, path in paths.items() if number not in missing and not is_made(path, wanted)]
+    other = [number for number, path in paths.items() if number not in missing and not is_share_complete(path, wanted)]
     for numbers, what in ((missing, "still missing"), (other, "made with other options, data or another checkpoint")):
         if numbers:
             print(f"== shards of {shard.shares} {what}: {', '.join(numbers)}", file=sys.stderr)
     if missing or other:
         return None
-    return _in_order([read_share(path) for path in paths.values()], wanted["documents"], output)
+    return _merge_in_order([read_share(path) for path in paths.values()], wanted["documents"], output)
 
 
-def _in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
+def _merge_in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
     """Merge the summaries in all shards by document index.
 
     Raises InputError unless each document has exactly one summary.
@@ -146,15 +146,15 @@ def main(argv: Optional[List[str]] = None) -> None:
         "--names", type=Path, required=True, help="file containing the names of all documents, one per line"
     )
     args = parser.parse_args(argv)
-    with errors_in_one_line("generate.sh"):
+    with report_errors_in_one_line("generate.sh"):
         shard = Shard.parse(args.shard)
-        path, wanted = share_path(args.output, shard), made_of(args.command, args.documents, args.reads)
+        path, wanted = get_share_path(args.output, shard), make_input_record(args.command, args.documents, args.reads)
         if args.log:
             numbers = list(range(shard.number - 1, args.documents, shard.shares))
             write_share(path, args.log, wanted, numbers if args.every else None)
-        elif not is_made(path, wanted):
+        elif not is_share_complete(path, wanted):
             return
-        summaries = all_summaries(args.output, shard, wanted)
+        summaries = collect_all_summaries(args.output, shard, wanted)
         if summaries is not None:
             write_summaries(str(args.output), summaries, list(read_lines(args.names)))
         print("done" if summaries is None else "joined")

@@ -10,7 +10,7 @@ FEWEST = 0.9
 """Minimum ratio of the number of known words to the requested number. A lower ratio causes a warning."""
 
 
-def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
+def make_vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) -> Dict[str, Any]:
     """Return statistics about the vocabulary for report.json. The plugin must be loaded.
 
     Args:
@@ -46,7 +46,7 @@ def vocabulary_report(out: Path, splits: Sequence[str], wanted: Dict[str, int]) 
     return {"known": {side: len(words) for side, words in known.items()}, "asked": wanted, "summaries": counts}
 
 
-def describe(report: Dict[str, Any]) -> Iterator[str]:
+def summarise_vocabulary(report: Dict[str, Any]) -> Iterator[str]:
     """Summarise the report in a few lines of text, and warn if a vocabulary is far smaller than requested."""
     known, asked = report["known"], report["asked"]
     yield f"known words: {known['source']:,} of documents, {known['target']:,} of summaries"

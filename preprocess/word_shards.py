@@ -13,19 +13,19 @@ from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import writing_bytes
+from fairseq_etads.platform.outputs import open_binary_output
 from fairseq_etads.text.atomic import SIDES, read_json
 from fairseq_etads.text.checksums import Checksums
 
 from .shards import Shard
 
 
-def shard_folder(out: Path, shard: Shard) -> Path:
+def get_shard_folder(out: Path, shard: Shard) -> Path:
     """Return the path of the folder that contains a shard."""
     return out / "shards" / shard.name
 
 
-def _shards_of(folder: Path) -> List[Shard]:
+def _list_shards(folder: Path) -> List[Shard]:
     """Return all shards into which the text was divided, based on the names of the shards in a folder.
 
     The list is empty if the folder does not contain any shards.
@@ -54,10 +54,10 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
     """
     names = [f"{words}/{split}.{side}" for split in splits for side in SIDES]
     names = [name for name in names if not (out / name).exists()]
-    shards = _shards_of(out / "shards") if names else []
+    shards = _list_shards(out / "shards") if names else []
     if not shards:
         return
-    folders = {shard: shard_folder(out, shard) for shard in shards}
+    folders = {shard: get_shard_folder(out, shard) for shard in shards}
     missing = [str(shard.number) for shard, folder in folders.items() if not all((folder / n).is_file() for n in names)]
     if missing:
         raise InputError(
@@ -73,7 +73,7 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
             different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
             raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")
     for name in names:
-        with made.making(name), writing_bytes(out / name) as file:
+        with made.making(name), open_binary_output(out / name) as file:
             for folder, checksums in listed.items():
                 with open(folder / name, "rb") as part:
                     shutil.copyfileobj(part, file, 1 << 20)

@@ -22,7 +22,7 @@ from fairseq import checkpoint_utils, utils
 from torch import Tensor
 
 import fairseq_etads.plugin  # noqa: F401  # so that checkpoints load
-from fairseq_etads.layers.attention_probe import AttentionRecord, record
+from fairseq_etads.layers.attention_probe import AttentionRecord, record_attention
 
 TENTHS = 10
 
@@ -77,7 +77,7 @@ def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[st
     model.eval()
     for start in range(0, min(pairs, len(dataset)), 20):
         sample = dataset.collater([dataset[number] for number in range(start, min(start + 20, pairs, len(dataset)))])
-        with record(model) as records:
+        with record_attention(model) as records:
             model(**sample["net_input"])
         real = sample["net_input"]["src_tokens"].ne(task.src_dict.pad())
         written = sample["target"].ne(task.tgt_dict.pad())

@@ -140,10 +140,10 @@ inference_options() {
     python - "$1" <<'PYTHON'
 import pathlib, sys
 folder, sys.argv[0] = pathlib.Path(sys.argv[1]), "etads-prepare"  # a command for which torch and fairseq are not imported
-from fairseq_etads.platform.console import errors_in_one_line
-from fairseq_etads.data.preparation import command_line, prepared_options
-with errors_in_one_line("generate.sh"):
-    print("\n".join(command_line(prepared_options(folder))))
+from fairseq_etads.platform.console import report_errors_in_one_line
+from fairseq_etads.data.preparation import format_command_line, read_prepared_options
+with report_errors_in_one_line("generate.sh"):
+    print("\n".join(format_command_line(read_prepared_options(folder))))
 PYTHON
 }
 

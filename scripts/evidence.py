@@ -27,12 +27,12 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
-from fairseq_etads.evaluation.analysis import extract
-from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, likelihood_file, read_likelihoods
+from fairseq_etads.evaluation.analysis import extract_sentences
+from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, make_likelihood_file_path, read_likelihoods
 from fairseq_etads.evaluation.rouge import METRICS, Settings, rouge
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
-from fairseq_etads.platform.outputs import writing
+from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES, SPLITS
 from fairseq_etads.version import version
 
@@ -92,7 +92,7 @@ def processor() -> str:
 def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
     """Return the fields of a record that exist only for trained systems."""
     path = find_log(str(run))
-    log, file = read_log(path), likelihood_file(run, "test", checkpoint)
+    log, file = read_log(path), make_likelihood_file_path(run, "test", checkpoint)
     perplexities = log.figures["ppl"]["valid"]
     likelihoods: Dict[str, Any] = {}
     if file.exists():
@@ -135,7 +135,7 @@ def record(args: argparse.Namespace) -> None:
         "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
     }
     path = args.results / args.corpus / f"{args.system}-{args.seed}.json"
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(one_line_each(content))
     print(f"{path}: recorded", file=sys.stderr)
 
@@ -162,7 +162,9 @@ def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> 
     settings = Settings()
     for document, reference in zip(documents, references):
         if method in ("lead", "oracle"):
-            sentences = extract(f"{method}-words" if in_words else method, limit, document, [reference], settings)
+            sentences = extract_sentences(
+                f"{method}-words" if in_words else method, limit, document, [reference], settings
+            )
         else:
             sentences = central_sentences(method, limit, in_words, split_summary(document, SENTENCE_MARK))
         yield f" {SENTENCE_MARK} ".join(sentences)
@@ -224,7 +226,7 @@ def choose(args: argparse.Namespace) -> None:
         "validation": found,
         "best": best,
     }
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(one_line_each(content))
 
 
@@ -278,11 +280,11 @@ def search(args: argparse.Namespace) -> None:
 
 def detokenise(args: argparse.Namespace) -> None:
     """Convert lines of words in the form of the prepared data to text."""
-    from fairseq_etads.jobs.runs import detokenizer_of  # imported here, because it imports torch
+    from fairseq_etads.jobs.runs import make_detokenizer  # imported here, because it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
 
     dictionary = SummarizationDictionary.load(str(args.prepared / "bin" / "dict.target.txt"))
-    tokenizer = detokenizer_of(dictionary, "none", args.prepared)
+    tokenizer = make_detokenizer(dictionary, "none", args.prepared)
     lines = args.words.read_text(encoding="utf-8").splitlines()
     args.text.write_text("".join(f"{tokenizer.decode(line)}\n" for line in lines), encoding="utf-8")
 

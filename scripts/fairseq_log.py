@@ -24,9 +24,9 @@ from typing import BinaryIO, Callable, Deque, Dict, List, Optional, Sequence, Se
 
 import children
 
-from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import locked
+from fairseq_etads.platform.outputs import lock_output
 
 SHOWN_EVERY = 10.0
 """Seconds between two progress lines. On a terminal, every line is shown, but each replaces the previous one."""
@@ -346,7 +346,7 @@ def main() -> int:
     args = parser.parse_args()
     children.end_with_parent()
     watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)
-    with errors_in_one_line(os.path.basename(args.command[0])), locked(Path(args.log), "the log") as held:
+    with report_errors_in_one_line(os.path.basename(args.command[0])), lock_output(Path(args.log), "the log") as held:
         return run_logged(args.command, args.log, watcher, held, args.new)
 
 

@@ -15,21 +15,21 @@ from typing import List
 
 import children
 import fairseq_log
-from etads_preprocess.summary_files import best_summaries, in_order, write_summaries
+from etads_preprocess.summary_files import order_summaries, read_best_summaries, write_summaries
 
-from fairseq_etads.platform.console import errors_in_one_line
-from fairseq_etads.platform.outputs import locked
+from fairseq_etads.platform.console import report_errors_in_one_line
+from fairseq_etads.platform.outputs import lock_output
 from fairseq_etads.text.files import read_lines
 
 
 def summarise(log: Path, names: List[str], output: str, command: List[str]) -> int:
     """Run the command, write its summaries, and return its exit status."""
     watcher = fairseq_log.Watcher(command, fairseq_log.Terminal().say, documents=len(names))
-    with locked(log, "the log") as held:
+    with lock_output(log, "the log") as held:
         status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)
         if status:
             return 2 if status < 128 else status
-        write_summaries(output, in_order(best_summaries(log), len(names), log), names)
+        write_summaries(output, order_summaries(read_best_summaries(log), len(names), log), names)
     return 0
 
 
@@ -47,7 +47,7 @@ def main() -> int:
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
-    with errors_in_one_line("generate.sh"):
+    with report_errors_in_one_line("generate.sh"):
         return summarise(args.log, list(read_lines(args.names)), args.output, args.command)
 
 

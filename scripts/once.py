@@ -19,17 +19,17 @@ from typing import Any, Dict, List, Optional, Sequence
 
 import children
 
-from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import locked, write_text, writing_by_name
-from fairseq_etads.text.checksums import sha256
+from fairseq_etads.platform.outputs import lock_output, make_temporary_output, write_text
+from fairseq_etads.text.checksums import compute_sha256
 
 RECORD = ".made.json"
 
 
 def digests(files: List[Path]) -> Dict[str, Optional[str]]:
     """Compute the SHA-256 hash of each file, or None for missing files."""
-    return {str(path): sha256(path) if path.is_file() else None for path in files}
+    return {str(path): compute_sha256(path) if path.is_file() else None for path in files}
 
 
 def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
@@ -63,7 +63,7 @@ def run_once(
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
     record = record or Path(f"{makes[0]}{RECORD}")
-    with locked(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks the output
+    with lock_output(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks the output
         wanted = {"command": command, "reads": digests(files_of(reads, makes))}
         if not is_made(makes, record, wanted):
             record.unlink(missing_ok=True)
@@ -84,7 +84,7 @@ def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
     """Run the command and, if ``keeps`` is given, write its standard output to this file."""
     if keeps is None:
         return children.call(command, held)
-    with writing_by_name(keeps) as partial:
+    with make_temporary_output(keeps) as partial:
         with open(partial, "wb") as file:
             status = children.call(command, held, stdout=file)
         if status:
@@ -112,7 +112,7 @@ def main() -> int:
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
-    with errors_in_one_line(os.path.basename(args.command[0])):
+    with report_errors_in_one_line(os.path.basename(args.command[0])):
         return run_once(args.makes, args.reads, args.keeps, args.record, args.command)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from claims_table import Answers, deviation_of, rows_of
 from tabulate import tabulate
 
-from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings, family_numbers, holm
+from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings, correct_p_values, number_families
 from fairseq_etads.evaluation.rouge import METRICS, SEED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -264,7 +264,7 @@ def read_documents(results: Path, corpus: str, documents: int) -> Documents:
     if not path.is_file():
         return Documents(np.arange(documents), np.ones(documents, dtype=bool))
     names, splits = zip(*(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()))
-    return Documents(family_numbers(names), ~np.isin(splits, ("valid", "test")))
+    return Documents(number_families(names), ~np.isin(splits, ("valid", "test")))
 
 
 def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
@@ -343,7 +343,7 @@ def corrected(found: Sequence[Comparison]) -> List[float]:
     values = [0.0] * len(found)
     for paper in {comparison.claim.paper for comparison in found}:
         places = [place for place, comparison in enumerate(found) if comparison.claim.paper == paper]
-        for place, value in zip(places, holm([found[place].scores[3].p for place in places])):
+        for place, value in zip(places, correct_p_values([found[place].scores[3].p for place in places])):
             values[place] = float(value)
     return values
 

@@ -19,7 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from results_page import CORPORA, ROOT, Comparison, Records, attention_of, comparisons, read_records, scores_of
 
-from fairseq_etads.evaluation.plots import repeatable, save
+from fairseq_etads.evaluation.plots import make_plots_reproducible, save_figure
 
 TENTHS = [0.05 + 0.1 * part for part in range(10)]
 """Middle of each tenth of a document."""
@@ -51,14 +51,14 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
     """Draw two rows, before and after training, each with the encoder layers and the gates of the decoder."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
-    with repeatable():
+    with make_plots_reproducible():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
         for row, (when, found) in zip(grid, attention.items()):
             for number, (axes, module) in enumerate(zip(row, modules), 1):
                 draw_focus(axes, found[module], f"encoder layer {number}, {when} training")
         draw_gates(grid[0][-1], attention)
         grid[1][-1].axis("off")
-        save(figure, str(path))
+        save_figure(figure, str(path))
         plt.close(figure)
 
 
@@ -78,7 +78,7 @@ def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path
 
     A point is filled if there are enough training runs for a verdict.
     """
-    with repeatable():
+    with make_plots_reproducible():
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)
         for axes, (corpus, systems) in zip(panels, records.items()):
             rows = [comparison for comparison in found if comparison.corpus == corpus]
@@ -100,7 +100,7 @@ def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path
             )
             axes.set(title=CORPORA[corpus], xlabel="difference in mean ROUGE, with 95 % interval", ylim=(len(rows), -1))
         figure.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize="small")
-        save(figure, str(path))
+        save_figure(figure, str(path))
         plt.close(figure)
 
 

@@ -27,19 +27,19 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     The first mapping is from reasons and options to excluded options. The second mapping is from parts of sentences to
     options.
     """
-    from fairseq_etads.jobs.architectures import option_dataclasses
-    from fairseq_etads.platform.option_checks import flag, listed
+    from fairseq_etads.jobs.architectures import list_option_dataclasses
+    from fairseq_etads.platform.option_checks import format_option_name, join_choices
 
     excludes: Dict[Tuple[str, str], List[str]] = {}
     needs: Dict[str, List[str]] = {}
-    for config in option_dataclasses():
+    for config in list_option_dataclasses():
         for option in fields(config):
-            name = flag(option.name)
+            name = format_option_name(option.name)
             for other, reason in option.metadata.get("excludes", {}).items():
                 others = excludes.setdefault((reason, name), [])
                 others += [other] * (other not in others)
             if option.metadata.get("needs"):
-                options = needs.setdefault(listed([code(need) for need in option.metadata["needs"]]), [])
+                options = needs.setdefault(join_choices([code(need) for need in option.metadata["needs"]]), [])
                 options += [name] * (name not in options)
     return excludes, needs
 
@@ -51,13 +51,13 @@ def code(need: str) -> str:
 
 def lists() -> Dict[str, str]:
     """Create the two lists of the page."""
-    from fairseq_etads.platform.option_checks import listed
+    from fairseq_etads.platform.option_checks import join_choices
 
     excludes, needs = declared()
     exclusions = []
     for (reason, name), others in sorted(excludes.items(), key=lambda item: item[0][1]):
         why = reason or f"`{name}` has no effect"
-        exclusions.append(item(f"`{name}` with {listed([code(other) for other in others])}: {why}"))
+        exclusions.append(item(f"`{name}` with {join_choices([code(other) for other in others])}: {why}"))
     wanted = [
         item(f"{', '.join(map(code, sorted(options)))}: {need}")
         for need, options in sorted(needs.items(), key=lambda pair: sorted(pair[1]))

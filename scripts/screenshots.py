@@ -27,12 +27,12 @@ CHOSEN = 2
 
 def explanation(browser):
     """Take a screenshot of an explanation page. Returns the PNG image."""
-    from fairseq_etads.summarizer.explanation_page import page
+    from fairseq_etads.summarizer.explanation_page import make_page
 
     data = json.loads((PICTURES / "explain.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "page.html"
-        path.write_text(page(data), encoding="utf-8")
+        path.write_text(make_page(data), encoding="utf-8")
         browser.open(path, width=1100)
         browser.find_all(".w")[CHOSEN - 1].click()
         below = browser.run("return document.getElementById('of-legend').parentElement.getBoundingClientRect().top")

@@ -37,7 +37,7 @@ from fairseq.trainer import Trainer
 
 import fairseq_etads  # noqa: F401  (registers models, task and criterion with fairseq)
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import numbered_dictionary
+from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.platform.outputs import write_text
 from fairseq_etads.version import version
 
@@ -164,7 +164,7 @@ def trainer_of(system: str, seed: int, size: Size) -> Trainer:
         command += [f"--{side}-embed-dim", str(size.width), f"--{side}-ffn-embed-dim", str(2 * size.width)]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(options.get_training_parser(), command))
     torch.manual_seed(seed)
-    dictionary = numbered_dictionary(VOCABULARY)
+    dictionary = make_numbered_dictionary(VOCABULARY)
     task = TASK_REGISTRY["summarization"](cfg.task, dictionary, dictionary)
     trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
     trainer.lr_step_begin_epoch(1)

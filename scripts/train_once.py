@@ -17,10 +17,10 @@ from typing import List, Optional, Sequence
 import children
 import fairseq_log
 
-from fairseq_etads.jobs.run_record import RunRecord, data_of
-from fairseq_etads.platform.console import errors_in_one_line
+from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint
+from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import locked, write_text
+from fairseq_etads.platform.outputs import lock_output, write_text
 
 FINISHED = "finished.txt"
 
@@ -50,8 +50,8 @@ def train_once(
         plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
-    record = RunRecord(command, str(prepared.resolve()), data_of(prepared))
-    with locked(run, "--out", folder=True) as held:
+    record = RunRecord(command, str(prepared.resolve()), compute_data_fingerprint(prepared))
+    with lock_output(run, "--out", folder=True) as held:
         before = RunRecord.read(run)
         if before is not None and before.data and before.data != record.data:
             raise InputError(
@@ -131,7 +131,7 @@ def main() -> int:
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="training command to run, given after --")
     args = parser.parse_args()
     children.end_with_parent()
-    with errors_in_one_line("train.sh"):
+    with report_errors_in_one_line("train.sh"):
         return train_once(args.run, args.prepared, args.command, args.usual_minutes, args.plugin)
 
 

@@ -139,7 +139,7 @@ def _import_all(commands: Dict[str, str]) -> None:
     import fairseq_etads
 
     utils.import_user_module.memo = _Installed([os.path.realpath(os.path.dirname(fairseq_etads.__file__))])
-    processes._processes = lambda preload: multiprocessing.get_context("fork")
+    processes._get_process_context = lambda preload: multiprocessing.get_context("fork")
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
 

@@ -4,7 +4,7 @@ import torch
 from fairseq.models import ARCH_MODEL_REGISTRY
 from helpers import PAD, make_task, model_config
 
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 SIZES = {
     "encoder_embed_dim": 12,
@@ -37,7 +37,7 @@ def conv(kind="plain", task=None, sharp=True, **options):
     """A small model in evaluation mode; with ``sharp``, its predictions are confident."""
     task = task or conv_task()
     if kind == "bounded":
-        task.tgt_dict = with_known_words(task.src_dict, BOUND)
+        task.tgt_dict = limit_known_words(task.src_dict, BOUND)
     torch.manual_seed(1)
     config = model_config("convs2s", **{**SIZES, **KINDS[kind], **options})
     model = ARCH_MODEL_REGISTRY["convs2s"].build_model(config, task)

@@ -20,14 +20,14 @@ def summarizer(tmp_path_factory):
 
 @pytest.fixture
 def demo(summarizer):
-    made = server.Demo(summarizer, "a <b>model</b>")
+    made = server.DemoServer(summarizer, "a <b>model</b>")
     yield made
     made.worker.close()
 
 
 @pytest.fixture
 def client(demo):
-    with TestClient(demo.app(), base_url=URL) as client:
+    with TestClient(demo.make_app(), base_url=URL) as client:
         yield client
 
 

@@ -11,7 +11,7 @@ from documented import parser_of, project_commands
 from dry_runs import dry_run
 from fairseq import options, utils
 
-from fairseq_etads.jobs.architectures import architecture_config
+from fairseq_etads.jobs.architectures import make_architecture_config
 
 MODEL = (
     *("encoder_embed_dim", "encoder_hidden_size", "decoder_hidden_size", "encoder_ffn_embed_dim", "encoder_layers"),
@@ -67,7 +67,7 @@ def _training(words: Tuple[str, ...]) -> Values:
     args = _parsed(options.get_training_parser(), words)
     found = _values(args)
     given = {name: getattr(args, name) for name in MODEL if getattr(args, name, None) is not None}
-    model = architecture_config(args.arch)
+    model = make_architecture_config(args.arch)
     found.update({name: _plain(given.get(name, model[name])) for name in MODEL if name in model})
     if args.patience > 0:
         every = args.validate_interval_updates

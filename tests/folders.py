@@ -14,10 +14,10 @@ from omegaconf import OmegaConf
 
 from fairseq_etads.models import rnn
 from fairseq_etads.search.call_options import DEFAULTS
-from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.systems.abs import options as nnlm_options
 from fairseq_etads.systems.convs2s import options as convs2s_options
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
 TEXT = {"tokenizer": "etads", "text-words": "spaces"}
 DECODING = {**DEFAULTS, "beam": 3, "max_len": 9, "no_repeat_ngram_size": 2}
@@ -41,7 +41,7 @@ def make_run(path, arch="etads", tail=3, target_words=None, mark=False, settings
     data.mkdir(parents=True, exist_ok=True)
     for side, dictionary in (("source", task.source_dictionary), ("target", task.target_dictionary)):
         lines = zip(dictionary.symbols[4:], dictionary.count[4:])
-        known = known_words(dictionary)
+        known = count_known_words(dictionary)
         (data / f"dict.{side}.txt").write_text(
             "".join(f"{word} {count if n < known else 0}\n" for n, (word, count) in enumerate(lines, 4))
         )
@@ -85,8 +85,8 @@ def make_folder(path, dtype="fp32", text=TEXT, decoding=DECODING, extra_files=No
     """Make a model folder of an untrained model; returns the folder and the model."""
     logging.getLogger("fairseq_etads.training.task").setLevel(logging.WARNING)
     model = make_run(path / "run", **run)
-    source = Source(
+    source = ExportSource(
         path / "run" / "checkpoints" / "checkpoint_best.pt", path / "run" / "prepared" / "bin", text, extra_files or {}
     )
-    export(source, path / "model", decoding, dtype, lambda exported: "# A card\n")
+    export_folder(source, path / "model", decoding, dtype, lambda exported: "# A card\n")
     return path / "model", model

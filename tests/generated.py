@@ -16,7 +16,7 @@ from etads_preprocess.corpus import main
 from hypothesis import HealthCheck, Phase, settings
 from programs import as_program
 
-from fairseq_etads.text.cleaning import clean
+from fairseq_etads.text.cleaning import clean_text
 
 EXAMPLES = int(os.environ.get("ETADS_EXAMPLES", "50"))
 many = settings(
@@ -89,7 +89,7 @@ def damaged(draw, content):
 
 def lines_of(text):
     """Lines of a text, cleaned."""
-    return [line for line in (clean(line, Counter()) for line in text.replace("\r\n", "\n").split("\n")) if line]
+    return [line for line in (clean_text(line, Counter()) for line in text.replace("\r\n", "\n").split("\n")) if line]
 
 
 def pairs_of(records):

@@ -14,10 +14,10 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 import fairseq_etads  # noqa: F401  # registers models and task, as --user-dir does
-from fairseq_etads.jobs.architectures import architecture_config
+from fairseq_etads.jobs.architectures import make_architecture_config
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 PAD, EOS = 1, 2
 SMALL = {
@@ -64,7 +64,7 @@ def make_task(
     cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
     for name, value in options.items():
         setattr(cfg, name, value)
-    summaries = dictionary if target_words is None else with_known_words(dictionary, target_words)
+    summaries = dictionary if target_words is None else limit_known_words(dictionary, target_words)
     return SummarizationTask(cfg, dictionary, summaries)
 
 
@@ -77,7 +77,7 @@ def model_config(arch: str, **options):
         ARCH_CONFIG_REGISTRY[arch](args)
         return args if arch == "transformer" else convert_namespace_to_omegaconf(args).model
     known = {name: value for name, value in options.items() if name in kind.__dataclass_fields__}
-    return architecture_config(arch, **known)
+    return make_architecture_config(arch, **known)
 
 
 def make_model(arch: str = "etads", task: Optional[SummarizationTask] = None, **options):

@@ -2,7 +2,7 @@
 
 import corpora
 import pytest
-from etads_preprocess.prepare import prepare as prepare_with
+from etads_preprocess.prepare import prepare_data as prepare_with
 
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.text.files import read_lines

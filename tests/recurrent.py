@@ -4,7 +4,7 @@ import torch
 from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 
 from fairseq_etads.models.rnn import PRESETS
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 ARCHS = [*sorted(PRESETS), "all", "all_of_see", "all_selected", "bounded", "bounded_shared"]
 ALL = {
@@ -62,7 +62,7 @@ def recurrent(arch, task=None, **options):
         return recurrent("all", task, **{**SEE, **options})
     if arch.startswith("bounded"):
         task = task or recurrent_task()
-        task.tgt_dict = with_known_words(task.src_dict, BOUND)
+        task.tgt_dict = limit_known_words(task.src_dict, BOUND)
         changes = {"large_vocabulary_trick": 12}
         if arch == "bounded":
             changes = {"large_vocabulary_trick": 0, "pointer": "switch", "share_all_embeddings": False}

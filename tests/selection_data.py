@@ -5,7 +5,7 @@ import torch
 from fairseq.data import Dictionary, indexed_dataset
 
 from fairseq_etads.search.content.features import WIDTHS
-from fairseq_etads.search.content.model import Network
+from fairseq_etads.search.content.model import FeatureNetwork
 
 
 def dictionary_of(texts, tail=()):
@@ -68,5 +68,5 @@ def random_networks(seed):
             (numbers.randn(rows, columns).astype("float32"), numbers.randn(rows).astype("float32"))
             for rows, columns in ((4, width), (3, 4), (1, 3))
         )
-        networks[order] = Network(numbers.randn(width), 1 + numbers.rand(width), layers)
+        networks[order] = FeatureNetwork(numbers.randn(width), 1 + numbers.rand(width), layers)
     return networks

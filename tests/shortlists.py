@@ -5,7 +5,7 @@ import math
 import numpy as np
 import torch
 
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 from fairseq_etads.vocabulary.shortlist import Shortlist
 
 
@@ -13,17 +13,17 @@ def make_shortlist(task, frequent=2, together=None):
     """Make lists of the first ``frequent`` words after the special symbols, and of associated words given by a dict."""
     source, target = task.source_dictionary, task.target_dictionary
     width = max(map(len, (together or {0: []}).values()))
-    table = np.full((known_words(source), width), -1, dtype=np.int32)
+    table = np.full((count_known_words(source), width), -1, dtype=np.int32)
     for word, others in (together or {}).items():
         table[word, : len(others)] = others
-    first = np.arange(target.nspecial, min(target.nspecial + frequent, known_words(target)), dtype=np.int32)
+    first = np.arange(target.nspecial, min(target.nspecial + frequent, count_known_words(target)), dtype=np.int32)
     return Shortlist.of(first, table, source, target)
 
 
 def random_shortlist(task, frequent=2, per_word=2, seed=0):
-    words = known_words(task.target_dictionary)
+    words = count_known_words(task.target_dictionary)
     drawn = torch.randint(
-        4, words, (known_words(task.source_dictionary), per_word), generator=torch.Generator().manual_seed(seed)
+        4, words, (count_known_words(task.source_dictionary), per_word), generator=torch.Generator().manual_seed(seed)
     )
     return make_shortlist(task, frequent, dict(enumerate(drawn.tolist())))
 

@@ -8,14 +8,21 @@ from typing import Any, Dict, List, Sequence, Tuple
 from tabulate import tabulate
 from tqdm import tqdm
 
-from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract
-from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw
+from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract_sentences
+from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_analysis
 from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
-from ..evaluation.summaries import find_leftovers, split_summary
+from ..evaluation.summaries import find_leftover_marks, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
-from .scoring_options import add_scoring_options, check_writable, named_files, read_summaries, settings_of, warn
+from .scoring_options import (
+    add_scoring_options,
+    check_writable,
+    make_rouge_settings,
+    parse_named_files,
+    print_warnings,
+    read_summaries,
+)
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
@@ -110,7 +117,7 @@ example:
     return parser
 
 
-def _extracts(
+def _make_extracts(
     args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
     """Create the extracts for the options --lead, --lead-words and --oracle.
@@ -124,16 +131,16 @@ def _extracts(
         wanted["oracle"] = ("oracle", args.oracle)
     return {
         name: [
-            extract(kind, limit, document, [texts[number] for texts in references], settings)
+            extract_sentences(kind, limit, document, [texts[number] for texts in references], settings)
             for number, document in enumerate(tqdm(sources, desc=name, unit=" documents", disable=None))
         ]
         for name, (kind, limit) in wanted.items()
     }
 
 
-def analyse(args: argparse.Namespace) -> Dict[str, Any]:
+def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
     """Analyse the summaries of all systems, and return the report as a dictionary of JSON types."""
-    settings = settings_of(args)
+    settings = make_rouge_settings(args)
     check_at_least(1, bootstrap=args.bootstrap, jobs=args.jobs)
     check_at_least(0, seed=args.seed)
     for option, numbers in (
@@ -143,19 +150,19 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     ):
         for number in numbers:
             check_at_least(1, **{option: number})
-    files = named_files(args.system, REFERENCE)
+    files = parse_named_files(args.system, REFERENCE)
     names = [args.source, *args.reference, *files.values()]
     sources, *texts = read_summaries(names)
     references, outputs = texts[: len(args.reference)], dict(zip(files, texts[len(args.reference) :]))
     if not args.quiet:
         for name, lines in zip(names[1:], texts):
-            warn("etads-analyse", find_leftovers(name, lines))
+            print_warnings("etads-analyse", find_leftover_marks(name, lines))
     mark = settings.sentence_mark
     systems = {
         name: [split_summary(line, mark, settings.split_sentences) for line in lines]
         for name, lines in {REFERENCE: references[0], **outputs}.items()
     }
-    for name, extracts in _extracts(args, settings, sources, references).items():
+    for name, extracts in _make_extracts(args, settings, sources, references).items():
         if name in systems:
             raise ValueError(f'--system "{name}=…": the name {name} is already used')
         systems[name] = extracts
@@ -180,11 +187,11 @@ def analyse(args: argparse.Namespace) -> Dict[str, Any]:
     return {"systems": report, "metrics": list(settings.metrics), "signature": signature}
 
 
-def _tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
+def _format_tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
     """Format two tables, which show the results and the document positions of copied bigrams.
 
     Args:
-        report: report returned by :func:`analyse`.
+        report: report returned by :func:`analyse_files`.
         form: name of a table format of the package tabulate.
     """
     metrics = report["metrics"]
@@ -208,22 +215,26 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-analyse``."""
     check_writable("--json", args.json)
     check_writable("--plot", args.plot, *PLOT_SUFFIXES)
-    inputs = {"--source": args.source, "--reference": args.reference, "--system": named_files(args.system).values()}
+    inputs = {
+        "--source": args.source,
+        "--reference": args.reference,
+        "--system": parse_named_files(args.system).values(),
+    }
     check_outputs({"--json": args.json, "--plot": args.plot}, inputs)
     if args.plot:
         check_matplotlib("--plot")
-    report = analyse(args)
+    report = analyse_files(args)
     as_json = json.dumps(report, indent=2)
     if args.format == "json":
         print(as_json)
     else:
-        print("\n\n".join(_tables(report, TABULATE_FORMATS[args.format])))
+        print("\n\n".join(_format_tables(report, TABULATE_FORMATS[args.format])))
         signatures = {system["rouge"]["signature"] for system in report["systems"].values() if system["rouge"]}
         print("\n" + "\n".join([*sorted(signatures), report["signature"]]))
     if args.json:
         write_text(args.json, as_json + "\n")
     if args.plot:
-        draw(report["systems"], args.plot)
+        draw_analysis(report["systems"], args.plot)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
-from ..platform.outputs import writing_by_name
+from ..platform.outputs import make_temporary_output
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -35,7 +35,7 @@ def main(args: argparse.Namespace) -> None:
 
     from ..jobs.average import average_checkpoints
 
-    with writing_by_name(args.output) as partial:
+    with make_temporary_output(args.output) as partial:
         torch.save(average_checkpoints(args.checkpoints), partial)
     print(f"mean of {len(args.checkpoints)} checkpoints: {args.output}")
 

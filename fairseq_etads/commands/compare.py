@@ -10,15 +10,21 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 import numpy as np
 
 from ..evaluation import other_scores
-from ..evaluation.likelihood_file import CHECKPOINTS, Likelihoods, check_comparable, likelihood_file, read_likelihoods
-from ..evaluation.resampling import compare_pairs, compare_trainings, family_numbers
+from ..evaluation.likelihood_file import (
+    CHECKPOINTS,
+    Likelihoods,
+    check_comparable,
+    make_likelihood_file_path,
+    read_likelihoods,
+)
+from ..evaluation.resampling import compare_pairs, compare_trainings, number_families
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
-from ..evaluation.summaries import find_leftovers
+from ..evaluation.summaries import find_leftover_marks
 from ..platform.console import USER_ERROR, Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
-from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
+from .scoring_options import add_scoring_options, check_writable, make_rouge_settings, print_warnings, read_summaries
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
@@ -97,11 +103,11 @@ examples:
         "--prepared", metavar="DIR", help="folder containing the prepared data (default: the prepared data of each run)"
     )
     add_scoring_options(parser, RESAMPLES)
-    other_scores.add_options(parser)
+    other_scores.add_score_options(parser)
     return parser
 
 
-class _Given(NamedTuple):
+class _InputFiles(NamedTuple):
     """Input files of a comparison.
 
     Attributes:
@@ -118,7 +124,7 @@ class _Given(NamedTuple):
         return len(self.first) > 1 or len(self.second) > 1
 
 
-def _given(args: argparse.Namespace) -> _Given:
+def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files.
 
     Raises:
@@ -139,10 +145,10 @@ def _given(args: argparse.Namespace) -> _Given:
         raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")
     if not args.likelihood and not rest:
         raise InputError("the following arguments are required: REF")
-    return _Given(first, second, rest)
+    return _InputFiles(first, second, rest)
 
 
-def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
+def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
     """Return the family index of each document, shape (documents,), or None without ``--families``.
 
     Raises:
@@ -153,10 +159,12 @@ def _families(args: argparse.Namespace, documents: int) -> Optional[np.ndarray]:
     (lines,) = read_summaries([args.families])
     if len(lines) != documents:
         raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
-    return family_numbers([line.split("\t")[0] for line in lines])
+    return number_families([line.split("\t")[0] for line in lines])
 
 
-def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace) -> Dict[str, Any]:
+def _make_score_rows(
+    metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace
+) -> Dict[str, Any]:
     """Create the rows of the entry "scores" in the report.
 
     Args:
@@ -165,7 +173,7 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
         args: parsed command-line arguments.
     """
     several = len(first) > 1 or len(second) > 1
-    families = _families(args, first.shape[1])
+    families = _load_family_indices(args, first.shape[1])
     tests = (
         compare_trainings(first, second, args.bootstrap, args.seed, families)
         if several
@@ -186,14 +194,14 @@ def _rows(metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: a
     return rows
 
 
-def _names(given: _Given) -> Dict[str, Any]:
+def _list_input_names(given: _InputFiles) -> Dict[str, Any]:
     """Return the names of the input files for the report."""
     if given.has_several_trainings:
         return {"first_files": given.first, "second_files": given.second}
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
-def _signature_end(given: _Given, documents: int, args: argparse.Namespace, figure: str = "") -> str:
+def _format_test_signature(given: _InputFiles, documents: int, args: argparse.Namespace, figure: str = "") -> str:
     """Format the last part of the signature, which describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
@@ -203,18 +211,18 @@ def _signature_end(given: _Given, documents: int, args: argparse.Namespace, figu
     return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
 
 
-def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
+def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
     """Compare two systems with ROUGE and other metrics, and return the report as a dictionary of JSON types."""
-    settings = settings_of(args)
+    settings = make_rouge_settings(args)
     check_at_least(1, jobs=args.jobs)
-    other_scores.check_options(args)
+    other_scores.check_score_options(args)
     names = [*given.first, *given.second, *given.references]
     texts = read_summaries(names)
     if not args.quiet:
         for name, lines in zip(names, texts):
-            warn("etads-compare", find_leftovers(name, lines))
+            print_warnings("etads-compare", find_leftover_marks(name, lines))
     figure = list(FIGURES).index(args.figure)
-    others = other_scores.scorers(args)
+    others = other_scores.load_scorers(args)
     systems = len(given.first) + len(given.second)
     references = texts[systems:]
     scores: List[np.ndarray] = []
@@ -222,52 +230,52 @@ def compare_files(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
     signatures: List[str] = []
     for text in texts[:systems]:
         rouge = pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure]
-        heads, more, signatures = other_scores.score_texts(others, text, references, settings)
+        heads, more, signatures = other_scores.compute_scores(others, text, references, settings)
         scores.append(np.concatenate([rouge, more], axis=1))
     first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
-    made = _signature_end(given, first.shape[1], args, f"figure:{args.figure}|")
+    made = _format_test_signature(given, first.shape[1], args, f"figure:{args.figure}|")
     also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}
     return {
-        **_names(given),
+        **_list_input_names(given),
         "reference_files": given.references,
-        "scores": _rows([*settings.metrics, *heads], first, second, args),
+        "scores": _make_score_rows([*settings.metrics, *heads], first, second, args),
         "signature": f"ROUGE|{settings.signature(len(references))}|{made}",
         **also,
     }
 
 
-def _likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
+def _compute_likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
     """Compute the likelihoods of a run in a subprocess and read them, so that this process need not import torch."""
     command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
     command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
     status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     if status:
         sys.exit(status if status == USER_ERROR else 1)
-    return read_likelihoods(likelihood_file(Path(run), args.subset, args.checkpoint))
+    return read_likelihoods(make_likelihood_file_path(Path(run), args.subset, args.checkpoint))
 
 
-def compare_likelihoods(args: argparse.Namespace, given: _Given) -> Dict[str, Any]:
+def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
     """Compare the likelihoods of two systems, and return the report as a dictionary of JSON types.
 
     Raises:
         InputError: a run cannot be scored, or the likelihoods of two runs cannot be compared.
     """
     names = [*given.first, *given.second]
-    found = [_likelihoods(args, name) for name in names]
+    found = [_compute_likelihoods(args, name) for name in names]
     for name, likelihoods in zip(names[1:], found[1:]):
         check_comparable(found[0], likelihoods, [names[0], name])
     scores = np.stack([likelihoods.per_token() for likelihoods in found])[:, :, None]
     first, second = scores[: len(given.first)], scores[len(given.first) :]
-    made = _signature_end(given, first.shape[1], args)
+    made = _format_test_signature(given, first.shape[1], args)
     return {
-        **_names(given),
+        **_list_input_names(given),
         "subset": args.subset,
-        "scores": _rows([LIKELIHOOD], first, second, args),
+        "scores": _make_score_rows([LIKELIHOOD], first, second, args),
         "signature": f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}|{made}",
     }
 
 
-def _table(report: Dict[str, Any], figure: str) -> str:
+def _format_table(report: Dict[str, Any], figure: str) -> str:
     """Format the table that is printed below the names of the files."""
     rows = report["scores"]
     several = "p_randomisation" not in next(iter(rows.values()))
@@ -295,7 +303,7 @@ def _table(report: Dict[str, Any], figure: str) -> str:
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-compare``."""
-    given = _given(args)
+    given = _sort_input_files(args)
     check_writable("--json", args.json)
     check_outputs(
         {"--json": args.json},
@@ -306,7 +314,7 @@ def main(args: argparse.Namespace) -> None:
     report = compare_likelihoods(args, given) if args.likelihood else compare_files(args, given)
     print(f"A: {', '.join(given.first)}\nB: {', '.join(given.second)}")
     print("".join(f"reference: {name}\n" for name in given.references))
-    print(_table(report, "mean" if args.likelihood else FIGURES[args.figure]))
+    print(_format_table(report, "mean" if args.likelihood else FIGURES[args.figure]))
     print("\n".join([report["signature"], *report.get("also_signatures", [])]))
     if args.json:
         write_text(args.json, json.dumps(report, indent=2) + "\n")

@@ -6,7 +6,7 @@ import sys
 from typing import Dict, List
 
 from ..platform.console import Parser, command
-from .etads import COMMANDS, LAST_GROUP, by_name, main_of
+from .etads import COMMANDS, LAST_GROUP, commands_by_name, load_main
 
 SCRIPT = """\
 # Completion of etads and etads-* for bash, and for zsh through bashcompinit. Made by: etads completion
@@ -52,14 +52,14 @@ examples:
     return parser
 
 
-def completion() -> str:
+def make_completion_script() -> str:
     """Generate the completion script from the argument parsers of all commands."""
     choices: List[str] = []
     options: List[str] = []
-    for name in by_name():
-        parser = main_of(name).make_parser()
+    for name in commands_by_name():
+        parser = load_main(name).make_parser()
         words: Dict[str, None] = {}
-        for part in _parsers(parser):
+        for part in _list_parsers(parser):
             for action in part._actions:
                 words.update(dict.fromkeys(option for option in action.option_strings if option.startswith("--")))
                 if action.choices and action.option_strings:
@@ -70,14 +70,14 @@ def completion() -> str:
         options.append(f"        etads-{name}) words={shlex.quote(' '.join(words))} ;;")
     installed = [f"etads-{name}" for group, commands in COMMANDS.items() if group != LAST_GROUP for name in commands]
     return SCRIPT.format(
-        names=shlex.quote(" ".join(by_name())),
+        names=shlex.quote(" ".join(commands_by_name())),
         choices="\n".join(choices),
         options="\n".join(options),
         installed=" ".join(installed),
     )
 
 
-def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
+def _list_parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
     """Return the parser and all parsers of its subcommands."""
     found = [parser]
     for action in parser._actions:
@@ -89,7 +89,7 @@ def _parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentParser]:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads completion``."""
-    print(completion(), end="")
+    print(make_completion_script(), end="")
 
 
 if __name__ == "__main__":

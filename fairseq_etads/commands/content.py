@@ -4,11 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.run_record import prepared_of
-from ..jobs.runs import only_warnings
+from ..jobs.run_record import find_prepared_folder
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..search.content.features import DOCUMENTS
-from .labels import binarised
+from .labels import get_binarised_folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -59,10 +59,10 @@ examples:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-content``."""
     check_positive(documents=args.documents)
-    folder = binarised(prepared_of(args.run, args.prepared))
+    folder = get_binarised_folder(find_prepared_folder(args.run, args.prepared))
     from ..jobs.content import train_content
 
-    only_warnings()
+    silence_info_logs()
     for said in train_content(args.run, folder, args.documents, args.seed):
         print(said)
 

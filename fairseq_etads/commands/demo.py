@@ -10,10 +10,10 @@ import webbrowser
 from concurrent.futures import Future
 from typing import Any, Callable
 
-from ..platform.console import Parser, add_device, command, limit_caches_of_shapes
+from ..platform.console import Parser, add_device_option, command, limit_shape_caches
 from ..platform.errors import InputError
-from ..platform.extras import install_line
-from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder, read_config
+from ..platform.extras import format_install_command
+from ..summarizer.folder.config import EXTRACTOR, FolderConfig, add_folder_argument, read_config
 
 LOOPBACK = "127.0.0.1"
 PORT = 8000
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_folder(parser.add_argument)
+    add_folder_argument(parser.add_argument)
     parser.add_argument(
         "--port",
         metavar="N",
@@ -54,11 +54,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--no-open", dest="open", action="store_false", help="do not open the page in a browser (default)"
     )
-    add_device(parser.add_argument)
+    add_device_option(parser.add_argument)
     return parser
 
 
-def _check(args: argparse.Namespace) -> FolderConfig:
+def _check_options(args: argparse.Namespace) -> FolderConfig:
     """Check the options, and return the configuration of the model folder.
 
     Raises:
@@ -76,11 +76,11 @@ def _check(args: argparse.Namespace) -> FolderConfig:
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise InputError(f"{error.name} is missing: {install_line('demo')}") from None
+        raise InputError(f"{error.name} is missing: {format_install_command('demo')}") from None
     return config
 
 
-def _listen(port: int) -> socket.socket:
+def _open_socket(port: int) -> socket.socket:
     """Open a socket that listens for connections on the loopback interface.
 
     Raises:
@@ -100,9 +100,9 @@ def _listen(port: int) -> socket.socket:
     return listener
 
 
-def _load(args: argparse.Namespace) -> Any:
+def _load_summarizer(args: argparse.Namespace) -> Any:
     """Load the model, and generate a summary to warm it up."""
-    limit_caches_of_shapes()
+    limit_shape_caches()
     from ..summarizer import Summarizer
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq causes all loggers to show all messages
@@ -111,20 +111,20 @@ def _load(args: argparse.Namespace) -> Any:
     return summarizer
 
 
-def _in_own_thread(work: Callable[[], Any]) -> Any:
+def _run_in_thread(work: Callable[[], Any]) -> Any:
     """Run ``work`` in a separate thread, and return its result or raise its error.
 
     Ctrl-C interrupts the main thread while the function is running.
     """
     outcome: Future[Any] = Future()
 
-    def do() -> None:
+    def run_and_store_result() -> None:
         try:
             outcome.set_result(work())
         except BaseException as error:
             outcome.set_exception(error)
 
-    thread = threading.Thread(target=do, daemon=True)
+    thread = threading.Thread(target=run_and_store_result, daemon=True)
     thread.start()
     thread.join()
     return outcome.result()
@@ -133,13 +133,13 @@ def _in_own_thread(work: Callable[[], Any]) -> Any:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-demo``."""
-    config = _check(args)
-    with _listen(args.port) as listener:
+    config = _check_options(args)
+    with _open_socket(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
         # Do not load the model in the main thread, because the OpenMP threads of the main thread would continue to
         # exist. Together with the worker's OpenMP threads, there would be more threads than cores, and generating a
         # summary would take up to twice as long.
-        summarizer = _in_own_thread(lambda: _load(args))
+        summarizer = _run_in_thread(lambda: _load_summarizer(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"
         if (args.folder / EXTRACTOR).is_dir():
@@ -156,9 +156,9 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
     """Serve requests until a signal stops the process."""
     import uvicorn
 
-    from ..demo.server import Demo
+    from ..demo.server import DemoServer
 
-    demo = Demo(summarizer, title)
+    demo = DemoServer(summarizer, title)
 
     class Server(uvicorn.Server):
         def handle_exit(self, sig: int, frame: Any) -> None:
@@ -167,7 +167,7 @@ def _serve(summarizer: Any, title: str, listener: socket.socket) -> None:
             super().handle_exit(sig, frame)
 
     config = uvicorn.Config(
-        demo.app(),
+        demo.make_app(),
         log_level="warning",
         access_log=False,
         server_header=False,

@@ -8,9 +8,9 @@ import time
 from importlib import metadata
 from typing import Iterator, Tuple
 
-from ..platform.console import Parser, command, limit_caches_of_shapes
+from ..platform.console import Parser, command, limit_shape_caches
 from ..platform.errors import InputError
-from ..platform.extras import EXTRAS, install_line, missing_modules
+from ..platform.extras import EXTRAS, find_missing_modules, format_install_command
 from ..summarizer.folder.config import find_folder
 from ..version import version
 
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
 
-def _versions() -> Iterator[Tuple[str, str]]:
+def _list_versions() -> Iterator[Tuple[str, str]]:
     yield "fairseq-etads", f"{version()}, in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     for name in PACKAGES:
@@ -46,17 +46,17 @@ def _versions() -> Iterator[Tuple[str, str]]:
             yield name.replace("_", "-"), "not installed"
 
 
-def _machine() -> Iterator[Tuple[str, str]]:
+def _list_machine_properties() -> Iterator[Tuple[str, str]]:
     """Yield the names and values of the machine properties that torch reports."""
     import torch
 
-    from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, int8_levels
+    from ..kernels.cpu import can_pack_weights, has_fast_bfloat16, measure_int8_levels
 
     yield "system", platform.platform()
     features = [f"torch uses {torch.backends.cpu.get_cpu_capability()}"]
     features.append("bfloat16 instructions" if has_fast_bfloat16() else "no bfloat16 instructions")
     features.append("packed weights" if can_pack_weights(torch.float32) else "no packed weights")
-    features.append("8-bit products" if int8_levels() else "no 8-bit products")
+    features.append("8-bit products" if measure_int8_levels() else "no 8-bit products")
     yield "processor", ", ".join(features)
     limit = os.environ.get("OMP_NUM_THREADS")
     given = f", OMP_NUM_THREADS={limit}" if limit else ""
@@ -68,19 +68,19 @@ def _machine() -> Iterator[Tuple[str, str]]:
     yield "devices", ", ".join(devices)
 
 
-def _extras() -> Iterator[Tuple[str, str]]:
+def _list_extras() -> Iterator[Tuple[str, str]]:
     for extra in EXTRAS:
-        missing = missing_modules(extra)
-        yield extra, f"missing {', '.join(missing)}: {install_line(extra)}" if missing else "installed"
+        missing = find_missing_modules(extra)
+        yield extra, f"missing {', '.join(missing)}: {format_install_command(extra)}" if missing else "installed"
 
 
-def _show(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
+def _print_section(heading: str, rows: Iterator[Tuple[str, str]]) -> None:
     print(f"{heading}:")
     for name, value in rows:
         print(f"  {name:<16}{value}", flush=True)
 
 
-def _test() -> None:
+def _test_summarisation() -> None:
     """Summarise a sentence with a bundled model to check that summarisation works.
 
     Raises:
@@ -99,12 +99,12 @@ def _test() -> None:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads doctor``."""
-    _show("versions", _versions())
-    limit_caches_of_shapes()
-    _show("machine", _machine())
-    _show("optional parts", _extras())
+    _print_section("versions", _list_versions())
+    limit_shape_caches()
+    _print_section("machine", _list_machine_properties())
+    _print_section("optional parts", _list_extras())
     try:
-        _test()
+        _test_summarisation()
     except Exception as error:
         print(f"etads doctor: self-test failed: {type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Optional
 
-from ..data.preparation import prepared_options
-from ..jobs.recipe_choice import decoding_of
-from ..jobs.run_record import RunRecord, prepared_of
+from ..data.preparation import read_prepared_options
+from ..jobs.recipe_choice import read_decoding_options
+from ..jobs.run_record import RunRecord, find_prepared_folder
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.model import FILE as CONTENT
-from ..summarizer.folder.card import CardInfo, check_code, model_card, read_scores
+from ..summarizer.folder.card import CardInfo, check_language_or_licence_code, make_model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..text.picking import FILE as PICKING
 from ..text.picking import Picking
@@ -94,17 +94,17 @@ def _parser() -> argparse.ArgumentParser:
         help="ROUGE report written by etads-rouge --json, for the model card (default: RUN/rouge.json)",
     )
     others = {name: value for name, value in call_options.DEFAULTS.items() if name not in ("min_len", "max_len")}
-    call_options.add_arguments(
+    call_options.add_decoding_arguments(
         parser,
         "decoding defaults to store in the folder (if not given: --min-len and --max-len from the training summaries, "
-        + ", ".join(f"{call_options.flag(name)} {value}" for name, value in others.items())
+        + ", ".join(f"{call_options.format_option_name(name)} {value}" for name, value in others.items())
         + ")",
         without=["shortlist"],
     )
     return parser
 
 
-def _checkpoint(args: argparse.Namespace) -> Path:
+def _find_checkpoint(args: argparse.Namespace) -> Path:
     if args.checkpoint is not None:
         if not args.checkpoint.is_file():
             raise InputError(f"--checkpoint {args.checkpoint}: no such file")
@@ -113,19 +113,19 @@ def _checkpoint(args: argparse.Namespace) -> Path:
         raise InputError(
             f"RUN {args.run}: no such folder; name the output folder of scripts/train.sh or scripts/quickstart.sh"
         )
-    found = _best_of(args.run)
+    found = _find_best_checkpoint(args.run)
     if found is None:
         raise InputError(f"RUN {args.run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt; give --checkpoint")
     return found
 
 
-def _best_of(run: Path) -> Optional[Path]:
+def _find_best_checkpoint(run: Path) -> Optional[Path]:
     """Return the path of the best checkpoint of a run or, if it does not exist, of the last checkpoint."""
     paths = (run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last"))
     return next(filter(Path.is_file, paths), None)
 
 
-def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
+def _find_extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
     """Return the run folder of the extractor, or None without an extractor.
 
     This is the folder specified with --extractor or, by default, the run that was used to shorten the training text.
@@ -139,12 +139,12 @@ def _extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
     return None
 
 
-def _picking(run: Path) -> Picking:
+def _read_picking(run: Path) -> Picking:
     """Read picking.json of an extractor. Raises InputError if the extractor was not used to shorten documents."""
     return Picking.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
 
 
-def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
+def _find_content_model(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:
     """Return the path of the content model, or None if there is no content model.
 
     The file is in the run folder specified with --content. By default, it is searched for in the extractor's run folder
@@ -164,7 +164,7 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
         path = Path(args.content) / CONTENT
     if not path.is_file():
         raise InputError(f"--content {args.content}: it has no {CONTENT}; create it with etads-content")
-    if extractor is None and _reads_extractor(path):
+    if extractor is None and _needs_extractor_probabilities(path):
         raise InputError(
             f"{path}: this content model needs the extractor with which it was trained: name its run with --extractor, "
             "or leave the content model out with --content none"
@@ -172,7 +172,7 @@ def _content(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Pa
     return path
 
 
-def _reads_extractor(content: Path) -> bool:
+def _needs_extractor_probabilities(content: Path) -> bool:
     """Return whether a content model requires the probabilities of an extractor.
 
     Raises InputError if the file is damaged.
@@ -182,26 +182,26 @@ def _reads_extractor(content: Path) -> bool:
     return ContentModel.load(content, f"create it with etads-content {content.parent}").of_extractor
 
 
-def _extractor(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
+def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[..., Any]) -> Any:
     """Collect the files to include in the extractor's folder.
 
     Args:
         run: path of the run folder of the extractor.
         content: path of the content model, or None.
-        make: the class :class:`~.summarizer.folder.export.Source`. The caller passes this class so that this function
-            does not have to import it.
+        make: the class :class:`~.summarizer.folder.export.ExportSource`. The caller passes this class so that this
+            function does not have to import it.
 
     Raises:
         InputError: the run contains no checkpoint or no prepared data.
     """
-    checkpoint, prepared = _best_of(run), prepared_of(run, None)
+    checkpoint, prepared = _find_best_checkpoint(run), find_prepared_folder(run, None)
     if checkpoint is None:
         raise InputError(f"--extractor {run}: no checkpoints/checkpoint_best.pt or checkpoint_last.pt in it")
     extra = {PICKING: run / PICKING, **({} if content is None else {CONTENT: content})}
-    return make(checkpoint, prepared / "bin", prepared_options(prepared), extra)
+    return make(checkpoint, prepared / "bin", read_prepared_options(prepared), extra)
 
 
-def _report(path: Path) -> Dict[str, Any]:
+def _read_report(path: Path) -> Dict[str, Any]:
     """Read a report.json. The result is empty if it cannot be read, because only the model card requires it."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
@@ -210,25 +210,25 @@ def _report(path: Path) -> Dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _card_info(
+def _collect_card_info(
     args: argparse.Namespace, prepared: Path, extractor: Optional[Path], content: Optional[Path]
 ) -> CardInfo:
     record = RunRecord.read(args.run)
     scores = args.scores or args.run / "rouge.json"
     return CardInfo(
         title=" ".join((args.title or args.folder.resolve().name).split()),
-        license=check_code("--license", args.license),
-        language=check_code("--language", args.language),
+        license=check_language_or_licence_code("--license", args.license),
+        language=check_language_or_licence_code("--language", args.language),
         command=" ".join(record.command) if record is not None else "",
         scores=read_scores(scores) if args.scores or scores.is_file() else None,
-        text_report=_report(args.run / "text" / "report.json"),
-        prepared_report=_report(prepared / "report.json"),
-        picked_words=0 if extractor is None else _picking(extractor).words,
+        text_report=_read_report(args.run / "text" / "report.json"),
+        prepared_report=_read_report(prepared / "report.json"),
+        picked_words=0 if extractor is None else _read_picking(extractor).words,
         has_content=content is not None,
     )
 
 
-def _longest_target(report: Dict[str, Any]) -> Optional[int]:
+def _get_longest_training_summary(report: Dict[str, Any]) -> Optional[int]:
     """Return the number of tokens in the longest training summary, or None if it is not in the report."""
     try:
         longest = report["lengths"]["train.target"]["max tokens"]
@@ -241,26 +241,26 @@ def _longest_target(report: Dict[str, Any]) -> Optional[int]:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}
-    decoding = call_options.given_on(argparse.Namespace(**given))
-    prepared = prepared_of(args.run, args.prepared)
-    checkpoint = _checkpoint(args)
-    extractor_run = _extractor_run(args, prepared)
-    content = _content(args, extractor_run)
-    of_extractor = content is not None and _reads_extractor(content)
+    decoding = call_options.get_given_options(argparse.Namespace(**given))
+    prepared = find_prepared_folder(args.run, args.prepared)
+    checkpoint = _find_checkpoint(args)
+    extractor_run = _find_extractor_run(args, prepared)
+    content = _find_content_model(args, extractor_run)
+    of_extractor = content is not None and _needs_extractor_probabilities(content)
     chooses = {} if content is None else {"choose": "content" if of_extractor else "hypothesis"}
-    call_options.call_settings({**call_options.DEFAULTS, **chooses}, decoding)
-    info = _card_info(args, prepared, extractor_run, content)
-    text_options = prepared_options(prepared)
+    call_options.make_call_settings({**call_options.DEFAULTS, **chooses}, decoding)
+    info = _collect_card_info(args, prepared, extractor_run, content)
+    text_options = read_prepared_options(prepared)
     idf = prepared / "factors" / "idf.txt"
     logging.getLogger("fairseq_etads").setLevel(
         logging.WARNING
     )  # importing fairseq causes all loggers to show INFO messages
-    from ..summarizer.folder.export import Exported, Source, export
+    from ..summarizer.folder.export import ExportedModel, ExportSource, export_folder
 
-    def write_card(made: Exported) -> str:
+    def write_card(made: ExportedModel) -> str:
         source, target = made.task.source_dictionary, made.task.target_dictionary
         words = {"source": source.known_words, "target": target.known_words}
-        return model_card(made.config, made.parameters, words, info)
+        return make_model_card(made.config, made.parameters, words, info)
 
     extra = {"idf.txt": idf} if idf.is_file() else {}
     if args.shortlist is not None:
@@ -268,13 +268,21 @@ def main(args: argparse.Namespace) -> None:
         decoding["shortlist"] = True
     if content is not None and not of_extractor:
         extra[CONTENT] = content
-    extractor = None if extractor_run is None else _extractor(extractor_run, content if of_extractor else None, Source)
+    extractor = (
+        None
+        if extractor_run is None
+        else _collect_extractor_files(extractor_run, content if of_extractor else None, ExportSource)
+    )
     documents = prepared / "tokens" / "train.source"
     has_documents = documents.is_file()
-    source = Source(checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None)
-    by_recipe = {name: value for name, value in decoding_of(args.run).items() if name not in ("min_len", "max_len")}
-    longest = _longest_target(info.prepared_report)
-    exported = export(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
+    source = ExportSource(
+        checkpoint, prepared / "bin", text_options, extra, extractor, documents if has_documents else None
+    )
+    by_recipe = {
+        name: value for name, value in read_decoding_options(args.run).items() if name not in ("min_len", "max_len")
+    }
+    longest = _get_longest_training_summary(info.prepared_report)
+    exported = export_folder(source, args.folder, {**by_recipe, **decoding}, args.dtype, write_card, longest)
     size = sum(path.stat().st_size for path in args.folder.rglob("*"))
     print(f"{args.folder}: {exported.config.architecture}, {exported.parameters:,} parameters, {size / 1e6:.1f} MB")
     if extractor_run is not None and args.extractor is None:
@@ -290,7 +298,7 @@ def main(args: argparse.Namespace) -> None:
         if name not in ("beam", "choose") and value != call_options.DEFAULTS.get(name)
     }
     if by_texts:
-        shown = " ".join(f"{call_options.flag(name)} {value}" for name, value in by_texts.items())
+        shown = " ".join(f"{call_options.format_option_name(name)} {value}" for name, value in by_texts.items())
         print(f"default lengths, from the training summaries: {shown}")
 
 

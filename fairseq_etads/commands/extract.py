@@ -4,10 +4,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
-from .labels import binarised
+from .labels import get_binarised_folder
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Valid values of the option ``--by``."""
@@ -99,7 +99,7 @@ examples:
     return parser
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Raise InputError if an option has an invalid value, has no effect or is missing."""
     check_positive(
         sentences=args.sentences, words=args.words, at_least=args.at_least, truncate_source=args.truncate_source
@@ -131,13 +131,13 @@ def _check(args: argparse.Namespace) -> None:
 @command(_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-extract``."""
-    _check(args)
+    _check_options(args)
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
-    folder = binarised(args.data)
+    folder = get_binarised_folder(args.data)
     from ..jobs.extract import write_extracts
 
-    only_warnings()
+    silence_info_logs()
     print(f"{args.output}: {write_extracts(folder, args, BY_PROBABILITIES.get(args.by))}")
 
 

@@ -12,19 +12,19 @@ from ..evaluation.human import (
     CRITERIA,
     Rating,
     aggregate_ratings,
-    csv_sheet,
-    html_sheet,
-    identity_of,
+    format_csv_sheet,
+    format_html_sheet,
     make_key,
+    make_sheet_identity,
     read_key,
     read_sheet,
 )
 from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
-from ..evaluation.summaries import SENTENCE_MARK, find_leftovers, split_summary
+from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
-from .scoring_options import check_writable, named_files, read_summaries, warn
+from .scoring_options import check_writable, parse_named_files, print_warnings, read_summaries
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -103,7 +103,7 @@ example:
     return parser
 
 
-def _running_text(line: str, sentence_mark: str) -> str:
+def _join_sentences(line: str, sentence_mark: str) -> str:
     """Format a summary as continuous text without sentence marks.
 
     The sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
@@ -111,13 +111,13 @@ def _running_text(line: str, sentence_mark: str) -> str:
     return " ".join(split_summary(line, sentence_mark, split_sentences=False))
 
 
-def _make(args: argparse.Namespace) -> None:
+def _make_sheets(args: argparse.Namespace) -> None:
     check_at_least(0, seed=args.seed)
-    files = named_files(args.system)
+    files = parse_named_files(args.system)
     lines = read_summaries([args.source, *files.values()])
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
-        warn("etads-human", find_leftovers(name, summaries))
-    sources, *texts = ([_running_text(line, args.sentence_mark) for line in several] for several in lines)
+        print_warnings("etads-human", find_leftover_marks(name, summaries))
+    sources, *texts = ([_join_sentences(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
     for path in (args.key, args.out):
@@ -131,9 +131,9 @@ def _make(args: argparse.Namespace) -> None:
     write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
     for annotator, sheet in key["sheets"].items():
         # Spreadsheet programs recognise UTF-8 only if the file starts with a byte order mark.
-        table = csv_sheet(identity_of(annotator, key), sheet, sources, outputs)
+        table = format_csv_sheet(make_sheet_identity(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
-        page = html_sheet(identity_of(annotator, key), sheet, sources, outputs)
+        page = format_html_sheet(make_sheet_identity(annotator, key), sheet, sources, outputs)
         (args.out / f"{annotator}.html").write_bytes(page.encode("utf-8", "replace"))
     ratings = args.annotators * each * len(files)
     print(
@@ -141,7 +141,7 @@ def _make(args: argparse.Namespace) -> None:
     )
 
 
-def _score(args: argparse.Namespace) -> None:
+def _score_sheets(args: argparse.Namespace) -> None:
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)
     check_writable("--json", args.json)
@@ -154,7 +154,7 @@ def _score(args: argparse.Namespace) -> None:
         found, messages = read_sheet(path, key, seen)
         ratings += found
         problems += messages
-    warn("etads-human", problems)
+    print_warnings("etads-human", problems)
     if problems and not args.skip_malformed:
         raise ValueError(f"{len(problems)} invalid lines; correct them, or skip them with --skip-malformed")
     if not ratings:
@@ -187,9 +187,9 @@ def _score(args: argparse.Namespace) -> None:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-human``."""
     if args.command == "make":
-        _make(args)
+        _make_sheets(args)
     else:
-        _score(args)
+        _score_sheets(args)
 
 
 if __name__ == "__main__":

@@ -5,8 +5,8 @@ import os
 import sys
 from pathlib import Path
 
-from ..data.labels.files import file_name
-from ..jobs.runs import only_warnings
+from ..data.labels.files import make_label_file_name
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 
@@ -71,7 +71,7 @@ examples:
     return parser
 
 
-def binarised(data: Path) -> Path:
+def get_binarised_folder(data: Path) -> Path:
     """Return the path of the folder that contains the binarised data.
 
     Args:
@@ -94,17 +94,17 @@ def main(args: argparse.Namespace) -> None:
         for option, value in (("kind", args.kind), ("out", args.out)):
             if value is not None:
                 raise InputError(f"--{option} {value}: has no effect with --pairs; leave it out")
-    folder = binarised(args.data)
-    from ..jobs.labels import make_labels, splits_of, write_pairs
+    folder = get_binarised_folder(args.data)
+    from ..jobs.labels import list_splits, make_labels, write_pairs
 
-    only_warnings()
+    silence_info_logs()
     kind = args.kind or "words"
-    for split in args.subset or splits_of(folder):
+    for split in args.subset or list_splits(folder):
         if args.pairs is not None:
             said = write_pairs(folder, split, args.truncate_source, args.pairs, args.jobs)
             print(f"{args.pairs / split}.source and .target: {said}")
             continue
-        path = (args.out or folder) / file_name("labels", KINDS[kind], split)
+        path = (args.out or folder) / make_label_file_name("labels", KINDS[kind], split)
         print(f"{path}: {make_labels(folder, split, kind, args.truncate_source, path, args.jobs)}")
 
 

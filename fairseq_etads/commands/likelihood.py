@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..evaluation.likelihood_file import likelihood_file
-from ..jobs.runs import add_run_options, checkpoint_and_data, only_warnings
+from ..evaluation.likelihood_file import make_likelihood_file_path
+from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, check_positive, command
 
 
@@ -33,15 +33,15 @@ examples:
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-likelihood``."""
-    checkpoint, data = checkpoint_and_data(args)
+    checkpoint, data = find_checkpoint_and_data(args)
     check_positive(max_tokens=args.max_tokens)
-    from ..jobs.likelihood import score_subset
+    from ..jobs.likelihood import compute_split_likelihoods
 
-    only_warnings()
+    silence_info_logs()
 
-    path = likelihood_file(args.run, args.subset, args.checkpoint)
-    found, is_new = score_subset(checkpoint, data, args.subset, path, args.max_tokens, args.device)
-    print(f"{path}: {found.summary()}" + ("" if is_new else " (scored before)"))
+    path = make_likelihood_file_path(args.run, args.subset, args.checkpoint)
+    found, is_new = compute_split_likelihoods(checkpoint, data, args.subset, path, args.max_tokens, args.device)
+    print(f"{path}: {found.format_summary()}" + ("" if is_new else " (scored before)"))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def main(args: argparse.Namespace) -> None:
             )
     warnings.simplefilter("ignore")  # Hydra warns about how fairseq calls it
     logging.getLogger("hydra").setLevel(logging.WARNING)  # Hydra logs a debug message for each model
-    from ..jobs.architectures import PRESETS, describe, options_of
+    from ..jobs.architectures import PRESETS, describe_architectures, make_options_parser
 
     if args.configs:
         from ..jobs.configurations import write_configurations
@@ -74,11 +74,11 @@ def main(args: argparse.Namespace) -> None:
     if args.arch:
         if args.arch not in PRESETS:
             raise InputError(f"ARCH {args.arch}: choose one of {', '.join(PRESETS)}")
-        options_of(args.arch).print_help()
+        make_options_parser(args.arch).print_help()
         return
     rows = [
         ("--arch", "parameters", "changed options"),
-        *describe(args.vocabulary or VOCABULARY, args.target_vocabulary),
+        *describe_architectures(args.vocabulary or VOCABULARY, args.target_vocabulary),
     ]
     widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
     for arch, count, changes in rows:

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ..jobs.runs import only_warnings
-from ..platform.console import Parser, add_device, check_positive, command
+from ..jobs.runs import silence_info_logs
+from ..platform.console import Parser, add_device_option, check_positive, command
 from ..platform.errors import InputError
 from ..text.words import WORD_KINDS
 
@@ -31,8 +31,8 @@ examples:
   a model as a reward, pass its folder to fairseq-train with --rewards entail --entail-model (see docs/rewards.md).""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
-    _add_synthesise(commands)
-    _add_train(commands)
+    _add_synthesise_parser(commands)
+    _add_train_parser(commands)
     add = commands.add_parser("score", help="evaluate a trained model on labelled pairs").add_argument
     add("model", metavar="MODEL", type=Path, help="model folder written by etads-nli train")
     add("pairs", metavar="PAIRS", type=Path, nargs="+", help="files containing labelled pairs")
@@ -42,11 +42,11 @@ examples:
         type=Path,
         help="also write the entailment probability of each labelled pair to FILE, one per line",
     )
-    add_device(add)
+    add_device_option(add)
     return parser
 
 
-def _add_synthesise(commands: Any) -> None:
+def _add_synthesise_parser(commands: Any) -> None:
     add = commands.add_parser("synthesise", help="generate training pairs from reference summaries").add_argument
     add(
         "text",
@@ -65,7 +65,7 @@ def _add_synthesise(commands: Any) -> None:
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
 
 
-def _add_train(commands: Any) -> None:
+def _add_train_parser(commands: Any) -> None:
     train = commands.add_parser(
         "train", help="train a model; to continue after an interruption, run the same command again"
     )
@@ -143,18 +143,18 @@ def _add_train(commands: Any) -> None:
     )
     add("--keep-case", action="store_true", help="do not convert words to lower case")
     add("--hide-digits", action="store_true", help="replace each digit with #, as in the Gigaword headlines")
-    add_device(add)
+    add_device_option(add)
 
 
-def _synthesise(args: argparse.Namespace) -> None:
-    from ..jobs.nli_synthesis import synthesise
+def _synthesise_pairs(args: argparse.Namespace) -> None:
+    from ..jobs.nli_synthesis import write_synthetic_pairs
 
     check_positive(documents=args.documents)
-    for line in synthesise(args.text, args.out, args.documents, args.seed):
+    for line in write_synthetic_pairs(args.text, args.out, args.documents, args.seed):
         print(line)
 
 
-def _train(args: argparse.Namespace) -> None:
+def _train_model(args: argparse.Namespace) -> None:
     check_positive(size=args.size, embed_dim=args.embed_dim, width=args.width, batch_size=args.batch_size)
     check_positive(epochs=args.epochs, patience=args.patience)
     if not 0 <= args.dropout < 1:
@@ -163,25 +163,25 @@ def _train(args: argparse.Namespace) -> None:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors, which provide the additional words")
-    from ..jobs.nli_training import Settings, train
+    from ..jobs.nli_training import Settings, train_entailment_model
 
-    only_warnings()
+    silence_info_logs()
     names = Settings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
-    print(train(args.out, Settings(**given), args.epochs, args.patience, args.device))
+    print(train_entailment_model(args.out, Settings(**given), args.epochs, args.patience, args.device))
 
 
-def _score(args: argparse.Namespace) -> None:
-    from ..jobs.nli_training import judge
+def _score_model(args: argparse.Namespace) -> None:
+    from ..jobs.nli_training import evaluate_entailment_model
 
-    only_warnings()
-    print(judge(args.model, args.pairs, args.out, args.device))
+    silence_info_logs()
+    print(evaluate_entailment_model(args.model, args.pairs, args.out, args.device))
 
 
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-nli``."""
-    {"synthesise": _synthesise, "train": _train, "score": _score}[args.command](args)
+    {"synthesise": _synthesise_pairs, "train": _train_model, "score": _score_model}[args.command](args)
 
 
 if __name__ == "__main__":

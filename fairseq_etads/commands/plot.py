@@ -8,10 +8,10 @@ from typing import Dict, List, Optional, Sequence
 from ..evaluation.curves import MOST_POINTS, draw_curves
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib
 from ..evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
-from ..platform.console import Parser, command, printable
+from ..platform.console import Parser, command, escape_unprintable
 from ..platform.errors import InputError
 from ..text.files import STANDARD_INPUT
-from .scoring_options import check_writable, warn
+from .scoring_options import check_writable, print_warnings
 
 DEFAULT_NAME = "curves.png"
 
@@ -50,7 +50,7 @@ examples:
     return parser
 
 
-def short_names(runs: Sequence[str]) -> List[str]:
+def make_legend_labels(runs: Sequence[str]) -> List[str]:
     """Return a unique legend label for each run. A label consists of the last components of the path."""
     parts = [Path(run).parts or (run,) for run in runs]
     for length in range(1, max(map(len, parts)) + 1):
@@ -60,7 +60,7 @@ def short_names(runs: Sequence[str]) -> List[str]:
     raise InputError(f"RUN {next(run for run in runs if runs.count(run) > 1)} is given twice")
 
 
-def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
+def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:
     """Read the training log of each run.
 
     If several runs are given, runs without values to plot are omitted with a warning.
@@ -69,22 +69,22 @@ def _read(runs: Sequence[str]) -> Dict[str, TrainingLog]:
         InputError: a log cannot be read, or none of the logs contains values to plot.
     """
     logs: Dict[str, TrainingLog] = {}
-    for name, given in zip(short_names(runs), runs):
+    for name, given in zip(make_legend_labels(runs), runs):
         path = find_log(given)
         if str(path) != STANDARD_INPUT and not path.is_file():
             raise InputError(f"RUN {given}: no such file or folder")
         try:
-            logs[printable(name)] = read_log(path)
+            logs[escape_unprintable(name)] = read_log(path)
         except InputError as error:
             if len(runs) == 1:
                 raise
-            warn("etads-plot", [f"{error}; left out"])
+            print_warnings("etads-plot", [f"{error}; left out"])
     if not logs:
         raise InputError(f"none of the {len(runs)} logs contains training figures")
     return logs
 
 
-def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
+def _parse_figures(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[str]]:
     """Return the metric names in --figures. Raises InputError if a metric does not occur in any log."""
     if text is None:
         return None
@@ -98,7 +98,7 @@ def _chosen(text: Optional[str], logs: Dict[str, TrainingLog]) -> Optional[List[
     return names
 
 
-def _describe(name: str, log: TrainingLog) -> str:
+def _describe_run(name: str, log: TrainingLog) -> str:
     """Describe a run in one line, with the number of updates and validations and the lowest validation loss."""
     said = [f"{log.updates:,} updates"]
     for kind, count in log.validations.items():
@@ -123,11 +123,11 @@ def main(args: argparse.Namespace) -> None:
     out = args.out or str(beside / DEFAULT_NAME)
     check_writable("--out", out, *PLOT_SUFFIXES)
     check_matplotlib("--out")
-    logs = _read(args.runs)
-    draw_curves(logs, out, _chosen(args.figures, logs))
+    logs = _read_logs(args.runs)
+    draw_curves(logs, out, _parse_figures(args.figures, logs))
     for name, log in logs.items():
-        print(_describe(name, log))
-    print(f"curves: {printable(out)}")
+        print(_describe_run(name, log))
+    print(f"curves: {escape_unprintable(out)}")
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 from ..evaluation.reranking import LENGTHS
-from ..jobs.runs import only_warnings
-from ..platform.console import Parser, add_device, check_positive, command
+from ..jobs.runs import silence_info_logs
+from ..platform.console import Parser, add_device_option, check_positive, command
 from ..platform.errors import InputError
-from .labels import binarised
+from .labels import get_binarised_folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -99,11 +99,11 @@ examples:
         "extractor)",
     )
     add("--batch-size", metavar="N", type=int, default=32, help="number of documents per batch (default: %(default)s)")
-    add_device(add)
+    add_device_option(add)
     return parser
 
 
-def checkpoint_of(path: Path, option: str) -> Path:
+def find_checkpoint(path: Path, option: str) -> Path:
     """Return the path of the checkpoint for an option that accepts a checkpoint or a run folder.
 
     Raises:
@@ -133,12 +133,12 @@ def main(args: argparse.Namespace) -> None:
         raise InputError("--rerank: has no effect with --beam 1, which produces only one candidate")
     if args.rerank_length != LENGTHS[0] and not args.rerank:
         raise InputError(f"--rerank-length {args.rerank_length}: has no effect without --rerank")
-    folder = binarised(args.data)
+    folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
-        setattr(args, option, checkpoint_of(getattr(args, option), f"--{option}"))
+        setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))
     from ..jobs.rewrite import write_rewritten
 
-    only_warnings()
+    silence_info_logs()
     print(f"{args.output}: {write_rewritten(folder, args)}")
 
 

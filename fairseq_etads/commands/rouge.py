@@ -9,10 +9,10 @@ import numpy as np
 
 from ..evaluation import other_scores
 from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
-from ..evaluation.summaries import find_leftovers, find_swap
+from ..evaluation.summaries import find_leftover_marks, find_swapped_inputs
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
-from .scoring_options import add_scoring_options, check_writable, read_summaries, settings_of, warn
+from .scoring_options import add_scoring_options, check_writable, make_rouge_settings, print_warnings, read_summaries
 
 
 def write_examples(
@@ -65,7 +65,7 @@ examples:
         help="compute scores as in DUC-2004 (--bytes 75 --multi average), with a confidence interval for recall",
     )
     add_scoring_options(parser, RESAMPLES, "; 0: no intervals")
-    other_scores.add_options(parser)
+    other_scores.add_score_options(parser)
     add("--per-example", metavar="FILE", help="also write the scores of each summary to FILE (.jsonl or .tsv)")
     add(
         "--format",
@@ -87,23 +87,23 @@ def main(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
     outputs, inputs = {"--per-example": args.per_example, "--json": args.json}, {"REF": args.references}
     check_outputs(outputs, {"HYP": args.hypothesis, **inputs})
-    settings = settings_of(args)
+    settings = make_rouge_settings(args)
     check_at_least(1, jobs=args.jobs)
     check_at_least(0, bootstrap=args.bootstrap, seed=args.seed)
-    other_scores.check_options(args)
+    other_scores.check_score_options(args)
     names = [args.hypothesis, *args.references]
     texts = read_summaries(names)
     if not args.quiet:
-        warn("etads-rouge", find_swap(args.hypothesis, args.references, texts))
+        print_warnings("etads-rouge", find_swapped_inputs(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
-            warn("etads-rouge", find_leftovers(name, lines))
-    others = other_scores.scorers(args)
+            print_warnings("etads-rouge", find_leftover_marks(name, lines))
+    others = other_scores.load_scorers(args)
     scores = pair_scores(texts[0], texts[1:], settings, args.jobs, progress=True)
-    heads, figures, signatures = other_scores.score_texts(others, texts[0], texts[1:], settings)
+    heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
     report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:
         write_examples(args.per_example, scores, settings.metrics, heads, figures)
-    also = other_scores.describe(heads, figures, signatures, args.bootstrap, args.seed) if others else None
+    also = other_scores.describe_scores(heads, figures, signatures, args.bootstrap, args.seed) if others else None
     files = {"hypothesis_file": names[0], "reference_files": names[1:]}
     as_json = json.dumps({**files, **report.to_dict(), **({"also": also} if also else {})}, indent=2)
     heading = "\n".join([f"hypothesis: {names[0]}", *(f"reference:  {name}" for name in names[1:])])

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
-from ..evaluation.summaries import SENTENCE_MARK, check_counts, read_lines
-from ..platform.console import printable
+from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
+from ..platform.console import escape_unprintable
 
 
-def metric_names(text: str) -> List[str]:
+def parse_metrics(text: str) -> List[str]:
     """Convert a value of the option --metrics, such as "1,2,L", to metric names.
 
     The metric L is called Lsum in the package rouge-score.
@@ -32,7 +32,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--metrics",
         metavar="LIST",
-        type=metric_names,
+        type=parse_metrics,
         default=list(METRICS),
         help="comma-separated ROUGE metrics: 1 … 9; L, which is computed sentence by sentence (same as Lsum); "
         "Ljoined, which treats the summary as one sentence (python only); SU4 (perl only) (default: 1,2,L)",
@@ -93,7 +93,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add("--quiet", action="store_true", help="do not show warnings about the texts")
 
 
-def settings_of(args: argparse.Namespace) -> Settings:
+def make_rouge_settings(args: argparse.Namespace) -> Settings:
     """Create the ROUGE settings from the options that :func:`add_scoring_options` adds.
 
     Raises:
@@ -121,11 +121,11 @@ def read_summaries(names: Sequence[str]) -> List[List[str]]:
         ValueError: a file cannot be read, is empty or is not encoded in UTF-8, or the numbers of lines differ.
     """
     texts = [read_lines(name) for name in names]
-    check_counts(names, texts)
+    check_line_counts(names, texts)
     return texts
 
 
-def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
+def parse_named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
     """Parse values of --system of the form NAME=FILE, and return a dictionary that maps names to files.
 
     Raises:
@@ -142,10 +142,10 @@ def named_files(systems: Sequence[str], *taken: str) -> Dict[str, str]:
     return files
 
 
-def warn(prog: str, warnings: Iterable[str]) -> None:
+def print_warnings(prog: str, warnings: Iterable[str]) -> None:
     """Print each warning on one line of stderr. The line starts with the command name ``prog``."""
     for warning in warnings:
-        print(f"{prog}: warning: {printable(warning)}", file=sys.stderr)
+        print(f"{prog}: warning: {escape_unprintable(warning)}", file=sys.stderr)
 
 
 def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import add_run_options, checkpoint_and_data, only_warnings
+from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, check_positive, command
 
 
@@ -58,11 +58,11 @@ examples:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
-    checkpoint, data = checkpoint_and_data(args)
-    from ..jobs.select import select
+    checkpoint, data = find_checkpoint_and_data(args)
+    from ..jobs.select import write_probabilities
 
-    only_warnings()
-    select(checkpoint, data, args)
+    silence_info_logs()
+    write_probabilities(checkpoint, data, args)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from ..text.picking import FACTOR, WORDS
@@ -72,10 +72,10 @@ def main(args: argparse.Namespace) -> None:
         raise InputError(
             f"OUT {args.out}: is the same folder as TEXT, where its documents would be overwritten; name another folder"
         )
-    from ..jobs.shorten import shorten
+    from ..jobs.shorten import shorten_splits
 
-    only_warnings()
-    for said in shorten(args):
+    silence_info_logs()
+    for said in shorten_splits(args):
         print(said)
 
 

@@ -4,11 +4,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from ..jobs.runs import only_warnings
+from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
 from ..summarizer.folder.config import SHORTLIST
-from .labels import binarised
+from .labels import get_binarised_folder
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -74,14 +74,14 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shortlist``."""
     check_positive(frequent=args.frequent, per_word=args.per_word)
     check_positive(truncate_source=args.truncate_source, truncate_target=args.truncate_target)
-    folder = binarised(args.data)
+    folder = get_binarised_folder(args.data)
     path = args.out or folder / SHORTLIST
     if path.is_dir():
         raise InputError(f"--out {path}: is a folder; name a file")
-    from ..jobs.shortlist import Limits, make_shortlist
+    from ..jobs.shortlist import ShortlistLimits, make_shortlist
 
-    only_warnings()
-    limits = Limits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)
+    silence_info_logs()
+    limits = ShortlistLimits(args.frequent, args.per_word, args.truncate_source, args.truncate_target)
     for line in make_shortlist(folder, path, limits):
         print(line)
 

@@ -10,16 +10,23 @@ from collections import Counter, deque
 from pathlib import Path
 from typing import Any, Deque, Dict, Iterator
 
-from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
+from ..platform.console import (
+    Parser,
+    add_device_option,
+    add_max_tokens_option,
+    command,
+    escape_unprintable,
+    limit_shape_caches,
+)
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs
 from ..search import call_options
-from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder, read_config
+from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.surprisal import UNUSUAL
 from ..text.checksums import NAME as CHECKSUMS
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
-from ..text.records import NewDocument, add_input_format, kind_of_inputs, read_documents, what_is_a_document
+from ..text.records import NewDocument, add_input_format, choose_input_format, describe_document_unit, read_documents
 from ..text.resumable import ResumableLines
 
 EXAMPLES = """\
@@ -52,7 +59,7 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add_folder(add)
+    add_folder_argument(add)
     add(
         "files",
         metavar="FILE",
@@ -68,8 +75,8 @@ def _parser() -> argparse.ArgumentParser:
         help="output format: text (one summary per line, in the order of the documents) or jsonl (default: jsonl if "
         "FILE ends in .jsonl, otherwise text)",
     )
-    add_device(add)
-    add_max_tokens(add)
+    add_device_option(add)
+    add_max_tokens_option(add)
     add(
         "--read-ahead",
         metavar="N",
@@ -79,24 +86,26 @@ def _parser() -> argparse.ArgumentParser:
         "(default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
-    call_options.add_arguments(parser, "decoding (defaults: the folder's)")
+    call_options.add_decoding_arguments(parser, "decoding (defaults: the folder's)")
     return parser
 
 
-def _settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
+def _collect_output_settings(args: argparse.Namespace, kind: str, output_format: str) -> Dict[str, Any]:
     """Return all settings that affect the output, except for the documents."""
     listed = args.folder / CHECKSUMS if (args.folder / CHECKSUMS).is_file() else args.folder / CONFIG
     size = (args.folder / WEIGHTS).stat().st_size if (args.folder / WEIGHTS).is_file() else 0
     return {
-        "model": f"{sha256(listed)} {size}",
+        "model": f"{compute_sha256(listed)} {size}",
         "--input-format": kind,
         "--source-column": args.source_column,
         "--output-format": output_format,
-        **{call_options.flag(name): value for name, value in call_options.given_on(args).items()},
+        **{
+            call_options.format_option_name(name): value for name, value in call_options.get_given_options(args).items()
+        },
     }
 
 
-class _Report:
+class _ProgressReport:
     """Show progress on a terminal, and report problems and the number of summaries."""
 
     def __init__(self, quiet: bool):
@@ -114,7 +123,7 @@ class _Report:
 
     def say(self, text: str) -> None:
         if not self.quiet:
-            print(f"== {printable(text)}", file=sys.stderr)
+            print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
     def count(self, document: NewDocument, summary: Any) -> None:
         """Count a document for the report.
@@ -128,9 +137,9 @@ class _Report:
         self._read = max(self._read, summary.truncation.read)
         surprisal = summary.surprisal
         if problem:
-            self._tell("failed", document.name, problem)
+            self._report_problem("failed", document.name, problem)
         elif surprisal is not None and surprisal.is_unusual and not self.quiet:
-            self._tell(
+            self._report_problem(
                 "unusual",
                 document.name,
                 f"unlike the documents used to train the model ({surprisal.unknown:.0%} of its tokens are unknown, "
@@ -138,12 +147,12 @@ class _Report:
             )
         self._bar.update()
 
-    def _tell(self, kind: str, name: str, words: str) -> None:
+    def _report_problem(self, kind: str, name: str, words: str) -> None:
         """Report a problem with a document, unless the same type of problem has already been reported many times."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
-            print(f"etads-summarize: document {printable(name)}: {printable(words)}", file=sys.stderr)
+            print(f"etads-summarize: document {escape_unprintable(name)}: {escape_unprintable(words)}", file=sys.stderr)
 
     def end(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
@@ -166,7 +175,7 @@ class _Report:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)
 
 
-def _line(document: NewDocument, summary: Any, output_format: str) -> str:
+def _format_line(document: NewDocument, summary: Any, output_format: str) -> str:
     """Format a summary as one line of the output."""
     if output_format == "text":
         return " ".join(summary.text.split())
@@ -175,7 +184,7 @@ def _line(document: NewDocument, summary: Any, output_format: str) -> str:
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
-def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
+def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
     """Yield each document together with its summary, in document order."""
     waiting: Deque[NewDocument] = deque()
 
@@ -185,25 +194,25 @@ def _summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[Ne
             yield document.text
 
     options = {"max_tokens": args.max_tokens, "read_ahead": args.read_ahead, "errors": "keep"}
-    for summary in summarizer.stream(texts(), **options, **call_options.given_on(args)):
+    for summary in summarizer.stream(texts(), **options, **call_options.get_given_options(args)):
         yield waiting.popleft(), summary
 
 
-def _load(args: argparse.Namespace) -> Any:
-    limit_caches_of_shapes()
+def _load_summarizer(args: argparse.Namespace) -> Any:
+    limit_shape_caches()
     from ..summarizer import Summarizer
 
     logging.getLogger("fairseq_etads").setLevel(logging.ERROR if args.quiet else logging.WARNING)
     return Summarizer.load(args.folder, args.device)
 
 
-def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
+def _write_to_stdout(args: argparse.Namespace, kind: str, report: _ProgressReport) -> int:
     """Write summaries to standard output, and return the number of documents without a summary."""
-    summarizer = _load(args)
+    summarizer = _load_summarizer(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
-    for document, summary in _summaries(args, summarizer, documents):
-        line = _line(document, summary, args.output_format or "text")
+    for document, summary in _stream_summaries(args, summarizer, documents):
+        line = _format_line(document, summary, args.output_format or "text")
         if sys.stdout.isatty():
             print(line, flush=True)
         else:
@@ -213,7 +222,7 @@ def _to_stdout(args: argparse.Namespace, kind: str, report: _Report) -> int:
     return report.counts["failed"]
 
 
-def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
+def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport) -> int:
     """Write summaries to --output or continue an earlier run. Returns the number of documents without a summary."""
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
@@ -221,7 +230,7 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
     output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
     check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
-    output = ResumableLines(path, _settings(args, kind, output_format))
+    output = ResumableLines(path, _collect_output_settings(args, kind, output_format))
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
         if output.progress.documents and not output.is_complete:
@@ -236,13 +245,13 @@ def _to_file(args: argparse.Namespace, kind: str, report: _Report) -> int:
             report.say(f"{path} is complete already")
             output.finish()
             return output.progress.failed
-        summarizer = _load(args)
+        summarizer = _load_summarizer(args)
         report.begin()
         marked = time.monotonic()
         try:
-            for document, summary in _summaries(args, summarizer, documents):
+            for document, summary in _stream_summaries(args, summarizer, documents):
                 problem = document.problem or summary.problem
-                output.write(document, _line(document, summary, output_format), bool(problem))
+                output.write(document, _format_line(document, summary, output_format), bool(problem))
                 report.count(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
                     output.mark()
@@ -260,13 +269,15 @@ def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-summarize``."""
     for name in ("max_tokens", "read_ahead"):
         if getattr(args, name) < 1:
-            raise InputError(f"{call_options.flag(name)} {getattr(args, name)}: choose 1 or more")
+            raise InputError(f"{call_options.format_option_name(name)} {getattr(args, name)}: choose 1 or more")
     config = read_config(args.folder)
-    call_options.call_settings(config.decoding, call_options.given_on(args))
-    kind = kind_of_inputs(args.files, args.input_format)
-    report = _Report(args.quiet)
-    report.say(what_is_a_document(kind, args.files, args.input_format))
-    failed = _to_file(args, kind, report) if args.output not in (None, "-") else _to_stdout(args, kind, report)
+    call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
+    kind = choose_input_format(args.files, args.input_format)
+    report = _ProgressReport(args.quiet)
+    report.say(describe_document_unit(kind, args.files, args.input_format))
+    failed = (
+        _write_to_file(args, kind, report) if args.output not in (None, "-") else _write_to_stdout(args, kind, report)
+    )
     report.end(failed)
     if failed:
         sys.exit(1)

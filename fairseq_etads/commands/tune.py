@@ -18,12 +18,19 @@ from ..jobs.tuning.choices import (
     TRIALS,
     check_options,
 )
-from ..platform.console import Parser, add_device, add_max_tokens, command, limit_caches_of_shapes, printable
+from ..platform.console import (
+    Parser,
+    add_device_option,
+    add_max_tokens_option,
+    command,
+    escape_unprintable,
+    limit_shape_caches,
+)
 from ..platform.errors import InputError
 from ..summarizer.folder.config import find_folder, read_config
 from ..text.csv_rows import COLUMNS
 from ..text.files import STANDARD_INPUT
-from ..text.records import SOURCE_COLUMNS, column_names, guess_format, read_documents
+from ..text.records import SOURCE_COLUMNS, guess_format, read_column_names, read_documents
 from ..text.words import SENTENCE_MARK
 
 TARGET_COLUMNS = tuple(dict.fromkeys(target for _, target in COLUMNS))
@@ -153,8 +160,8 @@ def _parser() -> argparse.ArgumentParser:
         help="random seed for the search and for sampling documents (default: %(default)s)",
     )
     add("--write", action="store_true", help="store the best options as the decoding defaults of FOLDER")
-    add_device(add)
-    add_max_tokens(add)
+    add_device_option(add)
+    add_max_tokens_option(add)
     add(
         "--encoder-memory",
         metavar="MIB",
@@ -167,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
+def _read_texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple[str, ...]) -> List[str]:
     """Read texts from a table or from a file with one text per line.
 
     Line breaks inside texts are preserved.
@@ -178,7 +185,7 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
         raise InputError(f"{option} {path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
     kind, column = guess_format([path], text="lines"), ""
     if kind != "lines":
-        names = column_names(path, kind)
+        names = read_column_names(path, kind)
         column = asked or next((name for name in usual if name in names), "")
         if not column or (column.lower() if kind == "csv" else column) not in names:
             raise InputError(f"{column_option} {asked or 'is needed'}: {path} has {', '.join(names)}")
@@ -197,19 +204,19 @@ def _texts(path: Path, option: str, column_option: str, asked: str, usual: Tuple
 def _read_pairs(args: argparse.Namespace) -> Tuple[List[str], List[str]]:
     """Read the documents and their reference summaries. The sentences of a reference are joined into one line."""
     target = args.target or args.source
-    documents = _texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
+    documents = _read_texts(args.source, "DOCUMENTS", "--source-column", args.source_column, SOURCE_COLUMNS)
     if args.target is None and guess_format([args.source], text="lines") == "lines":
         raise InputError(
             f"REFERENCES are missing: {args.source} has plain lines without fields for documents and references"
         )
-    references = _texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
+    references = _read_texts(target, "REFERENCES", "--target-column", args.target_column, TARGET_COLUMNS)
     if len(documents) != len(references):
         raise InputError(f"{args.source} has {len(documents):,} documents and {target} {len(references):,} references")
     lines = ([line.strip() for line in reference.split("\n") if line.strip()] for reference in references)
     return documents, [f" {SENTENCE_MARK} ".join(sentences) for sentences in lines]
 
 
-def _ranges(given: List[str]) -> Dict[str, str]:
+def _parse_ranges(given: List[str]) -> Dict[str, str]:
     """Parse the values of --range, and return a dictionary that maps option names to ranges."""
     ranges: Dict[str, str] = {}
     for text in given:
@@ -222,7 +229,7 @@ def _ranges(given: List[str]) -> Dict[str, str]:
     return ranges
 
 
-def _listener(metric: str, quiet: bool) -> Any:
+def _make_listener(metric: str, quiet: bool) -> Any:
     """Create a listener that shows a progress bar on a terminal and prints one line for each trial."""
     from tqdm import tqdm
 
@@ -235,7 +242,7 @@ def _listener(metric: str, quiet: bool) -> Any:
 
         def say(self, text: str) -> None:
             if not quiet:
-                print(f"== {printable(text)}", file=sys.stderr)
+                print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
         def begin(self, number: int, trials: int, documents: int) -> None:
             if not self.started:
@@ -276,7 +283,7 @@ def _check_matplotlib() -> bool:
     return True
 
 
-def _check(args: argparse.Namespace) -> None:
+def _check_options(args: argparse.Namespace) -> None:
     """Check the options, and set default values that depend on --mert. Raises InputError if an option is invalid."""
     if args.encoder_memory < 0:
         raise InputError(
@@ -309,13 +316,13 @@ def _check(args: argparse.Namespace) -> None:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-tune``."""
-    _check(args)
-    ranges = _ranges(args.ranges)
+    _check_options(args)
+    ranges = _parse_ranges(args.ranges)
     documents, references = _read_pairs(args)
     out = args.out or Path(os.path.abspath(args.folder) + "-tuning")
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: is a file; name a folder")
-    limit_caches_of_shapes()
+    limit_shape_caches()
     from ..summarizer import Summarizer
     from ..summarizer.folder.defaults import check_writable
 
@@ -327,16 +334,16 @@ def main(args: argparse.Namespace) -> None:
         "seed": args.seed,
         "max_tokens": args.max_tokens,
         "state_bytes": args.encoder_memory << 20,
-        "listener": _listener(args.metric, args.quiet),
+        "listener": _make_listener(args.metric, args.quiet),
     }
     load = functools.partial(Summarizer.load, args.folder, args.device)
     if args.mert:
         _tune_weights(args, load, documents, references, out, common)
     else:
-        _try_options(args, load, documents, references, out, ranges, common)
+        _search_options(args, load, documents, references, out, ranges, common)
 
 
-def _try_options(
+def _search_options(
     args: argparse.Namespace,
     load: Callable[[], Any],
     documents: List[str],
@@ -369,14 +376,14 @@ def _try_options(
         from ..jobs.tuning.plots import draw_tuning
 
         draw_tuning(tuning, str(out / PLOT))
-    print(f"{report.markdown(tuning)}\n\n{tuning.signature}\n\n{report.conclusion(tuning)}")
-    print(f"\ntables{' and plot' if draws else ''}: {printable(str(out))}")
+    print(f"{report.format_markdown_table(tuning)}\n\n{tuning.signature}\n\n{report.format_conclusion(tuning)}")
+    print(f"\ntables{' and plot' if draws else ''}: {escape_unprintable(str(out))}")
     best = tuning.best
-    _write(
+    _write_defaults(
         args,
         f"the options of trial {best.number}",
         best.decoding if best.number else None,
-        lambda: report.card_note(tuning, args.source.name),
+        lambda: report.make_card_note(tuning, args.source.name),
     )
 
 
@@ -389,7 +396,7 @@ def _tune_weights(
     common: Dict[str, Any],
 ) -> None:
     """Run minimum-error-rate training. With --write, also store the best weights in the folder."""
-    from ..jobs.tuning.extractive_weights import NBEST, OPTION, as_option, tune_weights
+    from ..jobs.tuning.extractive_weights import NBEST, OPTION, format_weights, tune_weights
 
     summarizer = load()
     tuning = tune_weights(
@@ -404,15 +411,15 @@ def _tune_weights(
         **common,
     )
     tuning.write(out)
-    weights = as_option(tuning.best.weights)
+    weights = format_weights(tuning.best.weights)
     print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
     print(
         f"Round {tuning.best.number} is the best. Its score is optimistic, because the round was chosen on these "
         "documents."
     )
-    print(f"--extractive-weights {weights}\n\nreport: {printable(str(out))}")
+    print(f"--extractive-weights {weights}\n\nreport: {escape_unprintable(str(out))}")
     decoding = {**summarizer.config.decoding, OPTION: weights}
-    _write(
+    _write_defaults(
         args,
         f"the weights of round {tuning.best.number}",
         decoding if tuning.best.number else None,
@@ -420,7 +427,9 @@ def _tune_weights(
     )
 
 
-def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]) -> None:
+def _write_defaults(
+    args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any]], note: Callable[[], str]
+) -> None:
     """If --write is set, store options as the defaults of the model folder.
 
     If ``decoding`` is None, the current defaults are already the best options, and nothing is written.
@@ -433,7 +442,7 @@ def _write(args: argparse.Namespace, what: str, decoding: Optional[Dict[str, Any
         print("--write: the folder's defaults are already the best, so nothing is written")
         return
     set_decoding(args.folder, decoding, note())
-    print(f"--write: {what} are now the defaults of {printable(str(args.folder))}")
+    print(f"--write: {what} are now the defaults of {escape_unprintable(str(args.folder))}")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class DataChecks:
     def __init__(self) -> None:
         self.checked: Dict[str, Checksums] = {}
 
-    def _checksums(self, directory: str) -> Checksums:
+    def _get_checksums(self, directory: str) -> Checksums:
         if directory not in self.checked:
             self.checked[directory] = Checksums(Path(directory), ADVICE)
         return self.checked[directory]
@@ -35,7 +35,7 @@ class DataChecks:
 
         Raises InputError if a file has changed.
         """
-        checksums = self._checksums(directory)
+        checksums = self._get_checksums(directory)
         checksums.verify(name for name in checksums.listed if name.endswith((".txt", ".json")))
 
     def check_split(self, directory: str, split: str) -> None:
@@ -43,7 +43,7 @@ class DataChecks:
 
         Raises InputError if a file has changed.
         """
-        checksums = self._checksums(directory)
+        checksums = self._get_checksums(directory)
         checksums.verify(name for name in checksums.listed if re.match(rf"{re.escape(split)}\d*\.", name))
 
     def check_unchanged(self) -> None:
@@ -52,7 +52,7 @@ class DataChecks:
             checksums.verify_unchanged()
 
 
-def refuse_empty(directory: str, split: str, languages: str) -> None:
+def check_not_empty(directory: str, split: str, languages: str) -> None:
     """Raise ValueError if a split or one of its parts contains no pairs.
 
     Unlike fairseq's own error message, this message names the split.

@@ -17,7 +17,7 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
-from ..vocabulary.dictionary import fingerprint, load_checked
+from ..vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -48,7 +48,7 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
         file_name = os.path.join(directory, f"dict.factor-{name}.txt")
         if not os.path.isfile(file_name):
             raise FileNotFoundError(f'{path} names the factor "{name}", but there is no {file_name}')
-        dictionaries[name] = load_checked(Dictionary.load, file_name)
+        dictionaries[name] = load_checked_dictionary(Dictionary.load, file_name)
     return dictionaries
 
 
@@ -156,7 +156,7 @@ class SourceFactors:
         """Load the values of all factors that the models read, keyed by factor name. See :func:`load_factor`."""
         return {name: load_factor(directory, split, name, self.dictionaries[name], sizes) for name in self.names}
 
-    def refuse_plain_words(self) -> None:
+    def check_no_factors_needed(self) -> None:
         """Raise ValueError if a model reads factors.
 
         Call this method if the documents are available only as plain words.
@@ -167,18 +167,18 @@ class SourceFactors:
                 "given: binarise the documents with their factors (etads-prepare --factors) and use fairseq-generate"
             )
 
-    def fingerprints(self) -> Dict[str, str]:
+    def compute_fingerprints(self) -> Dict[str, str]:
         """Return the fingerprints of the factor dictionaries to store in checkpoints, keyed by factor name."""
-        return {name: fingerprint(self.dictionaries[name]) for name in self.names}
+        return {name: compute_fingerprint(self.dictionaries[name]) for name in self.names}
 
     def check_trained_with(self, trained: Dict[str, str]) -> None:
         """Raise ValueError if a factor dictionary differs from the dictionary that was used in training.
 
         Args:
-            trained: dictionary fingerprints from the checkpoint, keyed by factor name, see :meth:`fingerprints`.
+            trained: fingerprints from the checkpoint, keyed by factor name, see :meth:`compute_fingerprints`.
         """
         for name, words in trained.items():
-            if name in self.dictionaries and fingerprint(self.dictionaries[name]) != words:
+            if name in self.dictionaries and compute_fingerprint(self.dictionaries[name]) != words:
                 raise ValueError(
                     f'the dictionary of the factor "{name}" in DATA is not the one the checkpoint was trained with: '
                     "give the data folder of the training"

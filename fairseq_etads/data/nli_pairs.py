@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from ..platform.errors import InputError
-from ..text.files import name_of, read_lines
+from ..text.files import get_display_name, read_lines
 
 LABELS = ("entailment", "neutral", "contradiction")
 """Possible relations between a premise and a hypothesis, in the order of a model's output classes."""
@@ -80,21 +80,21 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
             line.
     """
     path = Path(path)
-    split = _json_fields if ".jsonl" in path.suffixes else _tabbed_fields
+    split = _parse_json_pair if ".jsonl" in path.suffixes else _parse_tabbed_pair
     for number, line in enumerate(read_lines(path), 1):
         try:
             premise, hypothesis, label = split(line)
             if label not in (*LABELS, UNDECIDED):
                 raise ValueError(f'the label is "{label}", not one of {", ".join(LABELS)}')
         except ValueError as error:
-            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
+            raise InputError(f"{get_display_name(path)}, line {number}: {error}") from None
         if label != UNDECIDED:
             yield NliPair(premise, hypothesis, label)
         elif counts is not None:
             counts[SKIPPED] += 1
 
 
-def _json_fields(line: str) -> Tuple[str, ...]:
+def _parse_json_pair(line: str) -> Tuple[str, ...]:
     try:
         content: Any = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -104,7 +104,7 @@ def _json_fields(line: str) -> Tuple[str, ...]:
     return tuple(content[name] for name in _FIELDS)
 
 
-def _tabbed_fields(line: str) -> Tuple[str, ...]:
+def _parse_tabbed_pair(line: str) -> Tuple[str, ...]:
     fields = tuple(line.split("\t"))
     if len(fields) != 3:
         raise ValueError(
@@ -114,7 +114,7 @@ def _tabbed_fields(line: str) -> Tuple[str, ...]:
     return fields
 
 
-def tabbed_line(pair: NliPair) -> str:
+def format_tabbed_line(pair: NliPair) -> str:
     """Format a pair as a line of tab-separated text for :func:`read_pairs`, including the line ending.
 
     Each sequence of white space in the premise and the hypothesis is replaced with a single space.

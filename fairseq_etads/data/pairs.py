@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _PAIR_FILE = re.compile(r"[^.]+\.([^.-]+)-([^.-]+)\.(?:\1|\2)(?:\..*)?")
 
 
-def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
+def detect_language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
     """Determine the file name suffixes of documents and summaries from the file names in a data folder.
 
     fairseq's own function would mistake a factor file such as train.factor-tf.idx for a file of documents if it came
@@ -33,7 +33,7 @@ def language_pair(directory: str) -> Tuple[Optional[str], Optional[str]]:
     return None, None
 
 
-def truncate(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
+def truncate_tokens(tokens: Tensor, limit: int, eos: int, ends_if_cut: bool = True) -> Tensor:
     """Truncate a text to its first ``limit`` tokens, and append the end symbol.
 
     Args:
@@ -72,7 +72,7 @@ class TruncatedDataset(BaseWrapperDataset):
         self.tokens = int(full.sum()) - len(full)
 
     def __getitem__(self, index: int) -> Tensor:
-        return truncate(self.dataset[index], self.limit, self.eos, self.ends_if_cut)
+        return truncate_tokens(self.dataset[index], self.limit, self.eos, self.ends_if_cut)
 
     @property
     def sizes(self) -> np.ndarray:
@@ -84,7 +84,7 @@ class TruncatedDataset(BaseWrapperDataset):
         """
         return " ".join(self.dataset.get_original_text(index).split()[: self.limit])
 
-    def report(self, what: str) -> None:
+    def log_truncation(self, what: str) -> None:
         """Log how much text has been cut off, if any. The message refers to the texts as ``what``.
 
         Nothing is logged if the limit is a single token, because such texts are not used. For example, an extractor
@@ -148,13 +148,13 @@ class SummarizationDataset(FactoredPairs):
     ):
         self.references = references
         documents = TruncatedDataset(src, src_sizes, truncate_source, src_dict.eos())
-        documents.report(f"{name} documents")
+        documents.log_truncation(f"{name} documents")
         summaries = None
         if tgt is not None and tgt_sizes is not None and tgt_dict is not None:
             if len(tgt) != len(src):
                 raise ValueError(f"{name}: {len(src):,} documents but {len(tgt):,} summaries; create the data again")
             summaries = TruncatedDataset(tgt, tgt_sizes, truncate_target, tgt_dict.eos(), ends_if_cut)
-            summaries.report(f"{name} summaries")
+            summaries.log_truncation(f"{name} summaries")
         super().__init__(
             documents,
             documents.sizes,
@@ -173,10 +173,10 @@ class SummarizationDataset(FactoredPairs):
     @property
     def can_reuse_epoch_itr_across_epochs(self) -> bool:
         """Whether fairseq may reuse the batches of the previous epoch."""
-        return not self._sorts_in_parts
+        return not self._sorts_by_length_in_parts
 
     @property
-    def _sorts_in_parts(self) -> bool:
+    def _sorts_by_length_in_parts(self) -> bool:
         return bool(self.sort_within) and self.shuffle
 
     def set_epoch(self, epoch: int) -> None:
@@ -190,7 +190,7 @@ class SummarizationDataset(FactoredPairs):
         Documents are sorted by length, or they are shuffled and then sorted by length within groups of ``sort_within``
         documents.
         """
-        if not self._sorts_in_parts:
+        if not self._sorts_by_length_in_parts:
             return super().ordered_indices()
         # fairseq seeds numpy with --seed before this call, so the state of numpy's generator is the same in each epoch.
         order = np.random.default_rng([np.random.randint(2**31), self._epoch]).permutation(len(self))

@@ -105,7 +105,7 @@ class Settings:
             wanted = "raw" if self.reads_raw_text else "moses, ptb, spaces or characters"
             raise InputError(f"--words {self.word_kind}: --tokens {self.tokens} needs {wanted}")
         if self.tokens in OPAQUE:
-            self._check_opaque()
+            self._check_opaque_subwords()
         if len(set(self.factors)) != len(self.factors):
             raise InputError(f"--factors {' '.join(self.factors)}: name each factor once")
         for option, bins in (("--tf-bins", self.tf_bins), ("--idf-bins", self.idf_bins)):
@@ -120,7 +120,7 @@ class Settings:
                 "choose ptb or spaces, or --spacy-model"
             )
 
-    def _check_opaque(self) -> None:
+    def _check_opaque_subwords(self) -> None:
         """Raise InputError if an option is set that is incompatible with the kinds of subwords in OPAQUE."""
         if self.size != Settings.size:
             raise InputError(
@@ -138,7 +138,7 @@ class Settings:
                 f"--factors {' '.join(self.factors)}: {OPAQUE[self.tokens]} cannot be mapped back to their words"
             )
 
-    def wanted_words(self) -> Dict[str, int]:
+    def expected_vocabulary_sizes(self) -> Dict[str, int]:
         """Return the minimum vocabulary sizes to expect, with the keys "source" and "target".
 
         Unknown sizes are omitted.
@@ -205,23 +205,23 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
     return options
 
 
-def command_line(options: Dict[str, Any]) -> List[str]:
+def format_command_line(options: Dict[str, Any]) -> List[str]:
     """Format options as a list of command-line arguments. Options with the value True become flags without a value."""
     return [word for key, value in options.items() for word in ([f"--{key}"] if value is True else [f"--{key}", value])]
 
 
-def prepared_options(prepared: Path) -> Dict[str, Any]:
+def read_prepared_options(prepared: Path) -> Dict[str, Any]:
     """Return the fairseq options for preprocessing new text in the same way as the text in a folder of prepared data.
 
     Raises:
         InputError: prepare.json or the subword model is damaged.
     """
-    settings = settings_of(prepared, "--prepared")
+    settings = read_settings(prepared, "--prepared")
     Checksums(prepared, "Prepare the text again").verify(["prepare.json", *settings.subword_files])
     return inference_options(settings.record(), prepared)
 
 
-def settings_of(prepared: Path, option: str) -> Settings:
+def read_settings(prepared: Path, option: str) -> Settings:
     """Read the settings of a folder of prepared data.
 
     Args:

@@ -6,7 +6,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 
-def tokens_of(ids: Tensor, dictionary: Dictionary) -> List[str]:
+def ids_to_tokens(ids: Tensor, dictionary: Dictionary) -> List[str]:
     """Convert the token ids of a text, shape (T,), to tokens without the end symbol."""
     eos = dictionary.eos()
     return [dictionary[number] for number in ids.tolist() if number != eos]
@@ -41,12 +41,12 @@ class PreparedPairs:
 
     def document(self, number: int) -> List[str]:
         """Return all tokens of the document with index ``number``."""
-        return tokens_of(self._pairs.src.dataset[number], self._pairs.src_dict)
+        return ids_to_tokens(self._pairs.src.dataset[number], self._pairs.src_dict)
 
     def summary(self, number: int) -> List[str]:
         """Return all tokens of the summary with index ``number``."""
-        return tokens_of(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
+        return ids_to_tokens(self._pairs.tgt.dataset[number], self._pairs.tgt_dict)
 
-    def without_unknown(self, words: List[str]) -> List[str]:
+    def blank_unknown_words(self, words: List[str]) -> List[str]:
         """Replace unknown words of a summary with empty strings, so that they do not match any word in the document."""
         return ["" if word == self.unk else word for word in words]

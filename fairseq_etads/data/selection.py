@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..platform.errors import InputError
 from ..text.words import SENTENCE_MARK
-from .labels.files import NOTHING, UNITS, SelectionFile, file_name
-from .prepared import tokens_of
+from .labels.files import NOTHING, UNITS, SelectionFile, make_label_file_name
+from .prepared import ids_to_tokens
 
 MISSING = -1.0
 """Value of the end symbol, sentence marks and padding, which have no label or probability."""
@@ -55,7 +55,7 @@ class TokenValues:
         self._documents, self._dictionary, self._limit = documents, dictionary, limit
         if len(self.file) != len(documents):
             raise InputError(f"{option}: {path} covers {len(self.file):,} documents, but DATA has {len(documents):,}")
-        self._check_kind()
+        self._check_label_kind()
         made = int(self.file.header.get("truncate_source", limit))
         longest = max(map(int, sizes), default=1) - 1
         if made < min(limit, longest):
@@ -64,9 +64,9 @@ class TokenValues:
                 f"{limit}: create it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
-            self.file.row_of(number, tokens_of(documents[number], dictionary))
+            self.file.read_checked_row(number, ids_to_tokens(documents[number], dictionary))
 
-    def _check_kind(self) -> None:
+    def _check_label_kind(self) -> None:
         """Raise InputError if the file does not contain the kind of labels that this dataset requires."""
         if self.file.header.get("kind") == "distribution":
             raise InputError(
@@ -82,11 +82,13 @@ class TokenValues:
 
         The value is MISSING at the end symbol and at sentence marks.
         """
-        tokens = tokens_of(self._documents[number], self._dictionary)
-        fields = self.file.row_of(number, tokens)
+        tokens = ids_to_tokens(self._documents[number], self._dictionary)
+        fields = self.file.read_checked_row(number, tokens)
         tokens = tokens[: self._limit]
         try:
-            values = self._words(fields) if self.unit == "words" else self._sentences(fields, tokens)
+            values = (
+                self._parse_word_values(fields) if self.unit == "words" else self._parse_sentence_values(fields, tokens)
+            )
         except ValueError as error:
             raise InputError(f"{self.file.path}, line {number + 2}: {error}") from None
         if len(values) < len(tokens):
@@ -110,10 +112,10 @@ class TokenValues:
         return table
 
     @staticmethod
-    def _words(fields: List[str]) -> List[float]:
+    def _parse_word_values(fields: List[str]) -> List[float]:
         return [MISSING if field == NOTHING else float(field) for field in fields]
 
-    def _sentences(self, fields: List[str], tokens: List[str]) -> List[float]:
+    def _parse_sentence_values(self, fields: List[str], tokens: List[str]) -> List[float]:
         is_mark = np.array([token == SENTENCE_MARK for token in tokens], dtype=bool)
         numbers = np.cumsum(is_mark) - is_mark
         table = np.zeros(int(numbers.max(initial=-1)) + 1)
@@ -121,7 +123,7 @@ class TokenValues:
             chosen = [int(field) for field in fields if field != NOTHING]
             table[[number for number in chosen if number < len(table)]] = 1
         else:
-            given = self._words(fields)[: len(table)]
+            given = self._parse_word_values(fields)[: len(table)]
             table[: len(given)] = given
         found: List[float] = np.where(is_mark, MISSING, table[numbers]).tolist()
         return found
@@ -136,7 +138,7 @@ class SentenceTargets(TokenValues):
     :class:`TokenValues` for the arguments and errors.
     """
 
-    def _check_kind(self) -> None:
+    def _check_label_kind(self) -> None:
         kind = self.file.header.get("kind")
         if kind != "distribution":
             raise InputError(
@@ -149,8 +151,8 @@ class SentenceTargets(TokenValues):
 
         n is the number of non-empty summary sentences, and m is the number of document sentences.
         """
-        tokens = tokens_of(self._documents[number], self._dictionary)
-        fields = self.file.row_of(number, tokens)
+        tokens = ids_to_tokens(self._documents[number], self._dictionary)
+        fields = self.file.read_checked_row(number, tokens)
         count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of document sentences that the model reads
         rows = torch.zeros(len(fields), count)
         try:
@@ -184,7 +186,7 @@ class SentenceOrder(TokenValues):
     :class:`TokenValues` for the arguments and errors.
     """
 
-    def _check_kind(self) -> None:
+    def _check_label_kind(self) -> None:
         kind = self.file.header.get("kind")
         if kind != "match":
             raise InputError(
@@ -194,8 +196,8 @@ class SentenceOrder(TokenValues):
 
     def __getitem__(self, number: int) -> Tensor:
         """Return the indices of the matching sentences in one document as an int64 tensor of shape (n,)."""
-        tokens = tokens_of(self._documents[number], self._dictionary)
-        fields = self.file.row_of(number, tokens)
+        tokens = ids_to_tokens(self._documents[number], self._dictionary)
+        fields = self.file.read_checked_row(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
         read = set((np.cumsum(is_mark) - is_mark)[~is_mark].tolist())
         try:
@@ -284,18 +286,18 @@ class DocumentLabels:
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit
         if self.unit is not None:
-            path = Path(self._cfg.labels or directory) / file_name("labels", self.unit, split)
+            path = Path(self._cfg.labels or directory) / make_label_file_name("labels", self.unit, split)
             # etads-select does not require labels. In training, the criterion reports missing labels.
             if path.is_file() or not is_loading:
                 kind = SentenceOrder if self.in_order else TokenValues
                 found["labels"] = kind(path, self.unit, *documents, option="--labels")
         if self.reads_targets:
-            path = Path(self._cfg.labels or directory) / file_name("labels", "sentences", split)
+            path = Path(self._cfg.labels or directory) / make_label_file_name("labels", "sentences", split)
             if path.is_file() or not is_loading:  # fairseq-validate does not require labels
                 found["sentence_targets"] = SentenceTargets(path, "sentences", *documents, option="--selection-loss")
         if self._cfg.selection and decodes:
             folder = Path(utils.split_paths(self._cfg.selection)[0])
-            paths = {unit: folder / file_name("probabilities", unit, split) for unit in UNITS}
+            paths = {unit: folder / make_label_file_name("probabilities", unit, split) for unit in UNITS}
             unit = next((unit for unit in UNITS if paths[unit].is_file()), UNITS[0])
             found["selection"] = TokenValues(paths[unit], unit, *documents, option="--selection")
         return found

@@ -14,9 +14,9 @@ from typing import Any, Dict
 import numpy as np
 
 from ..platform.errors import InputError
-from ..platform.outputs import writing_bytes
+from ..platform.outputs import open_binary_output
 from ..text.checksums import Checksums
-from ..vocabulary.dictionary import fingerprint, known_words
+from ..vocabulary.dictionary import compute_fingerprint, count_known_words
 from ..vocabulary.shortlist import Shortlist
 
 FORMAT = "fairseq-etads shortlist 1"
@@ -38,14 +38,14 @@ def write_shortlist(
 
     about = {
         "format": FORMAT,
-        "source_dictionary": fingerprint(source),
-        "target_dictionary": fingerprint(target),
+        "source_dictionary": compute_fingerprint(source),
+        "target_dictionary": compute_fingerprint(target),
         "made_from": json.dumps(made_from),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     checksums = Checksums(path.parent, ADVICE)
     checksums.forget(path.name)
-    with writing_bytes(path) as file:
+    with open_binary_output(path) as file:
         file.write(save({"frequent": frequent, "together": together}, metadata=about))
     if checksums.listed:
         checksums.add(path.name)
@@ -78,19 +78,19 @@ def read_shortlist(path: Path, source: Any, target: Any, option: str = "--shortl
     if about.get("format") != FORMAT:
         raise InputError(f'{where} is not a shortlist of this version ("format": {about.get("format")!r}). {ADVICE}')
     for side, dictionary in (("source", source), ("target", target)):
-        made, found = about.get(f"{side}_dictionary"), fingerprint(dictionary)
+        made, found = about.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
         if made != found:
             raise InputError(
                 f"{where} was created with a different {side} dictionary (fingerprint {made}) from the model's "
                 f"({found}): create a shortlist from the model's training data"
             )
-    problem = _problem(arrays, known_words(source), known_words(target))
+    problem = _find_array_error(arrays, count_known_words(source), count_known_words(target))
     if problem:
         raise InputError(f"{where} is damaged: {problem}. {ADVICE}")
     return Shortlist.of(arrays["frequent"], arrays["together"], source, target)
 
 
-def _problem(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
+def _find_array_error(arrays: Dict[str, np.ndarray], source_words: int, target_words: int) -> str:
     """Return a description of the first error in the arrays of a file, or an empty string if the arrays are valid."""
     for name, dimensions, least in (("frequent", 1, 0), ("together", 2, -1)):
         array = arrays.get(name)

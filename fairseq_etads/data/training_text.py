@@ -10,8 +10,8 @@ from fairseq import utils
 from fairseq.data import Dictionary, data_utils
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import hide_unknown_words, known_words
-from ..vocabulary.text_vectors import WEIGHTS, text_vectors
+from ..vocabulary.dictionary import count_known_words, hide_unknown_words
+from ..vocabulary.text_vectors import WEIGHTS, compute_text_vectors
 
 logger = logging.getLogger(__name__)
 
@@ -19,7 +19,7 @@ MOST_WORDS = 10_000_000
 """Maximum number of words to read from documents and from summaries when word vectors are computed."""
 
 
-def read_split(task: Any, side: str) -> Sequence[Tensor]:
+def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
     """Load the token ids of all training documents ("source") or summaries ("target").
 
     The texts are not truncated and include their end symbols. If there are several data folders, only the first one is
@@ -50,16 +50,16 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
             ignored. Otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
-    size = known_words(dictionary)
+    size = count_known_words(dictionary)
     counts = torch.ones(size)
-    for words in _blocks(read_split(task, "target"), longest + 1):
+    for words in _concatenate_in_blocks(read_training_ids(task, "target"), longest + 1):
         if copies:
             words = words[words < size]
         counts += torch.bincount(hide_unknown_words(words, size, dictionary.unk()), minlength=size)
     return counts / counts.sum()
 
 
-def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
+def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -> None:
     """Initialise word embeddings with vectors that are computed from the training text.
 
     The embeddings of special symbols and of words without a computed vector are not changed.
@@ -77,21 +77,21 @@ def begin_vectors(task: Any, documents: nn.Embedding, summaries: nn.Embedding) -
             return
         dictionary = source if name == "documents" else target
         size, width = table.weight.shape
-        stream = [_stream(read_split(task, side), dictionary, size) for side in sides]
-        made = text_vectors(torch.cat(stream), size, width)
+        stream = [_concatenate_texts(read_training_ids(task, side), dictionary, size) for side in sides]
+        made = compute_text_vectors(torch.cat(stream), size, width)
         with torch.no_grad():
             table.weight[made.found] = made.vectors[made.found].to(table.weight)
         logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")
 
 
-def _blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
+def _concatenate_in_blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
     """Concatenate the first ``longest`` words of each text. Yields a tensor of shape (n,) for each block of texts."""
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
         yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
 
 
-def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
+def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:
     """Concatenate texts into one tensor of vocabulary ids, shape (n,).
 
     Unknown words and the gaps between texts are represented by -1.
@@ -99,7 +99,7 @@ def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tenso
     gap = np.full(len(WEIGHTS), -1, dtype=np.int64)
     parts: List[Any] = []
     total = 0
-    for text in _each(texts):
+    for text in _iterate_with_progress(texts):
         ids = np.asarray(text).astype(np.int64)
         ids[(ids < dictionary.nspecial) | (ids >= size)] = -1
         parts += [ids, gap]
@@ -109,5 +109,5 @@ def _stream(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tenso
     return torch.from_numpy(np.concatenate(parts)) if parts else torch.empty(0, dtype=torch.long)
 
 
-def _each(texts: Sequence[Tensor]) -> Iterable[Tensor]:
+def _iterate_with_progress(texts: Sequence[Tensor]) -> Iterable[Tensor]:
     return (texts[number] for number in range(len(texts)))

@@ -9,7 +9,7 @@ import numpy as np
 from fairseq import utils
 from fairseq.data import Dictionary
 
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class SummaryWords(NamedTuple):
     in_document: int
 
 
-def sample(count: int) -> Sequence[int]:
+def sample_indices(count: int) -> Sequence[int]:
     """Return at most SAMPLE evenly spaced indices from 0 to ``count`` - 1."""
     return range(0, count, -(-count // SAMPLE)) if count else range(0)
 
@@ -57,8 +57,8 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
         pairs: ``SummarizationDataset`` with the truncated pairs.
         dictionary: target dictionary.
     """
-    known, unk, eos = known_words(dictionary), dictionary.unk(), dictionary.eos()
-    chosen = sample(len(pairs))
+    known, unk, eos = count_known_words(dictionary), dictionary.unk(), dictionary.eos()
+    chosen = sample_indices(len(pairs))
     words = unknown = copyable = in_document = 0
     for number in chosen:
         summary, document = (np.asarray(side[number]) for side in (pairs.tgt, pairs.src))
@@ -72,7 +72,7 @@ def count_summary_words(pairs: Any, dictionary: Dictionary) -> SummaryWords:
     return SummaryWords(len(chosen), words, unknown, copyable, in_document)
 
 
-def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
+def check_split_words(split: str, pairs: Any, pointer: str, task: Any) -> None:
     """Check that the data of a split is suitable for the model. The task calls this function for each split.
 
     Args:
@@ -82,20 +82,20 @@ def check_data(split: str, pairs: Any, pointer: str, task: Any) -> None:
         task: summarisation task, which contains the dictionaries and the splits that have been loaded.
 
     Raises:
-        ValueError: the data is unsuitable, see :func:`check_documents` and :func:`check_summaries`.
+        ValueError: the data is unsuitable, see :func:`check_document_words` and :func:`check_summary_words`.
     """
     training = split == task.cfg.train_subset
-    check_documents(split, pairs.src.dataset, pointer, task.source_dictionary, training)
+    check_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)
     if training and not task.is_loading and split not in task.datasets:
-        warn_of_few_words(Path(utils.split_paths(task.cfg.data)[0]))
-        check_summaries(split, pairs, pointer, task.target_dictionary)
+        warn_about_few_words(Path(utils.split_paths(task.cfg.data)[0]))
+        check_summary_words(split, pairs, pointer, task.target_dictionary)
 
 
-def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
+def check_summary_words(split: str, pairs: Any, pointer: str, dictionary: Dictionary) -> None:
     """Log the fraction of unknown words in the summaries, and check that a pointer can copy some of them.
 
     Args:
-        split, pairs, pointer: the split name, dataset and pointer type as described in :func:`check_data`.
+        split, pairs, pointer: the split name, dataset and pointer type as described in :func:`check_split_words`.
         dictionary: target dictionary.
 
     Raises:
@@ -123,7 +123,7 @@ def check_summaries(split: str, pairs: Any, pointer: str, dictionary: Dictionary
         logger.warning(f"--pointer soft will only copy words that the model can also generate: {found}")
 
 
-def warn_of_few_words(data: Path) -> None:
+def warn_about_few_words(data: Path) -> None:
     """Log a warning if etads-prepare found far fewer words than requested when it created the data folder."""
     try:
         report = json.loads((data.parent / "report.json").read_text(encoding="utf-8"))["vocabulary"]
@@ -139,7 +139,7 @@ def warn_of_few_words(data: Path) -> None:
             )
 
 
-def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
+def check_document_words(split: str, documents: Any, pointer: str, dictionary: Dictionary, training: bool) -> None:
     """Log a warning if a pointer cannot copy some words of the documents because they are not in the dictionary.
 
     Args:
@@ -159,7 +159,7 @@ def check_documents(split: str, documents: Any, pointer: str, dictionary: Dictio
     if not unknown:
         return
     found = f"{unknown:,} of the first {words:,} words of {split}'s documents are {dictionary.unk_word}"
-    if training and unknown > UNKNOWN_ALLOWED * words and known_words(dictionary) == len(dictionary):
+    if training and unknown > UNKNOWN_ALLOWED * words and count_known_words(dictionary) == len(dictionary):
         raise ValueError(
             f"--pointer {pointer}: the dictionary in DATA has no copy tail (words with count 0), and {found}; "
             "they cannot be copied. Create the data with etads-prepare, or create a dictionary with etads-dictionary "

@@ -47,10 +47,10 @@ class WeightsFile:
         from safetensors import safe_open
 
         self.path, self._shared, self._advice = path, shared, advice
-        with self._damage_in_words(), safe_open(str(path), framework="pt") as file:
+        with self._explain_damage(), safe_open(str(path), framework="pt") as file:
             names = list(file.keys())
             stored = {name: tuple(file.get_slice(name).get_shape()) for name in names}
-        self.shapes = self._with_tied(stored)
+        self.shapes = self._restore_tied_weights(stored)
 
     def check(self, expected: Dict[str, Tensor]) -> None:
         """Raise InputError if the names or shapes in the file differ from the weights in ``expected``."""
@@ -76,14 +76,14 @@ class WeightsFile:
         from safetensors.torch import load_file
 
         self.check(expected)
-        with self._damage_in_words():
+        with self._explain_damage():
             stored = load_file(str(self.path))
-        weights = self._with_tied(stored)
+        weights = self._restore_tied_weights(stored)
         for name, value in weights.items():
-            _check_numbers(self.path, name, value, expected[name], self._advice)
+            _check_finite(self.path, name, value, expected[name], self._advice)
         return weights
 
-    def _with_tied(self, stored: Dict[str, Any]) -> Dict[str, Any]:
+    def _restore_tied_weights(self, stored: Dict[str, Any]) -> Dict[str, Any]:
         for name, target in self._shared.items():
             if name in stored or target not in stored:
                 raise InputError(
@@ -92,7 +92,7 @@ class WeightsFile:
         return {**stored, **{name: stored[target] for name, target in self._shared.items()}}
 
     @contextlib.contextmanager
-    def _damage_in_words(self) -> Iterator[None]:
+    def _explain_damage(self) -> Iterator[None]:
         from safetensors import SafetensorError
 
         kinds = (SafetensorError, OSError, ValueError, TypeError, KeyError, RuntimeError, OverflowError, struct.error)
@@ -105,7 +105,7 @@ class WeightsFile:
             ) from None
 
 
-def _check_numbers(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
+def _check_finite(path: Path, name: str, value: Tensor, expected: Tensor, advice: str) -> None:
     fits = value.dtype in FLOATS.values() if expected.is_floating_point() else value.dtype == expected.dtype
     if not fits:
         raise InputError(f"{path}: {name} contains numbers of type {value.dtype}. {advice}")

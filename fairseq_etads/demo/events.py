@@ -16,17 +16,17 @@ Positions are counted in code points, as in Python strings.
 import math
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ..platform.console import sentence
+from ..platform.console import format_error
 from ..platform.errors import InputError
 from ..summarizer import Explanation, PartialSummary, Selection
-from ..summarizer.explanation import sparse_row
+from ..summarizer.explanation import to_sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01
 """Minimum attention weight for which a pair is sent to the page."""
 
 
-def summary_events(
+def stream_summary_events(
     summarizer: Any,
     text: str,
     options: Dict[str, Any],
@@ -48,7 +48,7 @@ def summary_events(
         if not spans:
             spans.append(partial.spans)
             tell({"kind": "document", "spans": partial.spans})
-        tell(step_event(partial))
+        tell(make_step_event(partial))
 
     try:
         check()
@@ -62,7 +62,7 @@ def summary_events(
                 "text": summary.text,
                 "sentences": summary.sentences,
                 "score": summary.score if math.isfinite(summary.score) else None,
-                **words_read(text, summary.truncation.left_out, ends, summary.picked),
+                **count_words_read(text, summary.truncation.left_out, ends, summary.picked),
                 "explanation": explanation.to_dict(),
                 "page": keep(explanation),
             }
@@ -72,27 +72,29 @@ def summary_events(
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
     except Exception as error:  # the next document may be shorter if, for example, there was not enough memory
-        tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {sentence(error)}"})
+        tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {format_error(error)}"})
 
 
-def step_event(partial: PartialSummary) -> Dict[str, Any]:
+def make_step_event(partial: PartialSummary) -> Dict[str, Any]:
     """Create the event that describes a step of the search."""
     return {
         "kind": "step",
         "text": partial.text,
         "score": partial.score if math.isfinite(partial.score) else None,
         "ended": partial.has_ended,
-        "attention": sparse(partial.attention),
-        "copying": sparse(partial.copying),
+        "attention": to_sparse_weights(partial.attention),
+        "copying": to_sparse_weights(partial.copying),
     }
 
 
-def sparse(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
+def to_sparse_weights(weights: Optional[Sequence[float]]) -> Optional[List[Tuple[int, float]]]:
     """Return a pair of index and weight for each weight that is at least :data:`LEAST`."""
-    return None if weights is None else sparse_row(weights, LEAST, digits=3)
+    return None if weights is None else to_sparse_row(weights, LEAST, digits=3)
 
 
-def words_read(text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None) -> Dict[str, int]:
+def count_words_read(
+    text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None
+) -> Dict[str, int]:
     """Count the words in a document and how many of them the model has read. Words are separated by white space.
 
     Args:

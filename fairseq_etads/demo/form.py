@@ -4,7 +4,7 @@ from typing import Any, Dict, List
 
 from ..platform.errors import InputError
 from ..search import call_options
-from ..search.call_options import present_value
+from ..search.call_options import get_value
 
 MAIN = ("beam", "min_len", "max_len", "lenpen", "no_repeat_ngram_size", "coverage_penalty")
 """Options that are always shown on the page. All other options are shown after a click."""
@@ -16,20 +16,20 @@ If the default value in the model folder is larger, it is used as the maximum in
 """
 
 
-def defaults(decoding: Dict[str, Any]) -> Dict[str, Any]:
+def get_default_options(decoding: Dict[str, Any]) -> Dict[str, Any]:
     """Return a dictionary from option names to default values. A value is None if the default depends on the model.
 
     Args:
         decoding: default values in the model folder. The keys are names in
             :data:`~fairseq_etads.search.call_options.OPTIONS`.
     """
-    values = {name: present_value(name, decoding) for name in call_options.OPTIONS}
+    values = {name: get_value(name, decoding) for name in call_options.OPTIONS}
     return {name: " ".join(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
 
-def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
+def describe_fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     """Return descriptions of the options for the page, in the order in which they are shown."""
-    values = defaults(decoding)
+    values = get_default_options(decoding)
     names = [*MAIN, *(name for name in call_options.OPTIONS if name not in MAIN)]
     # This option has no effect if the model folder contains no shortlist.
     if "shortlist" not in decoding:
@@ -47,7 +47,7 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
                 "help": option.help,
                 "choices": option.choices,
                 "least": option.least,
-                "most": _most(name, values[name]) if name in MOST else None,
+                "most": _get_maximum(name, values[name]) if name in MOST else None,
                 "default": values[name],
                 "main": name in MAIN,
             }
@@ -55,19 +55,19 @@ def fields(decoding: Dict[str, Any]) -> List[Dict[str, Any]]:
     return found
 
 
-def _most(name: str, default: Any) -> float:
+def _get_maximum(name: str, default: Any) -> float:
     return max(MOST[name], default or 0)
 
 
-def check(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
+def check_options(options: Dict[str, Any], decoding: Dict[str, Any]) -> None:
     """Raise InputError if an option does not exist, or if its value is invalid or too large for the page.
 
     The summariser later checks conditions that depend on the model.
     """
-    call_options.call_settings(decoding, options)
-    values = defaults(decoding)
+    call_options.make_call_settings(decoding, options)
+    values = get_default_options(decoding)
     for name in sorted(options.keys() & MOST.keys()):
-        most = _most(name, values[name])
+        most = _get_maximum(name, values[name])
         if options[name] > most:
-            given = f"{call_options.flag(name)} {options[name]}"
+            given = f"{call_options.format_option_name(name)} {options[name]}"
             raise InputError(f"{given}: choose at most {most} on this page; etads-summarize accepts more")

@@ -11,7 +11,7 @@ from typing import Any, List, MutableMapping, Optional, Tuple
 
 from starlette.responses import PlainTextResponse
 
-from ..platform.console import printable
+from ..platform.console import escape_unprintable
 
 NAMES = ("127.0.0.1", "localhost")
 """Host names that are accepted in the Host header."""
@@ -54,29 +54,29 @@ class LocalOnly:
                 message = {**message, "headers": given + [pair for pair in more if pair[0] not in names]}
             await send(message)
 
-        refusal = refused(scope["method"], scope["headers"])
+        refusal = find_rejection(scope["method"], scope["headers"])
         app = self.app if refusal is None else PlainTextResponse(refusal[1], refusal[0])
         await app(scope, receive, send_with_headers)
 
 
-def refused(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
+def find_rejection(method: str, headers: List[Tuple[bytes, bytes]]) -> Optional[Tuple[int, str]]:
     """Return an HTTP status and a message if the request must be rejected, or None if it is accepted."""
     hosts, origins, sites, kinds = (
         [value.decode("latin-1") for name, value in headers if name.lower() == wanted]
         for wanted in (b"host", b"origin", b"sec-fetch-site", b"content-type")
     )
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
-        return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_shown(hosts)}."
+        return 403, f"This server answers to {' and '.join(NAMES)} only, not to {_format_values(hosts)}."
     if method in ("GET", "HEAD"):
         return None
     if any(origin.lower() != f"http://{hosts[0]}".lower() for origin in origins):
-        return 403, f"This server answers to its own page only, not to {_shown(origins)}."
+        return 403, f"This server answers to its own page only, not to {_format_values(origins)}."
     if any(site != "same-origin" for site in sites):
         return 403, "This server answers to its own page only, not to another site."
     if len(kinds) != 1 or kinds[0].split(";")[0].strip().lower() != "application/json":
-        return 415, f"Send JSON (Content-Type: application/json), not {_shown(kinds)}."
+        return 415, f"Send JSON (Content-Type: application/json), not {_format_values(kinds)}."
     return None
 
 
-def _shown(values: List[str]) -> str:
-    return printable(", ".join(values))[:100] or "a request without that header"
+def _format_values(values: List[str]) -> str:
+    return escape_unprintable(", ".join(values))[:100] or "a request without that header"

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from ..platform.errors import InputError
 from ..summarizer import Explanation
 from . import form
-from .events import summary_events
+from .events import stream_summary_events
 from .local import LocalOnly
 from .worker import Job, QueueFullError, Worker
 
@@ -53,7 +53,7 @@ class EventStream(StreamingResponse):
     """Response that streams events as JSON lines. The job is stopped when the client disconnects."""
 
     def __init__(self, job: Job, events: AsyncIterator[Dict[str, Any]]):
-        super().__init__(_lines(events), media_type="application/x-ndjson")
+        super().__init__(_encode_as_json_lines(events), media_type="application/x-ndjson")
         self.job = job
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -64,12 +64,12 @@ class EventStream(StreamingResponse):
             self.job.stop()
 
 
-async def _lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
+async def _encode_as_json_lines(events: AsyncIterator[Dict[str, Any]]) -> AsyncIterator[bytes]:
     async for event in events:
         yield json.dumps(event, allow_nan=False).encode() + b"\n"
 
 
-class Demo:
+class DemoServer:
     """State of the server, and handlers for all routes.
 
     Args:
@@ -83,7 +83,7 @@ class Demo:
         self._explanations: Dict[str, Explanation] = {}
         self.files = {path: ((PAGE / name).read_bytes(), kind) for path, (name, kind) in FILES.items()}
 
-    def app(self) -> Starlette:
+    def make_app(self) -> Starlette:
         """Create the Starlette application. The worker is stopped when the application shuts down."""
 
         @contextlib.asynccontextmanager
@@ -93,33 +93,33 @@ class Demo:
             await run_in_threadpool(self.worker.join, SECONDS_TO_STOP)
 
         routes = [
-            *(Route(path, self.file) for path in FILES),
-            Route("/about.json", self.about),
-            Route("/explanation/{name}", self.explanation),
+            *(Route(path, self.serve_file) for path in FILES),
+            Route("/about.json", self.serve_model_description),
+            Route("/explanation/{name}", self.serve_explanation),
             Route("/summarize", self.summarize, methods=["POST"]),
         ]
         app = Starlette(routes=routes, middleware=[Middleware(LocalOnly)], lifespan=lifespan)
         app.router.redirect_slashes = False
         return app
 
-    async def file(self, request: Request) -> Response:
+    async def serve_file(self, request: Request) -> Response:
         """Serve one of the files in :data:`FILES`."""
         content, kind = self.files[request.url.path]
         return Response(content, media_type=kind)
 
-    async def about(self, request: Request) -> Response:
+    async def serve_model_description(self, request: Request) -> Response:
         """Serve the description of the model and the fields of the form."""
         config = self.summarizer.config
         return JSONResponse(
             {
                 "title": self.title,
-                "about": described(config, self.summarizer.picks_sentences),
+                "about": describe_model(config, self.summarizer.picks_sentences),
                 "max_bytes": MAX_BYTES,
-                "options": form.fields(config.decoding),
+                "options": form.describe_fields(config.decoding),
             }
         )
 
-    async def explanation(self, request: Request) -> Response:
+    async def serve_explanation(self, request: Request) -> Response:
         """Serve the page of a recent explanation.
 
         The page has its own security policy and cannot access this server.
@@ -131,7 +131,7 @@ class Demo:
         policy = {"Content-Security-Policy": "sandbox allow-scripts; frame-ancestors 'none'"}
         return Response(page, media_type="text/html", headers=policy)
 
-    def _keep(self, explanation: Explanation) -> str:
+    def _store_explanation(self, explanation: Explanation) -> str:
         """Store a new explanation, and delete the oldest one if there are too many.
 
         Returns:
@@ -146,12 +146,12 @@ class Demo:
     async def summarize(self, request: Request) -> Response:
         """Summarise a document. The response is a stream of events, see :mod:`fairseq_etads.demo.events`."""
         try:
-            text, options = _document_and_options(await _body(request))
-            form.check(options, self.summarizer.config.decoding)
+            text, options = _parse_request(await _read_body(request))
+            form.check_options(options, self.summarizer.config.decoding)
             # This call raises an error if the model does not support the options. It runs in a separate thread, because
             # converting the weights takes a long time when a new --infer-dtype is used for the first time.
             await run_in_threadpool(self.summarizer.stream, [], **options)
-            job, events = self._job(text, options)
+            job, events = self._make_job(text, options)
             before = self.worker.submit(job)
         except BadRequestError as error:
             return PlainTextResponse(error.words, error.status)
@@ -162,9 +162,9 @@ class Demo:
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})
         except ClientDisconnect:
             return Response(status_code=400)  # the client has disconnected and will not read the response
-        return EventStream(job, _until_the_end(events, before))
+        return EventStream(job, _read_until_end(events, before))
 
-    def _job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
+    def _make_job(self, text: str, options: Dict[str, Any]) -> "Tuple[Job, asyncio.Queue[Optional[Dict[str, Any]]]]":
         """Create the job that summarises a document, and a queue of its events. The last item in the queue is None."""
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
@@ -175,14 +175,14 @@ class Demo:
 
         def work(job: Job) -> None:
             try:
-                summary_events(self.summarizer, text, options, job.check, tell, self._keep)
+                stream_summary_events(self.summarizer, text, options, job.check, tell, self._store_explanation)
             finally:
                 tell(None)
 
         return Job(work), events
 
 
-def described(config: Any, extracts: bool) -> str:
+def describe_model(config: Any, extracts: bool) -> str:
     """Return a sentence that describes a model.
 
     Args:
@@ -197,7 +197,7 @@ def described(config: Any, extracts: bool) -> str:
     return f"Architecture {config.architecture}: {copies}reads {reads}."
 
 
-async def _until_the_end(
+async def _read_until_end(
     events: "asyncio.Queue[Optional[Dict[str, Any]]]", before: int
 ) -> AsyncIterator[Dict[str, Any]]:
     yield {"kind": "waiting", "before": before}
@@ -208,7 +208,7 @@ async def _until_the_end(
         yield event
 
 
-async def _body(request: Request) -> bytes:
+async def _read_body(request: Request) -> bytes:
     """Read the body of a request.
 
     Raises:
@@ -228,7 +228,7 @@ async def _body(request: Request) -> bytes:
     return bytes(body)
 
 
-def _document_and_options(body: bytes) -> Tuple[str, Dict[str, Any]]:
+def _parse_request(body: bytes) -> Tuple[str, Dict[str, Any]]:
     """Parse the document and the decoding options in the body of a request.
 
     Raises:

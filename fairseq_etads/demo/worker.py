@@ -58,7 +58,7 @@ class Worker:
         self._waiting: Deque[Job] = deque()
         self._current: Optional[Job] = None
         self._is_closed = False
-        self._thread = threading.Thread(target=self._work, name="etads-demo worker", daemon=True)
+        self._thread = threading.Thread(target=self._run_jobs, name="etads-demo worker", daemon=True)
         self._thread.start()
 
     def submit(self, job: Job) -> int:
@@ -88,7 +88,7 @@ class Worker:
         """Wait at most ``seconds`` seconds for the thread to end. Call :meth:`close` first."""
         self._thread.join(seconds)
 
-    def _work(self) -> None:
+    def _run_jobs(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._is_closed)

@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Seque
 import numpy as np
 import regex
 
-from ..text.subsequences import ngrams
+from ..text.subsequences import iterate_ngrams
 from .rouge import Settings
 from .summaries import SENTENCE_MARK, split_summary
 
@@ -38,17 +38,18 @@ class Source:
 
     Args:
         words: list of words in the document.
-        text: the document as a string, which is only required for :meth:`numbers_found` and :meth:`names_found`.
+        text: the document as a string, which is only required for :meth:`share_of_numbers_found` and
+            :meth:`share_of_names_found`.
     """
 
     def __init__(self, words: Sequence[str], text: str = ""):
         self._numbers = set(_NUMBER.findall(text))
         self._text_words = set(_WORD.findall(text.lower()))
         self._bigram_positions: Dict[Tuple[str, ...], List[int]] = {}
-        for position, bigram in enumerate(ngrams(words, 2)):
+        for position, bigram in enumerate(iterate_ngrams(words, 2)):
             self._bigram_positions.setdefault(bigram, []).append(position)
         self._bigrams = len(words) - 1
-        self._grams = {order: set(ngrams(words, order)) for order in NGRAM_ORDERS}
+        self._grams = {order: set(iterate_ngrams(words, order)) for order in NGRAM_ORDERS}
         self._joined = " ".join(["", *words, ""])
 
     def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
@@ -59,7 +60,7 @@ class Source:
         Returns:
             The fraction of novel n-grams, or None if the summary contains no n-grams.
         """
-        grams = list(ngrams(words, order))
+        grams = list(iterate_ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
     def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
@@ -74,7 +75,7 @@ class Source:
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
-    def numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
+    def share_of_numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
         """Compute the fraction of the summary's numbers that also occur in the document.
 
         The result is None if the summary contains no numbers.
@@ -85,7 +86,7 @@ class Source:
         numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
         return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
 
-    def names_found(self, sentences: Sequence[str]) -> Optional[float]:
+    def share_of_names_found(self, sentences: Sequence[str]) -> Optional[float]:
         """Compute the fraction of the summary's names that also occur in the document, ignoring case.
 
         A name is a word that begins with a capital letter and is not the first word of its sentence. Lower-cased
@@ -104,7 +105,7 @@ class Source:
         If a bigram occurs several times in the document, its count is divided equally among these occurrences.
         """
         tenths = np.zeros(TENTHS)
-        for bigram in ngrams(words, 2):
+        for bigram in iterate_ngrams(words, 2):
             positions = self._bigram_positions.get(bigram, ())
             for position in positions:
                 tenths[position * TENTHS // self._bigrams] += 1 / len(positions)
@@ -117,7 +118,7 @@ def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
     Returns:
         The fraction of repeated n-grams, or None if the summary contains no n-grams.
     """
-    grams = list(ngrams(words, order))
+    grams = list(iterate_ngrams(words, order))
     return 1 - len(set(grams)) / len(grams) if grams else None
 
 
@@ -164,8 +165,8 @@ class Analyser:
         values["novel sentences"] = source.novel_sentences(sentences)
         for order in NGRAM_ORDERS:
             values[f"repeated {order}-grams"] = repeated_ngrams(words, order)
-        values["found numbers"] = source.numbers_found(texts)
-        values["found names"] = source.names_found(texts)
+        values["found numbers"] = source.share_of_numbers_found(texts)
+        values["found names"] = source.share_of_names_found(texts)
         for name, value in values.items():
             is_share = value is not None and name.startswith(("novel", "repeated", "found"))
             self._values.setdefault(name, []).append(100 * value if is_share else value)
@@ -209,7 +210,7 @@ def analyse_systems(
     return {name: analyser.result() for name, analyser in analysers.items()}
 
 
-def lead_words(sentences: Sequence[str], count: int) -> List[str]:
+def take_lead_words(sentences: Sequence[str], count: int) -> List[str]:
     """Return the first ``count`` words of a document, as a list of sentences.
 
     Words are separated by white space. The last sentence may be incomplete.
@@ -223,13 +224,15 @@ def lead_words(sentences: Sequence[str], count: int) -> List[str]:
     return kept
 
 
-def _f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
+def _compute_ngram_f1(hypothesis: "Counter[Any]", reference: "Counter[Any]") -> float:
     """Compute the F1 score of two multisets of n-grams."""
     size = sum(hypothesis.values()) + sum(reference.values())
     return 2 * sum((hypothesis & reference).values()) / size if size else 0.0
 
 
-def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int) -> List[int]:
+def find_greedy_oracle(
+    sentences: Sequence[Sequence[str]], references: Sequence[Sequence[str]], limit: int
+) -> List[int]:
     """Search greedily for the document sentences that form the best summary (Nallapati et al. 2017, section 3).
 
     The score of a selection is the sum of its ROUGE-1 and ROUGE-2 F1 scores against the reference for which this sum is
@@ -243,18 +246,18 @@ def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Seque
     Returns:
         Indices of the chosen sentences, in the order of the document.
     """
-    targets = [[Counter(ngrams(reference, order)) for order in (1, 2)] for reference in references]
+    targets = [[Counter(iterate_ngrams(reference, order)) for order in (1, 2)] for reference in references]
 
-    def score(numbers: Sequence[int]) -> float:
+    def score_sentences(numbers: Sequence[int]) -> float:
         words = [word for number in sorted(numbers) for word in sentences[number]]
-        counts = [Counter(ngrams(words, order)) for order in (1, 2)]
-        return max(sum(map(_f1, counts, target)) for target in targets)
+        counts = [Counter(iterate_ngrams(words, order)) for order in (1, 2)]
+        return max(sum(map(_compute_ngram_f1, counts, target)) for target in targets)
 
     chosen: List[int] = []
     best = 0.0
     while len(chosen) < limit:
         rest = [number for number in range(len(sentences)) if number not in chosen]
-        scores = [score([*chosen, number]) for number in rest]
+        scores = [score_sentences([*chosen, number]) for number in rest]
         if not scores or max(scores) <= best:
             break
         best = max(scores)
@@ -262,10 +265,10 @@ def greedy_oracle(sentences: Sequence[Sequence[str]], references: Sequence[Seque
     return sorted(chosen)
 
 
-def oracle_sentences(
+def extract_oracle_sentences(
     sentences: Sequence[str], references: Sequence[str], limit: int, tokenize: Callable[[str], List[str]]
 ) -> List[str]:
-    """Return the document sentences that :func:`greedy_oracle` selects.
+    """Return the document sentences that :func:`find_greedy_oracle` selects.
 
     Args:
         sentences: sentences of the document.
@@ -273,11 +276,11 @@ def oracle_sentences(
         tokenize: function that splits a text into words for comparison, such as a ROUGE tokeniser.
     """
     words = [tokenize(sentence) for sentence in sentences]
-    chosen = greedy_oracle(words, [tokenize(reference) for reference in references], limit)
+    chosen = find_greedy_oracle(words, [tokenize(reference) for reference in references], limit)
     return [sentences[number] for number in chosen]
 
 
-def extract(kind: str, limit: int, document: str, references: Sequence[str], settings: Settings) -> List[str]:
+def extract_sentences(kind: str, limit: int, document: str, references: Sequence[str], settings: Settings) -> List[str]:
     """Return an extract of a document as a list of sentences.
 
     Args:
@@ -291,6 +294,6 @@ def extract(kind: str, limit: int, document: str, references: Sequence[str], set
     if kind == "lead":
         return sentences[:limit]
     if kind == "lead-words":
-        return lead_words(sentences, limit)
+        return take_lead_words(sentences, limit)
     texts = [" ".join(split_summary(reference, settings.sentence_mark)) for reference in references]
-    return oracle_sentences(sentences, texts, limit, settings.tokenizer.tokenize)
+    return extract_oracle_sentences(sentences, texts, limit, settings.tokenizer.tokenize)

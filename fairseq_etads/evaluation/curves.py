@@ -3,7 +3,7 @@
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .plots import repeatable, save
+from .plots import make_plots_reproducible, save_figure
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
@@ -40,14 +40,14 @@ _MARKERS = "osD^vPX*"
 _DASHES: Tuple[Any, ...] = ("--", ":", "-.", (0, (1, 1)))
 
 
-def panels(logs: Sequence[TrainingLog]) -> List[str]:
+def choose_panels(logs: Sequence[TrainingLog]) -> List[str]:
     """Return the names of the metrics to plot by default, in the order of their panels."""
     found = dict.fromkeys(name for log in logs for name in log.figures)
     shown = [name for name in found if name not in CLOCKS_AND_SIZES and not name.startswith("best_")]
     return [*(name for name in FIRST if name in shown), *(name for name in shown if name not in FIRST)]
 
 
-def thinned(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
+def thin_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], List[float]]:
     """Return the update numbers and the values of the points of a curve.
 
     If there are more than ``most`` points, neighbouring points are averaged.
@@ -73,7 +73,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
         for kind, series in log.figures.get(name, {}).items():
             if kind == TRAIN:
                 alone = "." if len(series) == 1 else None
-                axes.plot(*thinned(series), color=colour, linewidth=0.9, marker=alone, label=f"{run}: training")
+                axes.plot(*thin_points(series), color=colour, linewidth=0.9, marker=alone, label=f"{run}: training")
                 continue
             axes.plot(
                 list(series),
@@ -94,10 +94,10 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
         value for log in logs.values() for series in log.figures.get(name, {}).values() for value in series.values()
     ]
     if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
-        _make_logarithmic(axes)
+        _set_logarithmic_axis(axes)
 
 
-def _make_logarithmic(axes: Any) -> None:
+def _set_logarithmic_axis(axes: Any) -> None:
     """Use a logarithmic y-axis, and label it with plain numbers instead of powers of ten."""
     from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
@@ -113,16 +113,16 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
     Args:
         logs: mapping from run names to training logs.
         path: path of the output file. Its suffix determines the file format.
-        figures: names of the metrics to plot, each in a separate panel. If None, the metrics returned by :func:`panels`
-            are plotted.
+        figures: names of the metrics to plot, each in a separate panel. If None, the metrics returned by
+            :func:`choose_panels` are plotted.
     """
-    names = list(panels(list(logs.values())) if figures is None else figures)
+    names = list(choose_panels(list(logs.values())) if figures is None else figures)
     kinds = {
         kind: number for number, kind in enumerate(dict.fromkeys(k for log in logs.values() for k in log.validations))
     }
     columns = min(_COLUMNS, len(names))
     rows = math.ceil(len(names) / columns)
-    with repeatable():
+    with make_plots_reproducible():
         # pyplot is not used, because it has global state and may open windows.
         from matplotlib.figure import Figure
 
@@ -148,4 +148,4 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
             fontsize=9,
             frameon=False,
         )
-        save(figure, path)
+        save_figure(figure, path)

@@ -97,7 +97,7 @@ def make_key(
     }
 
 
-def identity_of(annotator: str, key: Dict[str, Any]) -> str:
+def make_sheet_identity(annotator: str, key: Dict[str, Any]) -> str:
     """Return a string that identifies a sheet. It consists of the annotator's name and the id of the key."""
     return f"{annotator} {key['id']}"
 
@@ -111,14 +111,14 @@ def escape_formula(text: str) -> str:
     return f"'{text}" if text.lstrip(" ")[:1] in starts else text
 
 
-def _summaries_of(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
+def _iterate_summaries(sheet: Dict[str, Dict[str, str]]) -> Iterator[Tuple[str, str, str]]:
     """Yield the document, letter and system of each summary in a sheet, in the order of the sheet."""
     for item, order in sheet.items():
         for letter in sorted(order):
             yield item, letter, order[letter]
 
 
-def csv_sheet(
+def format_csv_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
     """Format an annotator's sheet as CSV with empty cells for the ratings.
@@ -132,7 +132,7 @@ def csv_sheet(
     writer = csv.writer(file, lineterminator="\r\n")
     writer.writerow([*_IDENTITY, "document", "summary", *CRITERIA])
     last = None
-    for item, letter, system in _summaries_of(sheet):
+    for item, letter, system in _iterate_summaries(sheet):
         index = int(item) - 1
         document = documents[index] if item != last else ""  # a document's text appears only in its first row
         last = item
@@ -177,17 +177,17 @@ document.getElementById("save").addEventListener("click", function () {{
 """
 
 
-def html_sheet(
+def format_html_sheet(
     annotator: str, sheet: Dict[str, Dict[str, str]], documents: Sequence[str], outputs: Dict[str, Sequence[str]]
 ) -> str:
     """Format an annotator's sheet as a web page that works offline and can save the ratings as CSV.
 
-    See :func:`csv_sheet` for the arguments.
+    See :func:`format_csv_sheet` for the arguments.
     """
     low, high = SCALE
     parts: List[str] = []
     last = None
-    for item, letter, system in _summaries_of(sheet):
+    for item, letter, system in _iterate_summaries(sheet):
         index = int(item) - 1
         if item != last:
             opening = f"<section><h2>Document {item}</h2><blockquote>{escape(documents[index])}</blockquote>"
@@ -353,12 +353,15 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
     if len(counts) < 2:
         return None
 
-    def ordinal(first: int, second: int) -> float:
+    def compute_ordinal_distance(first: int, second: int) -> float:
         low, high = min(first, second), max(first, second)
         between = sum(count for value, count in counts.items() if low <= value <= high)
         return (between - (counts[low] + counts[high]) / 2) ** 2
 
-    distances: Dict[str, Callable[[int, int], float]] = {"ordinal": ordinal, "interval": interval_distance}
+    distances: Dict[str, Callable[[int, int], float]] = {
+        "ordinal": compute_ordinal_distance,
+        "interval": interval_distance,
+    }
     return float(AnnotationTask(data, distance=distances[level]).alpha())
 
 

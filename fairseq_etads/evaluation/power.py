@@ -13,7 +13,7 @@ import numpy as np
 _STEPS = 4001
 
 
-def _integral(values: np.ndarray, places: np.ndarray) -> float:
+def _integrate(values: np.ndarray, places: np.ndarray) -> float:
     """Compute the integral of ``values`` over ``places`` with the trapezoidal rule."""
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
@@ -27,21 +27,21 @@ def critical_value(freedom: int, level: float) -> float:
     """
     scale = math.exp(math.lgamma((freedom + 1) / 2) - math.lgamma(freedom / 2)) / math.sqrt(freedom * math.pi)
 
-    def beyond(t: float) -> float:
+    def compute_exceedance(t: float) -> float:
         # The substitution x = tan(a) sqrt(freedom) maps the tail to a finite interval.
         angles = np.linspace(math.atan(t / math.sqrt(freedom)), math.pi / 2, _STEPS)
-        return 2 * scale * math.sqrt(freedom) * _integral(np.cos(angles) ** (freedom - 1), angles)
+        return 2 * scale * math.sqrt(freedom) * _integrate(np.cos(angles) ** (freedom - 1), angles)
 
     low, high = 0.0, 1.0
-    while beyond(high) > level:
+    while compute_exceedance(high) > level:
         high *= 2
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if beyond(middle) > level else (low, middle)
+        low, high = (middle, high) if compute_exceedance(middle) > level else (low, middle)
     return high
 
 
-def power(difference: float, deviation: float, trainings: int, level: float = 0.05) -> float:
+def compute_power(difference: float, deviation: float, trainings: int, level: float = 0.05) -> float:
     """Compute the probability that the test detects a true difference at the significance level ``level``.
 
     Args:
@@ -59,7 +59,7 @@ def power(difference: float, deviation: float, trainings: int, level: float = 0.
     log_density += math.log(2) + freedom / 2 * math.log(freedom / 2) - math.lgamma(freedom / 2)
     error = np.vectorize(math.erf)
     beyond = (2 + error((shift - limit * s) / math.sqrt(2)) + error((-shift - limit * s) / math.sqrt(2))) / 2
-    return _integral(np.exp(log_density) * beyond, s)
+    return _integrate(np.exp(log_density) * beyond, s)
 
 
 def trainings_needed(
@@ -71,12 +71,12 @@ def trainings_needed(
         The smallest sufficient number of runs, which is at least three. None if it is greater than ``most``.
     """
     low, high = 2, 3
-    while power(difference, deviation, high, level) < wanted:
+    while compute_power(difference, deviation, high, level) < wanted:
         if high >= most:
             return None
         low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
-        enough = power(difference, deviation, middle, level) >= wanted
+        enough = compute_power(difference, deviation, middle, level) >= wanted
         low, high = (low, middle) if enough else (middle, high)
     return high

@@ -13,7 +13,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import numpy as np
 
 
-def family_numbers(names: Sequence[str]) -> np.ndarray:
+def number_families(names: Sequence[str]) -> np.ndarray:
     """Return the family index of each document as an array of shape (n,).
 
     Indices are assigned to family names in alphabetical order.
@@ -63,7 +63,7 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
     return np.percentile(bootstrap_means(scores, resamples, seed), [2.5, 97.5], axis=0)
 
 
-def _share_as_far(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
+def _compute_p_values(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
     """Compute two-sided p-values (...) from the means of resampled differences, shape (resamples, ...).
 
     The p-value is the fraction of means that are at least as far from the observed ``difference`` (...) as 0 is. The
@@ -107,12 +107,12 @@ def compare_pairs(
     return {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
-        "p_bootstrap": _share_as_far(means, difference),
-        "p_randomisation": _share_as_far(exchanged.reshape(resamples, *difference.shape) + difference, difference),
+        "p_bootstrap": _compute_p_values(means, difference),
+        "p_randomisation": _compute_p_values(exchanged.reshape(resamples, *difference.shape) + difference, difference),
     }
 
 
-def _training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
+def _compute_training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
     """Compute the standard error of the difference between the systems' means over runs, and its degrees of freedom.
 
     If both systems have the same number of runs, or if one of them has a single run, the variance between runs is
@@ -150,7 +150,7 @@ def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.nd
     return (deviations**2).sum(axis=0) / len(rows) ** 2
 
 
-def _document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
+def _compute_document_share(first: np.ndarray, second: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
     """Compute the fraction (...) of the bootstrap variance that is due to the choice of documents, not to training.
 
     Part of the variance between documents arises because different runs perform better on different documents. This
@@ -194,19 +194,19 @@ def compare_trainings(
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
     difference = documents.mean(axis=0)
-    error, freedom = _training_error(first.mean(axis=1), second.mean(axis=1))
+    error, freedom = _compute_training_error(first.mean(axis=1), second.mean(axis=1))
     rng = np.random.default_rng([seed, 2])
     trainings = error * rng.standard_t(np.broadcast_to(freedom, (resamples, *difference.shape)))
     drawn = bootstrap_means(documents, resamples, seed, families) - difference
-    means = difference + np.sqrt(_document_share(first, second, families)) * drawn + trainings
+    means = difference + np.sqrt(_compute_document_share(first, second, families)) * drawn + trainings
     return {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
-        "p_bootstrap": _share_as_far(means, difference),
+        "p_bootstrap": _compute_p_values(means, difference),
     }
 
 
-def holm(p_values: Sequence[float]) -> np.ndarray:
+def correct_p_values(p_values: Sequence[float]) -> np.ndarray:
     """Correct the p-values of several tests for multiple testing (Holm 1979).
 
     The corrected p-values are returned in the original order. If they are compared with a significance level of 0.05,

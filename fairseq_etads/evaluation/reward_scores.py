@@ -14,11 +14,11 @@ from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
 
-from ..data.labels.labels import inverse_frequencies
-from ..data.nli_pairs import NliPair, tabbed_line
+from ..data.labels.labels import compute_idf
+from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.console import USER_ERROR
 from ..text import files
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..text.words import SENTENCE_MARK
 from .rewards import Entailment, Reward, RougeSal, Text
 
@@ -30,7 +30,7 @@ Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """Function that computes scores, given n summaries and a list of references for each summary."""
 
 
-def words_of(text: str) -> List[str]:
+def split_words(text: str) -> List[str]:
     """Lower-case a text and split it into sequences of a-z and digits, as in rouge-score without stemming."""
     from rouge_score import tokenize
 
@@ -38,7 +38,7 @@ def words_of(text: str) -> List[str]:
     return found
 
 
-def rougesal_scorer(documents: str) -> Scorer:
+def make_rougesal_scorer(documents: str) -> Scorer:
     """Return a scorer for ROUGESal in which the saliency of a word is its inverse document frequency (idf).
 
     Args:
@@ -48,7 +48,7 @@ def rougesal_scorer(documents: str) -> Scorer:
         ValueError: the file cannot be read or contains no words.
     """
     lines = [line.replace(SENTENCE_MARK, " ") for line in files.read_lines(Path(documents))]
-    idf, unseen = inverse_frequencies(map(words_of, lines))
+    idf, unseen = compute_idf(map(split_words, lines))
     if not idf:
         raise ValueError(f"--saliency-documents {documents}: there are no words in it")
 
@@ -57,32 +57,34 @@ def rougesal_scorer(documents: str) -> Scorer:
 
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:a-z0-9"
-    return functools.partial(_score, RougeSal(saliency), words_of, signature)
+    return functools.partial(_score_best_reference, RougeSal(saliency), split_words, signature)
 
 
-def entailment_scorer(folder: str) -> Scorer:
+def make_entailment_scorer(folder: str) -> Scorer:
     """Return a scorer for the reward ``entail`` that uses the model in a folder. The length ratio is limited to 1.
 
     The pairs are scored in a separate process with ``etads-nli score``, so that the current process does not have to
     import torch.
     """
-    weights = sha256(Path(folder) / "model.safetensors")[:12]
+    weights = compute_sha256(Path(folder) / "model.safetensors")[:12]
 
-    def judge(premises: Text, hypotheses: Text) -> List[float]:
+    def predict_entailment(premises: Text, hypotheses: Text) -> List[float]:
         pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))
         with tempfile.TemporaryDirectory() as work:
             asked, answered = Path(work, "pairs.tsv"), Path(work, "probabilities.txt")
-            asked.write_text("".join(map(tabbed_line, pairs)), encoding="utf-8")
+            asked.write_text("".join(map(format_tabbed_line, pairs)), encoding="utf-8")
             command = [sys.executable, "-m", "fairseq_etads.commands.nli", "score", folder, str(asked), "--out"]
             status = subprocess.run([*command, str(answered)], stdout=subprocess.DEVNULL, check=False).returncode
             if status:
                 sys.exit(status if status == USER_ERROR else 1)
             return [float(line) for line in answered.read_text(encoding="utf-8").split()]
 
-    return functools.partial(_score, Entailment(judge), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1")
+    return functools.partial(
+        _score_best_reference, Entailment(predict_entailment), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1"
+    )
 
 
-def _score(
+def _score_best_reference(
     reward: Reward,
     split: Callable[[str], List[str]],
     signature: str,

@@ -10,7 +10,7 @@ from collections import Counter
 from types import MappingProxyType
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from ..text.subsequences import lcs_positions, ngrams, word_positions
+from ..text.subsequences import iterate_ngrams, lcs_positions, make_position_bits
 
 Text = Sequence[Sequence[str]]
 Weights = Sequence[Sequence[float]]
@@ -33,7 +33,7 @@ def split_sentences(words: Sequence[str], mark: str) -> List[List[str]]:
     return [sentence for sentence in sentences if sentence]
 
 
-def f1(hits: int, hypothesis: int, reference: int) -> float:
+def compute_f1(hits: int, hypothesis: int, reference: int) -> float:
     """Compute an F1 score from numbers of matches. The score is 0 if the hypothesis or the reference is empty.
 
     Args:
@@ -48,8 +48,10 @@ def rouge_n(hypothesis: Text, reference: Text, n: int) -> float:
 
     N-grams can cross sentence boundaries, as in ``etads-rouge``.
     """
-    grams = [Counter(ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)]
-    return f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
+    grams = [
+        Counter(iterate_ngrams([word for sentence in text for word in sentence], n)) for text in (hypothesis, reference)
+    ]
+    return compute_f1(sum((grams[0] & grams[1]).values()), sum(grams[0].values()), sum(grams[1].values()))
 
 
 def rouge_l(hypothesis: Text, reference: Text) -> float:
@@ -60,13 +62,13 @@ def rouge_l(hypothesis: Text, reference: Text) -> float:
     result is the same as with rouge-score.
     """
     sizes = [sum(map(len, text)) for text in (hypothesis, reference)]
-    return f1(sum(1 for _ in _hits(hypothesis, reference)), *sizes)
+    return compute_f1(sum(1 for _ in _iterate_matches(hypothesis, reference)), *sizes)
 
 
-def _hits(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
+def _iterate_matches(hypothesis: Text, reference: Text) -> Iterator[Tuple[int, int]]:
     """Yield the sentence index and the word index of each reference word that :func:`rouge_l` matches."""
     left = Counter(word for sentence in hypothesis for word in sentence)
-    positions = [word_positions(sentence) for sentence in hypothesis]
+    positions = [make_position_bits(sentence) for sentence in hypothesis]
     for number, sentence in enumerate(reference):
         union: Set[int] = set()
         for words, other in zip(positions, hypothesis):
@@ -88,7 +90,7 @@ def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, re
         hypothesis_weights, reference_weights: non-negative weights of all words in each sentence. Scaling all weights
             of a text does not change the result.
     """
-    hits = list(_hits(hypothesis, reference))
+    hits = list(_iterate_matches(hypothesis, reference))
     left = Counter(reference[number][index] for number, index in hits)
     recalled = sum(reference_weights[number][index] for number, index in hits)
     precise = 0.0
@@ -99,23 +101,23 @@ def rouge_sal(hypothesis: Text, reference: Text, hypothesis_weights: Weights, re
                 precise += weight
     shares = [
         part / total if total else 0.0
-        for part, total in ((precise, _total(hypothesis_weights)), (recalled, _total(reference_weights)))
+        for part, total in ((precise, _sum_weights(hypothesis_weights)), (recalled, _sum_weights(reference_weights)))
     ]
     return 2 * shares[0] * shares[1] / sum(shares) if all(shares) else 0.0
 
 
-def _total(weights: Weights) -> float:
+def _sum_weights(weights: Weights) -> float:
     return sum(map(sum, weights))
 
 
-def _each(score: Callable[[Text, Text], float]) -> Reward:
+def _make_pairwise_reward(score: Callable[[Text, Text], float]) -> Reward:
     return lambda hypotheses, references, documents: [score(*pair) for pair in zip(hypotheses, references)]
 
 
 REWARDS: Dict[str, Reward] = {
-    "rouge1": _each(lambda hypothesis, reference: rouge_n(hypothesis, reference, 1)),
-    "rouge2": _each(lambda hypothesis, reference: rouge_n(hypothesis, reference, 2)),
-    "rougeL": _each(rouge_l),
+    "rouge1": _make_pairwise_reward(lambda hypothesis, reference: rouge_n(hypothesis, reference, 1)),
+    "rouge2": _make_pairwise_reward(lambda hypothesis, reference: rouge_n(hypothesis, reference, 2)),
+    "rougeL": _make_pairwise_reward(rouge_l),
 }
 """Mapping from reward names to functions that compute F1 scores against the reference, in [0, 1]."""
 

@@ -29,11 +29,11 @@ import numpy as np
 from tqdm import tqdm
 
 from ..platform.console import leave_signals_to_parent
-from ..platform.processes import process_pool
+from ..platform.processes import make_process_pool
 from ..version import version
-from .perl import PerlRouge, find_home, find_perl_rouge, irregular_forms, perl_scores
+from .perl import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
-from .summaries import SENTENCE_MARK, check_counts, split_summary, truncate_sentences
+from .summaries import SENTENCE_MARK, check_line_counts, split_summary, truncate_sentences
 
 RESAMPLES = 1000
 SEED = 12345
@@ -224,7 +224,7 @@ class _Tokenizer:
 
 @functools.cache
 def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Tokenizer:
-    return _Tokenizer(stem, irregular_forms(find_home(rouge_home)) if irregular else {})
+    return _Tokenizer(stem, read_irregular_forms(find_rouge_home(rouge_home)) if irregular else {})
 
 
 @functools.cache
@@ -290,7 +290,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
     if jobs == 1:
         yield from map(function, items)
         return
-    with process_pool(jobs, leave_signals_to_parent) as pool:
+    with make_process_pool(jobs, leave_signals_to_parent) as pool:
         yield from pool.map(function, items, chunksize=64)
 
 
@@ -333,12 +333,16 @@ def pair_scores(
     check_at_least(1, jobs=jobs)
     if any(isinstance(texts, str) for texts in [hypotheses, references, *references]):
         raise ValueError("hypotheses, and each set of references, must be a sequence of texts, not one text")
-    check_counts(["hypotheses", *(f"references {i}" for i in range(1, len(references) + 1))], [hypotheses, *references])
+    check_line_counts(
+        ["hypotheses", *(f"references {i}" for i in range(1, len(references) + 1))], [hypotheses, *references]
+    )
     pairs = list(zip(hypotheses, *references))
     if settings.backend == "perl":
         prepared = [_prepare(texts, settings) for texts in pairs]
         average, irregular = settings.multi == "average", bool(settings.irregular)
-        by_reference = perl_scores(settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs)
+        by_reference = score_with_perl(
+            settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs
+        )
         return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
     # Import the libraries before the worker processes are forked, so that they are not imported in each process.
     _scorer(settings)

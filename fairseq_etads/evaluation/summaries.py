@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Sequence
 
-from ..platform.deferred import STATISTICS, deferred
+from ..platform.deferred import STATISTICS, defer_imports
 from ..text import files
 from ..text.words import SENTENCE_MARK
 
@@ -34,7 +34,7 @@ def read_lines(path: str) -> List[str]:
     return list(files.read_lines(Path(path)))
 
 
-def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
+def check_line_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
     """Raise ValueError unless all ``texts`` contain the same number of lines and at least one line.
 
     Args:
@@ -48,10 +48,10 @@ def check_counts(names: Sequence[str], texts: Sequence[Sequence[str]]) -> None:
 
 
 @functools.cache
-def _untrained_punkt() -> Any:
+def _make_untrained_punkt() -> Any:
     """Return a Punkt sentence splitter that does not use a trained model."""
     # nltk is imported here because the import takes a quarter of a second.
-    with deferred(*STATISTICS):
+    with defer_imports(*STATISTICS):
         from nltk.tokenize.punkt import PunktSentenceTokenizer
 
     return PunktSentenceTokenizer()
@@ -72,7 +72,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
     elif sentence_mark and sentence_mark in text:
         parts = text.split(sentence_mark)
     else:
-        parts = _untrained_punkt().tokenize(text)
+        parts = _make_untrained_punkt().tokenize(text)
     # rouge-score would treat a line break as the end of a sentence.
     return [" ".join(part.split()) for part in parts if part.strip()]
 
@@ -96,7 +96,7 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
     return kept
 
 
-def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
+def find_leftover_marks(name: str, lines: Sequence[str]) -> Iterator[str]:
     """Yield warnings about subword marks and special symbols in ``lines``, which should be removed before scoring.
 
     Args:
@@ -108,7 +108,7 @@ def find_leftovers(name: str, lines: Sequence[str]) -> Iterator[str]:
             yield f"{name}: {len(found):,} of {len(lines):,} lines contain {what}, the first is line {found[0]}"
 
 
-def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
+def find_swapped_inputs(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield a warning if hypotheses and references seem to be swapped.
 
     The hints are the file names, and symbols that only occur in the output of systems.
@@ -121,7 +121,7 @@ def find_swap(hypothesis: str, references: Sequence[str], texts: Sequence[Sequen
     like_system = _SYSTEM_NAME.search(names[0]) or _PERHAPS_SYSTEM_NAME.search(names[0])
     by_name = _REFERENCE_NAME.search(names[0]) and not like_system
     by_name = by_name or any(_SYSTEM_NAME.search(name) and not _REFERENCE_NAME.search(name) for name in names[1:])
-    ours, *others = (any(True for _ in find_leftovers("", lines)) for lines in texts)
+    ours, *others = (any(True for _ in find_leftover_marks("", lines)) for lines in texts)
     if by_name:
         yield (
             f"judging by their names, {hypothesis} and {', '.join(references)} may be swapped: the system's output "

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import DefaultDict, Dict, Iterator, Optional, Tuple
 
 from ..platform.errors import InputError
-from ..text.files import name_of, read_lines
+from ..text.files import get_display_name, read_lines
 
 LOG_NAMES = ("train.log", "hydra_train.log")
 """Names of the log files that ``scripts/train.sh`` and ``fairseq-hydra-train`` write to run folders."""
@@ -48,31 +48,31 @@ class TrainingLog:
         self._found: DefaultDict[str, DefaultDict[str, Series]] = defaultdict(lambda: defaultdict(dict))
         self._last = 0
 
-    def read(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         """Process one line of the log."""
         text = _PREFIX.sub("", line, count=1).strip()
         loaded = _LOADED.match(text)
         if loaded or text.startswith("No existing checkpoint found"):
-            self._forget_after(int(loaded.group(1)) if loaded else 0)
+            self._delete_values_after(int(loaded.group(1)) if loaded else 0)
             return
-        for kind, values in _figures(text):
+        for kind, values in _parse_message(text):
             updates = values.pop("num_updates", math.nan)
             if not math.isfinite(updates):
                 continue
             if updates < self._last:
-                self._forget_after(int(updates) - 1)
+                self._delete_values_after(int(updates) - 1)
             self._last = int(updates)
             for name, value in values.items():
                 if math.isfinite(value):
                     self._found[name][kind][int(updates)] = value
 
-    def _forget_after(self, updates: int) -> None:
+    def _delete_values_after(self, updates: int) -> None:
         self._last = min(self._last, updates)
         for kinds in self._found.values():
             for kind, series in kinds.items():
                 kinds[kind] = {update: value for update, value in series.items() if update <= updates}
 
-    def end(self) -> "TrainingLog":
+    def sort_values(self) -> "TrainingLog":
         """Sort all values by update. Call this method after the last line.
 
         If a metric is only logged as a mean over each epoch, these means are used.
@@ -101,27 +101,32 @@ class TrainingLog:
         return max((max(series) for kinds in self.figures.values() for series in kinds.values()), default=0)
 
 
-def _figures(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
+def _parse_message(text: str) -> Iterator[Tuple[str, Dict[str, float]]]:
     """Yield the series name and the metric values in a log message, if it contains any.
 
     The values include the number of updates.
     """
     inner, means = _INNER.match(text), _MEANS.match(text)
     if inner:
-        yield TRAIN, _numbers(part.partition("=") for part in inner.group(1).split(", "))
+        yield TRAIN, _parse_metric_values(part.partition("=") for part in inner.group(1).split(", "))
     elif means:
-        yield means.group(1) or _EPOCH, _numbers(part.partition(" ") for part in means.group(2).split(" | "))
+        yield (
+            means.group(1) or _EPOCH,
+            _parse_metric_values(part.partition(" ") for part in means.group(2).split(" | ")),
+        )
     elif text.startswith('{"epoch"'):  # --log-format json
         try:
             values = json.loads(text)
         except ValueError:
             return
         tag = next((name[: -len("num_updates")] for name in values if name.endswith("num_updates")), "")
-        numbers = _numbers((name[len(tag) :], "", str(values[name])) for name in values if name.startswith(tag))
+        numbers = _parse_metric_values(
+            (name[len(tag) :], "", str(values[name])) for name in values if name.startswith(tag)
+        )
         yield {"": TRAIN, "train_": _EPOCH}.get(tag, tag[:-1]), numbers
 
 
-def _numbers(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
+def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, float]:
     """Return a dictionary that maps names to numeric values.
 
     Parts (name, separator, value) without a number are ignored.
@@ -159,8 +164,8 @@ def read_log(path: Path) -> TrainingLog:
     for line in read_lines(path, fallback="replace", ends=True):
         lines += bool(line.strip())
         if line.endswith("\n"):
-            log.read(line.rstrip("\r\n"))
-    if not log.end().figures:
+            log.read_line(line.rstrip("\r\n"))
+    if not log.sort_values().figures:
         reason = (
             "empty"
             if not lines
@@ -169,5 +174,5 @@ def read_log(path: Path) -> TrainingLog:
                 "--log-interval?"
             )
         )
-        raise InputError(f"{name_of(path)}: {reason}")
+        raise InputError(f"{get_display_name(path)}: {reason}")
     return log

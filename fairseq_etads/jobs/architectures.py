@@ -21,17 +21,17 @@ from ..search.options import FairseqOptions
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
-from ..vocabulary.dictionary import with_known_words
+from ..vocabulary.dictionary import limit_known_words
 
 PRESETS: Dict[str, Dict[str, Any]] = {**transformer_options.PRESETS, **rnn.PRESETS}
-for _system in systems.present():
+for _system in systems.import_installed_systems():
     PRESETS.update(getattr(_system, "PRESETS", {}))
 """Mapping from the names of all architectures to the options that they change and the values of these options."""
 FACTOR_VALUES = 50
 """Number of values that each source factor is assumed to have when parameters are counted."""
 
 
-def numbered_dictionary(size: int) -> Dictionary:
+def make_numbered_dictionary(size: int) -> Dictionary:
     """Create a dictionary with ``size`` entries, for counting parameters and measuring speed.
 
     The entries are numbers, except for the special symbols.
@@ -42,7 +42,7 @@ def numbered_dictionary(size: int) -> Dictionary:
     return dictionary
 
 
-def architecture_config(arch: str, **changes: Any) -> DictConfig:
+def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
     """Return the options of an architecture as fairseq-train passes them to the model, after applying ``changes``.
 
     fairseq uses Hydra to combine the options of all components. This function does not use Hydra, because that takes
@@ -60,7 +60,7 @@ def architecture_config(arch: str, **changes: Any) -> DictConfig:
     return model
 
 
-def option_dataclasses() -> Iterator[Any]:
+def list_option_dataclasses() -> Iterator[Any]:
     """Yield this project's dataclasses that define the options of architectures, criterions, the task and decoding."""
     models = (getattr(model, "__dataclass", None) for _, model in sorted(ARCH_MODEL_REGISTRY.items()))
     losses = (config for _, config in sorted(CRITERION_DATACLASS_REGISTRY.items()))
@@ -82,35 +82,35 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         The number of parameters. None if the architecture requires a shared dictionary and ``target_vocabulary`` is
         larger than ``vocabulary``.
     """
-    cfg = architecture_config(arch)
-    source = target = numbered_dictionary(vocabulary - 1)
+    cfg = make_architecture_config(arch)
+    source = target = make_numbered_dictionary(vocabulary - 1)
     source.add_symbol(SENTENCE_MARK)
     if target_vocabulary is not None and (getattr(cfg, "share_all_embeddings", False) or str(cfg.pointer) != "none"):
         if target_vocabulary > vocabulary:
             return None
-        target = with_known_words(source, target_vocabulary)
+        target = limit_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
-        target = numbered_dictionary(target_vocabulary - 1)
+        target = make_numbered_dictionary(target_vocabulary - 1)
         target.add_symbol("summary")  # not the sentence mark, so that dictionaries of equal length also differ
     task = SummarizationTask(SummarizationConfig(), source, target)
-    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), numbered_dictionary(FACTOR_VALUES))
+    task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), make_numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # tensors on this device do not use memory
         model = ARCH_MODEL_REGISTRY[arch].build_model(cfg, task)
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def describe(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
+def describe_architectures(vocabulary: int, target_vocabulary: Optional[int] = None) -> Iterator[Tuple[str, str, str]]:
     """Yield the name, the number of parameters and the changed options of each architecture.
 
     See :func:`count_parameters` for the arguments.
     """
     for arch, changes in PRESETS.items():
-        changed = " ".join(_flag(option, value) for option, value in changes.items())
+        changed = " ".join(_format_option(option, value) for option, value in changes.items())
         count = count_parameters(arch, vocabulary, target_vocabulary)
         yield arch, "one dictionary" if count is None else f"{count:,}", changed or "the defaults"
 
 
-def _flag(option: str, value: Any) -> str:
+def _format_option(option: str, value: Any) -> str:
     """Format an option and its value as they appear on a command line."""
     name = option.replace("_", "-")
     if isinstance(value, bool):
@@ -118,7 +118,7 @@ def _flag(option: str, value: Any) -> str:
     return f"--{name} {shlex.quote(str(value))}"
 
 
-class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+class _DefaultsHelpFormatter(argparse.ArgumentDefaultsHelpFormatter):
     """Help formatter that adds the default value to the help text of an option, unless the text mentions a default."""
 
     def _get_help_string(self, action: argparse.Action) -> Optional[str]:
@@ -127,12 +127,12 @@ class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
         return super()._get_help_string(action)
 
 
-def options_of(arch: str) -> argparse.ArgumentParser:
+def make_options_parser(arch: str) -> argparse.ArgumentParser:
     """Create a parser that describes the options of the task and of one architecture, with their default values."""
     parser = argparse.ArgumentParser(
         prog=f"fairseq-train DATA --user-dir fairseq_etads --task summarization --arch {arch}",
         usage="%(prog)s [options below, and fairseq's own: fairseq-train --help]",
-        formatter_class=_Formatter,
+        formatter_class=_DefaultsHelpFormatter,
         add_help=False,
     )
     model = ARCH_MODEL_REGISTRY[arch]

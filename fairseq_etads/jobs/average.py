@@ -21,7 +21,7 @@ _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
 """Entries in the task state that describe how the texts in training were truncated."""
 
 
-def _load(path: str) -> Dict[str, Any]:
+def _load_checkpoint(path: str) -> Dict[str, Any]:
     """Load a checkpoint that was saved by fairseq-train.
 
     Raises ValueError if the file is not a valid checkpoint or if a weight is not finite.
@@ -41,7 +41,7 @@ def _load(path: str) -> Dict[str, Any]:
     return dict(checkpoint)
 
 
-def _model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
+def _get_model_identity(checkpoint: Dict[str, Any]) -> Dict[str, Any]:
     """Return the properties that must be equal in all checkpoints of a model.
 
     These are the options, the dictionaries, the truncation of texts, and the names and shapes of the weights.
@@ -69,12 +69,12 @@ def average_checkpoints(paths: List[str]) -> Dict[str, Any]:
     """
     if not paths:
         raise ValueError("no checkpoints to average")
-    result = _load(paths[0])
-    identity, model = _model_identity(result), result["model"]
+    result = _load_checkpoint(paths[0])
+    identity, model = _get_model_identity(result), result["model"]
     sums = {name: value.double() for name, value in model.items() if value.is_floating_point()}
     for path in paths[1:]:
-        checkpoint = _load(path)
-        other = _model_identity(checkpoint)
+        checkpoint = _load_checkpoint(path)
+        other = _get_model_identity(checkpoint)
         different = sorted(name for name in {*identity, *other} if identity.get(name) != other.get(name))
         if different:
             name = different[0]

@@ -50,7 +50,7 @@ _RECURRENT: Dict[str, Any] = {
 }
 
 
-def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
+def _make_plateau_scheduler(rate: float, patience: int) -> Dict[str, Any]:
     return {
         "optimizer": {"adam_betas": "(0.9, 0.999)"},
         "lr_scheduler": {
@@ -63,7 +63,7 @@ def _on_plateau(rate: float, patience: int) -> Dict[str, Any]:
     }
 
 
-def _ras(rate: float) -> Dict[str, Any]:
+def _make_ras_settings(rate: float) -> Dict[str, Any]:
     return {
         "task": {"truncate_source": 200, "truncate_target": 30},
         "optimizer": {"_name": "nag", "momentum": 0.0},  # plain gradient descent, because sgd has no Hydra options
@@ -74,7 +74,7 @@ def _ras(rate: float) -> Dict[str, Any]:
 
 
 _GATED = {
-    **_on_plateau(1e-3, 0),
+    **_make_plateau_scheduler(1e-3, 0),
     "task": {"truncate_source": 100, "truncate_target": 50},
     "dataset": {"batch_size": 64, "validate_interval_updates": -1},
 }
@@ -97,13 +97,16 @@ _SEE: Dict[str, Any] = {  # these are the final lengths in scripts/reproduce/see
 _SELECTION = {**_SEE, "criterion": {**_SEE["criterion"], "selection_loss": 0.2}}
 _OWN: Dict[str, Dict[str, Any]] = {
     **dict.fromkeys(("etads_bart_base", "etads_bart_large"), _BART),
-    "aggregation_transformer": {**_on_plateau(1e-4, 1), "task": {"truncate_source": 500, "truncate_target": 120}},
+    "aggregation_transformer": {
+        **_make_plateau_scheduler(1e-4, 1),
+        "task": {"truncate_source": 500, "truncate_target": 120},
+    },
     "es_transformer": _GATED,
     "gated_es_transformer": _GATED,
     **dict.fromkeys(("words_lvt2k", "words_lvt5k", "words_lvt2k_hieratt", "feats_lvt2k", "feats_lvt2k_ptr"), _GIGAWORD),
     "words_lvt2k_temp_att": {"task": {"truncate_source": 800}, "optimization": {"max_epoch": 35}},
-    "ras_elman": _ras(0.5),
-    "ras_lstm": _ras(0.1),
+    "ras_elman": _make_ras_settings(0.5),
+    "ras_lstm": _make_ras_settings(0.1),
     "pointer_generator": _SEE,
     "pointer_generator_coverage": {
         **_SEE,
@@ -135,12 +138,12 @@ _OWN: Dict[str, Dict[str, Any]] = {
 An optimiser with a different name replaces the default optimiser. Other systems define their settings in ``TRAINING``
 (for all their architectures) and in ``TRAININGS`` (for single architectures).
 """
-for _system in systems.present():
+for _system in systems.import_installed_systems():
     _OWN.update(getattr(_system, "TRAININGS", {}))
     _NEEDS.update(getattr(_system, "TRAINING_NEEDS", {}))
 
 
-def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
+def _merge_sections(*parts: Dict[str, Any]) -> Dict[str, Any]:
     """Merge the sections of all parts in order. A section with a different ``_name`` replaces earlier sections."""
     merged: Dict[str, Any] = {}
     for part in parts:
@@ -151,7 +154,7 @@ def _merge(*parts: Dict[str, Any]) -> Dict[str, Any]:
     return merged
 
 
-def configuration(arch: str) -> Dict[str, Any]:
+def make_configuration(arch: str) -> Dict[str, Any]:
     """Return the configuration for training an architecture as in its paper, by section, without ``task.data``."""
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     model: Dict[str, Any] = {"_name": arch}
@@ -160,10 +163,10 @@ def configuration(arch: str) -> Dict[str, Any]:
         if value is not None and not str(value).startswith("${"):
             model[option] = value if isinstance(value, (bool, int, float)) else str(value)
     family = _RECURRENT if arch in rnn.PRESETS else _TRANSFORMER
-    for system in systems.present():
+    for system in systems.import_installed_systems():
         if arch in getattr(system, "PRESETS", {}):
             family = getattr(system, "TRAINING", family)
-    sections = _merge(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
+    sections = _merge_sections(_COMMON, {"model": model}, family, _OWN.get(arch, {}))
     order = (
         "common",
         "task",
@@ -187,7 +190,7 @@ def write_configurations(folder: Path) -> List[Path]:
     written = []
     for arch in PRESETS:
         path = folder / f"{arch}.yaml"
-        text = OmegaConf.to_yaml(OmegaConf.create(configuration(arch)))
+        text = OmegaConf.to_yaml(OmegaConf.create(make_configuration(arch)))
         needs = f"# {_NEEDS[arch]}\n" if arch in _NEEDS else ""
         write_text(path, _HEADER.format(arch=arch, folder=folder.name) + needs + text)
         written.append(path)

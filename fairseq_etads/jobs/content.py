@@ -9,17 +9,17 @@ from fairseq import checkpoint_utils
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, file_name
-from ..data.labels.scores import roc_area
-from ..data.labels.texts import Text, summary_sentences
+from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.scores import compute_roc_auc
+from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..search.content.candidates import padded, stems
-from ..search.content.features import MOST_COUNTED, WIDTHS, Priors, tables
-from ..search.content.model import FILE, ContentModel, Network
-from ..search.content.reranking import probabilities_by_position, sentences_of
+from ..search.content.candidates import pad_probabilities, stem_words
+from ..search.content.features import MOST_COUNTED, WIDTHS, PriorProbabilities, make_feature_tables
+from ..search.content.model import FILE, ContentModel, FeatureNetwork
+from ..search.content.reranking import make_position_probabilities, split_sentences
 from ..text.subwords import OPAQUE
-from .labels import need_marks, open_task
+from .labels import check_sentence_marks, open_task
 
 HIDDEN = 32
 """Number of units in each of the two hidden layers."""
@@ -34,7 +34,7 @@ Documents that exceed this number of examples are ignored.
 """
 
 
-class Pair(NamedTuple):
+class StemmedPair(NamedTuple):
     """A document-summary pair for training.
 
     Attributes:
@@ -74,34 +74,38 @@ class ContentTexts:
         self._limit = limit
         self._file = None
         if limit is None:
-            need_marks(self.pairs, "RUN/prepared")
-            self._file = SelectionFile(run / file_name("probabilities", "sentences", split), "RUN")
+            check_sentence_marks(self.pairs, "RUN/prepared")
+            self._file = SelectionFile(run / make_label_file_name("probabilities", "sentences", split), "RUN")
 
     def __len__(self) -> int:
         return len(self.pairs) if self._file is None else min(len(self.pairs), len(self._file))
 
-    def __getitem__(self, number: int) -> Pair:
+    def __getitem__(self, number: int) -> StemmedPair:
         tokens = self.pairs.document(number)
-        text = Text.of(tokens, self._subwords, self._limit)
+        text = WordText.from_tokens(tokens, self._subwords, self._limit)
         if self._file is None:
-            document = sentences_of(text.words)
-            probabilities = probabilities_by_position(len(document))
+            document = split_sentences(text.words)
+            probabilities = make_position_probabilities(len(document))
         else:
             document = text.sentences()
             # Sentences that the extractor did not read have no probability.
-            fields = self._file.row_of(number, tokens)
-            probabilities = padded([0.0 if field == NOTHING else float(field) for field in fields], len(document))
+            fields = self._file.read_checked_row(number, tokens)
+            probabilities = pad_probabilities(
+                [0.0 if field == NOTHING else float(field) for field in fields], len(document)
+            )
         summary = summary_sentences(self.pairs.summary(number), self._subwords) if self.pairs.has_summaries else []
-        return Pair([stems(words) for words in document], probabilities, [stems(words) for words in summary])
+        return StemmedPair(
+            [stem_words(words) for words in document], probabilities, [stem_words(words) for words in summary]
+        )
 
 
-def read_limit(run: Path) -> Optional[int]:
+def read_document_limit(run: Path) -> Optional[int]:
     """Return the number of tokens that a summariser reads from each document, or None if the run is of an extractor.
 
     Raises:
         InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
     """
-    if (run / file_name("probabilities", "sentences", "train")).is_file():
+    if (run / make_label_file_name("probabilities", "sentences", "train")).is_file():
         return None
     found = [run / "checkpoints" / name for name in ("checkpoint_best.pt", "checkpoint_last.pt")]
     path = next((path for path in found if path.is_file()), None)
@@ -122,9 +126,9 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         seed: seed for choosing documents and initialising the networks.
 
     Raises:
-        InputError: the run or the data is unsuitable, see :class:`ContentTexts` and :func:`read_limit`.
+        InputError: the run or the data is unsuitable, see :class:`ContentTexts` and :func:`read_document_limit`.
     """
-    limit = read_limit(run)
+    limit = read_document_limit(run)
     texts = ContentTexts(run, folder, "train", limit)
     words = 0
 
@@ -135,7 +139,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
             words += sum(map(len, pair.summary))
             yield pair.document, pair.summary
 
-    priors = Priors.learn(pairs())
+    priors = PriorProbabilities.learn(pairs())
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}
@@ -147,25 +151,27 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         taken += 1
         pair = texts[number]
         if any(pair.document) and any(pair.summary):
-            for order, table in tables(pair.document, pair.probabilities, priors, pair.summary, True).items():
+            for order, table in make_feature_tables(
+                pair.document, pair.probabilities, priors, pair.summary, True
+            ).items():
                 found[order].append(table.features)
                 labels[order].extend(table.labels)
     networks = {
-        order: fit(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
+        order: fit_network(np.concatenate(found[order] or [np.zeros((0, WIDTHS[order]))]), labels[order], seed)
         for order in MOST_COUNTED
     }
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
     kept = len(model.kept())
     yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
-    area = validation_area(run, folder, limit)
+    area = compute_validation_auc(run, folder, limit)
     if area:
         yield "area under the ROC curve, validation: " + ", ".join(
             f"{name} {area[order]:.3f}" for order, name in ((1, "words"), (2, "bigrams")) if order in area
         )
 
 
-def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
+def fit_network(features: np.ndarray, labels: Sequence[bool], seed: int) -> FeatureNetwork:
     """Train a network with Adam, minimising the binary cross-entropy.
 
     Args:
@@ -179,12 +185,12 @@ def fit(features: np.ndarray, labels: Sequence[bool], seed: int) -> Network:
         torch.manual_seed(seed)
         layers = [nn.Linear(x.size(1), HIDDEN), nn.Linear(HIDDEN, HIDDEN), nn.Linear(HIDDEN, 1)]
         network = nn.Sequential(layers[0], nn.Tanh(), layers[1], nn.Tanh(), layers[2])
-        _descend(network, (x - mean) / deviation, y)
+        _train_network(network, (x - mean) / deviation, y)
     weights = tuple((layer.weight.detach().numpy(), layer.bias.detach().numpy()) for layer in layers)
-    return Network(mean.numpy(), deviation.numpy(), weights)
+    return FeatureNetwork(mean.numpy(), deviation.numpy(), weights)
 
 
-def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
+def _train_network(network: nn.Module, x: Tensor, y: Tensor) -> None:
     """Train a network with a learning rate that decays to 0."""
     batch = min(BATCH, max(EPOCHS * len(x) // LEAST_STEPS, 1))
     steps = EPOCHS * -(-len(x) // batch)
@@ -201,7 +207,7 @@ def _descend(network: nn.Module, x: Tensor, y: Tensor) -> None:
             done += 1
 
 
-def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
+def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
     """Compute the area under the ROC curve on the validation set.
 
     Args:
@@ -213,7 +219,7 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
     is_there = (
         any(folder.glob("valid.*.idx"))
         if limit is not None
-        else (run / file_name("probabilities", "sentences", "valid")).is_file()
+        else (run / make_label_file_name("probabilities", "sentences", "valid")).is_file()
     )
     if not is_there:
         return {}
@@ -224,14 +230,18 @@ def validation_area(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, 
     for number in range(len(texts)):
         pair = texts[number]
         if any(pair.document) and any(pair.summary):
-            for order, table in tables(pair.document, pair.probabilities, model.priors, pair.summary).items():
+            for order, table in make_feature_tables(
+                pair.document, pair.probabilities, model.priors, pair.summary
+            ).items():
                 scores[order].extend(model.networks[order].probabilities(table.features).tolist())
                 labels[order].extend(table.labels)
-    areas = {order: _area(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED}
+    areas = {
+        order: _compute_auc(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED
+    }
     return {order: area for order, area in areas.items() if area is not None}
 
 
-def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
+def _compute_auc(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
     """Compute the area under the ROC curve. Returns None if all labels are equal.
 
     Each pair of a positive and a negative example with equal scores contributes one half.
@@ -239,4 +249,4 @@ def _area(scores: np.ndarray, labels: np.ndarray) -> Optional[float]:
     if labels.all() or not labels.any():
         return None
     distinct, numbers = np.unique(scores, return_inverse=True)
-    return roc_area([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])
+    return compute_roc_auc([np.bincount(numbers[chosen], minlength=len(distinct)) for chosen in (~labels, labels)])

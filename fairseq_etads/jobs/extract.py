@@ -7,20 +7,20 @@ from typing import Callable, Dict, List, Optional, Sequence
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, file_name
+from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.labels import greedy_extract
-from ..data.labels.texts import Text, summary_sentences
+from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import open_output
 from ..search.content.candidates import choose_sentences
 from ..search.content.model import FILE, ContentModel
 from ..text.files import read_lines
-from ..text.picking import pick
+from ..text.picking import pick_sentences
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from .labels import need_marks, open_task
-from .runs import detokenizer_of
+from .labels import check_sentence_marks, open_task
+from .runs import make_detokenizer
 
 SENTENCES, THRESHOLD = 3, 0.15
 
@@ -28,7 +28,7 @@ _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
 """Pattern for a hypothesis in fairseq's output. The groups are the index of the document and the text.
 """
 
-Extract = Callable[[int, Text, List[str]], List[List[str]]]
+Extract = Callable[[int, WordText, List[str]], List[List[str]]]
 """Function that returns the words of each selected sentence.
 
 The arguments are the index of a document, its words and its tokens.
@@ -51,24 +51,24 @@ def write_extracts(folder: Path, args: argparse.Namespace, unit: Optional[str]) 
     task.load_dataset(args.subset)
     pairs = PreparedPairs(task.dataset(args.subset))
     subwords = task.subwords
-    tokenizer = detokenizer_of(task.src_dict, subwords, folder)
+    tokenizer = make_detokenizer(task.src_dict, subwords, folder)
     if args.by == "oracle" and not pairs.has_summaries:
         raise InputError(f"--by oracle: split {args.subset} has no summaries")
     if args.by != "phrases":
-        need_marks(pairs, f"--by {args.by}")
-    extract = _way(args, pairs, subwords, unit, args.labels or folder, tokenizer)
+        check_sentence_marks(pairs, f"--by {args.by}")
+    extract = _make_sentence_selector(args, pairs, subwords, unit, args.labels or folder, tokenizer)
     words = sentences = 0
-    with writing(args.output, lines=lambda: len(pairs)) as file:
+    with open_output(args.output, lines=lambda: len(pairs)) as file:
         for number in tqdm(range(len(pairs)), desc=f"extracting {args.subset}", unit=" documents", disable=None):
             tokens = pairs.document(number)
-            taken = extract(number, Text.of(tokens, subwords, args.truncate_source), tokens)
+            taken = extract(number, WordText.from_tokens(tokens, subwords, args.truncate_source), tokens)
             words, sentences = words + sum(map(len, taken)), sentences + len(taken)
             file.write(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(sentence) for sentence in taken)) + "\n")
     count = max(len(pairs), 1)
     return f"{len(pairs):,} summaries of {sentences / count:.1f} sentences and {words / count:.1f} words"
 
 
-def _way(
+def _make_sentence_selector(
     args: argparse.Namespace,
     pairs: PreparedPairs,
     subwords: str,
@@ -83,56 +83,60 @@ def _way(
         tokenizer: tokeniser that was used to prepare the data.
     """
     if args.by == "labels":
-        return _labelled(labels / file_name("labels", "sentences", args.subset), pairs)
+        return _make_label_selector(labels / make_label_file_name("labels", "sentences", args.subset), pairs)
     count, threshold = args.sentences or SENTENCES, THRESHOLD if args.threshold is None else args.threshold
 
-    def lead(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def select_lead(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         return [sentence for sentence in text.sentences() if sentence][:count]
 
-    def oracle(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def select_oracle(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
         reference = summary_sentences(pairs.summary(number), subwords)
-        known = [pairs.without_unknown(sentence) for sentence in reference]
+        known = [pairs.blank_unknown_words(sentence) for sentence in reference]
         return [sentences[place] for place in greedy_extract(sentences, known)]
 
     if unit is None:
-        return lead if args.by == "lead" else oracle
-    file = SelectionFile(args.selection / file_name("probabilities", unit, args.subset), "--selection")
+        return select_lead if args.by == "lead" else select_oracle
+    file = SelectionFile(args.selection / make_label_file_name("probabilities", unit, args.subset), "--selection")
     if len(file) != len(pairs):
         raise InputError(f"--selection: {file.path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
 
-    def values(number: int, tokens: List[str]) -> List[Optional[float]]:
-        return [None if field == NOTHING else float(field) for field in file.row_of(number, tokens)]
+    def read_values(number: int, tokens: List[str]) -> List[Optional[float]]:
+        return [None if field == NOTHING else float(field) for field in file.read_checked_row(number, tokens)]
 
-    def selector(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
-        scores = values(number, tokens)
+    def select_probable_sentences(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        scores = read_values(number, tokens)
         if args.words is not None:
-            return _to_budget(text.sentences(), scores, args.words)
+            return _select_within_budget(text.sentences(), scores, args.words)
         if args.threshold is None:
-            return _best(text.sentences(), scores, count)
+            return _select_best_sentences(text.sentences(), scores, count)
         above = sum(score is not None and score > threshold for score in scores)
-        return _best(text.sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores)))
+        return _select_best_sentences(
+            text.sentences(), scores, min(max(above, args.at_least or 1), args.sentences or len(scores))
+        )
 
-    def tagger(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
-        scores = _means(text, values(number, tokens))
+    def select_by_word_probabilities(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        scores = _compute_sentence_means(text, read_values(number, tokens))
         if args.words is not None:
-            return _to_budget(text.sentences(), scores, args.words)
-        return _best(text.sentences(), scores, count)
+            return _select_within_budget(text.sentences(), scores, args.words)
+        return _select_best_sentences(text.sentences(), scores, count)
 
-    def phrases(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
-        probabilities = _per_word(text, values(number, tokens))
+    def select_phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
+        probabilities = _convert_to_word_values(text, read_values(number, tokens))
         found: List[List[str]] = [[] for _ in text.sentences()]
-        for word, place, probability in zip(text.words, text.sentence_numbers(), probabilities):
+        for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
             if place is not None and probability is not None and probability > threshold:
                 found[place].append(word)
         return [words for words in found if words]
 
     if args.by == "content":
-        return _by_content(args, len(pairs), values, tokenizer)
-    return {"selector": selector, "tagger": tagger, "phrases": phrases}[args.by]
+        return _make_content_selector(args, len(pairs), read_values, tokenizer)
+    return {"selector": select_probable_sentences, "tagger": select_by_word_probabilities, "phrases": select_phrases}[
+        args.by
+    ]
 
 
-def _by_content(
+def _make_content_selector(
     args: argparse.Namespace,
     documents: int,
     values: Callable[[int, List[str]], List[Optional[float]]],
@@ -148,12 +152,12 @@ def _by_content(
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
     written = read_hypotheses(args.hypotheses, documents, tokenizer) if args.hypotheses else {}
 
-    def content(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def select_by_content(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         probabilities = [value or 0.0 for value in values(number, tokens)]
         chosen = choose_sentences(model, text.sentences(), probabilities, written.get(number, []), args.words)
         return [candidate.words for candidate in chosen.sentences]
 
-    return content
+    return select_by_content
 
 
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
@@ -177,7 +181,7 @@ def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dic
     return found
 
 
-def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
+def _make_label_selector(path: Path, pairs: PreparedPairs) -> Extract:
     """Return a function that selects the sentences listed in a label file.
 
     Raises InputError if the labels belong to other documents.
@@ -190,15 +194,15 @@ def _labelled(path: Path, pairs: PreparedPairs) -> Extract:
             f"--labels: {path} contains distributions; create labels with etads-labels --kind extract or match"
         )
 
-    def extract(number: int, text: Text, tokens: List[str]) -> List[List[str]]:
+    def select_labelled(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
-        places = sorted(int(field) for field in file.row_of(number, tokens) if field != NOTHING)
+        places = sorted(int(field) for field in file.read_checked_row(number, tokens) if field != NOTHING)
         return [sentences[place] for place in places if place < len(sentences)]
 
-    return extract
+    return select_labelled
 
 
-def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+def _convert_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Convert the values of tokens to values of words. There may be fewer values than tokens."""
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
@@ -206,24 +210,26 @@ def _per_word(text: Text, values: Sequence[Optional[float]]) -> List[Optional[fl
     return found
 
 
-def _means(text: Text, values: Sequence[Optional[float]]) -> List[Optional[float]]:
+def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
     """Compute the mean value of the words in each sentence."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
-    for place, value in zip(text.sentence_numbers(), _per_word(text, values)):
+    for place, value in zip(text.get_sentence_indices(), _convert_to_word_values(text, values)):
         if place is not None and value is not None:
             sums[place] += value
             counts[place] += 1
     return [total / count if count else None for total, count in zip(sums, counts)]
 
 
-def _to_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
+def _select_within_budget(sentences: List[List[str]], scores: Sequence[Optional[float]], words: int) -> List[List[str]]:
     """Select the highest-scoring sentences up to a total of ``words`` words, and return them in document order."""
     padded = [*scores, *[None] * len(sentences)][: len(sentences)]
-    return [sentences[place] for place in pick(list(map(len, sentences)), padded, words)]
+    return [sentences[place] for place in pick_sentences(list(map(len, sentences)), padded, words)]
 
 
-def _best(sentences: List[List[str]], scores: Sequence[Optional[float]], count: int) -> List[List[str]]:
+def _select_best_sentences(
+    sentences: List[List[str]], scores: Sequence[Optional[float]], count: int
+) -> List[List[str]]:
     """Select the ``count`` sentences with the highest scores, and return them in document order.
 
     Between sentences with equal scores, the earlier one is preferred.

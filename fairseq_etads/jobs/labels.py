@@ -9,23 +9,23 @@ from tqdm import tqdm
 
 from ..data.labels.files import NOTHING, source_hash, write_rows
 from ..data.labels.labels import (
+    compute_idf,
+    compute_selection_targets,
     copy_labels,
     greedy_extract,
-    greedy_f1,
-    inverse_frequencies,
     match_sentences,
-    selection_targets,
+    select_by_greedy_f1,
 )
-from ..data.labels.texts import Text, summary_sentences
+from ..data.labels.texts import WordText, summary_sentences
 from ..data.prepared import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError
-from ..platform.outputs import writing
-from ..platform.processes import process_pool
+from ..platform.outputs import open_output
+from ..platform.processes import make_process_pool
 from ..text.words import SENTENCE_MARK
 from ..training.options import SummarizationConfig
 from ..training.task import SummarizationTask
-from .runs import detokenizer_of
+from .runs import make_detokenizer
 
 Row = Tuple[str, List[str]]
 CHUNK = 64
@@ -39,7 +39,7 @@ def open_task(folder: Path) -> SummarizationTask:
     return SummarizationTask.setup_task(cfg)
 
 
-def splits_of(folder: Path) -> List[str]:
+def list_splits(folder: Path) -> List[str]:
     """Return the splits (train, valid and test) that a folder of binarised data contains.
 
     Raises InputError if the folder contains none of these splits.
@@ -57,9 +57,9 @@ class Labeller(NamedTuple):
         pairs: documents and summaries in the split.
         kind: kind of labels, which is "words", "match", "extract", "f1" or "distribution".
         limit: maximum number of tokens to read from each document.
-        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         idf: inverse document frequencies for the kind "distribution", see
-            :func:`~fairseq_etads.data.labels.labels.inverse_frequencies`.
+            :func:`~fairseq_etads.data.labels.labels.compute_idf`.
     """
 
     pairs: PreparedPairs
@@ -68,41 +68,45 @@ class Labeller(NamedTuple):
     subwords: str
     idf: Tuple[Dict[str, float], float] = ({}, 1.0)
 
-    def row(self, number: int) -> Row:
+    def make_row(self, number: int) -> Row:
         """Return the hash and the labels of a document, which form its line in the label file."""
         tokens = self.pairs.document(number)
-        document, summary = Text.of(tokens, self.subwords, self.limit), self.pairs.summary(number)
-        fields = self._words(document, summary) if self.kind == "words" else self._sentences(document, summary)
+        document, summary = WordText.from_tokens(tokens, self.subwords, self.limit), self.pairs.summary(number)
+        fields = (
+            self._label_words(document, summary) if self.kind == "words" else self._label_sentences(document, summary)
+        )
         return source_hash(tokens), fields
 
-    def _words(self, document: Text, summary: List[str]) -> List[str]:
+    def _label_words(self, document: WordText, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
         # Keep the sentence marks in the summary, so that no sequence of copied words crosses a sentence boundary.
-        words = self.pairs.without_unknown(Text.of(summary, self.subwords).words)
+        words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
-        spread = document.spread([values.get(place, 0) for place in range(len(document.words))])
+        spread = document.spread_to_tokens([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
-    def matched(self, number: int) -> List[Tuple[str, str]]:
+    def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
         """Return pairs of matching sentences from the document and the summary.
 
         Spaces separate the words of a sentence.
         """
-        sentences = Text.of(self.pairs.document(number), self.subwords, self.limit).sentences()
+        sentences = WordText.from_tokens(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
-        chosen = match_sentences(sentences, [self.pairs.without_unknown(sentence) for sentence in summary])
+        chosen = match_sentences(sentences, [self.pairs.blank_unknown_words(sentence) for sentence in summary])
         return [(" ".join(sentences[place]), " ".join(words)) for place, words in zip(chosen, summary)]
 
-    def _sentences(self, document: Text, summary: List[str]) -> List[str]:
+    def _label_sentences(self, document: WordText, summary: List[str]) -> List[str]:
         sentences = document.sentences()
-        references = [self.pairs.without_unknown(sentence) for sentence in summary_sentences(summary, self.subwords)]
+        references = [
+            self.pairs.blank_unknown_words(sentence) for sentence in summary_sentences(summary, self.subwords)
+        ]
         if self.kind == "match":
             return [str(number) for number in match_sentences(sentences, references)]
         if self.kind == "extract":
             return [str(number) for number in greedy_extract(sentences, references)]
         if self.kind == "f1":
-            return [str(number) for number in greedy_f1(sentences, references)]
-        rows = selection_targets(sentences, references, *self.idf)
+            return [str(number) for number in select_by_greedy_f1(sentences, references)]
+        rows = compute_selection_targets(sentences, references, *self.idf)
         pairs = (",".join(f"{i}:{weight:.6g}" for i, weight in enumerate(row) if weight) for row in rows)
         return [found or NOTHING for found in pairs]
 
@@ -111,13 +115,13 @@ _labeller: Optional[Labeller] = None
 """The labeller that this worker process uses."""
 
 
-def _start(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
+def _start_labeller(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> None:
     global _labeller
     leave_signals_to_parent()
-    _labeller = _open(folder, split, kind, limit, idf)
+    _labeller = _open_labeller(folder, split, kind, limit, idf)
 
 
-def _open(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
+def _open_labeller(folder: Path, split: str, kind: str, limit: int, idf: Tuple[Dict[str, float], float]) -> Labeller:
     task = open_task(folder)
     task.load_dataset(split)
     return Labeller(PreparedPairs(task.dataset(split)), kind, limit, task.subwords, idf)
@@ -131,7 +135,7 @@ def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs
     """Call a method of the labeller for each document, and yield the results in order.
 
     Args:
-        arguments: arguments of :func:`_open`, with which worker processes create the same labeller.
+        arguments: arguments of :func:`_open_labeller`, with which worker processes create the same labeller.
         jobs: number of worker processes.
     """
     count = len(labeller.pairs)
@@ -139,7 +143,7 @@ def _label_all(labeller: Labeller, method: str, arguments: Tuple[Any, ...], jobs
         yield from map(getattr(labeller, method), range(count))
         return
     chunks = [range(start, min(start + CHUNK, count)) for start in range(0, count, CHUNK)]
-    with process_pool(min(jobs, max(1, len(chunks))), _start, arguments) as pool:
+    with make_process_pool(min(jobs, max(1, len(chunks))), _start_labeller, arguments) as pool:
         for found in pool.map(functools.partial(_call_labeller, method), chunks):
             yield from found
 
@@ -157,25 +161,25 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
         InputError: the split contains no summaries, or the kind of labels requires sentence marks but there are none.
         FileNotFoundError: the data does not contain the split.
     """
-    labeller = _open(folder, split, kind, limit, ({}, 1.0))
+    labeller = _open_labeller(folder, split, kind, limit, ({}, 1.0))
     pairs = labeller.pairs
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries from which to make labels")
     if kind != "words":
-        need_marks(pairs, f"--kind {kind}")
-    idf = _frequencies(folder, labeller) if kind == "distribution" else labeller.idf
+        check_sentence_marks(pairs, f"--kind {kind}")
+    idf = _compute_training_idf(folder, labeller) if kind == "distribution" else labeller.idf
     header = {"made_by": "etads-labels", "kind": kind, "documents": len(pairs), "truncate_source": limit}
-    counts = _Counts(kind)
+    counts = _LabelCounts(kind)
     arguments = folder, split, kind, limit, idf
     with tqdm(total=len(pairs), desc=f"labels of {split}", unit=" documents", disable=None) as bar:
 
-        def counted(rows: Iterator[Row]) -> Iterator[Row]:
+        def count_rows(rows: Iterator[Row]) -> Iterator[Row]:
             for row in rows:
                 counts.add(row[1])
                 bar.update()
                 yield row
 
-        write_rows(path, header, counted(_label_all(labeller._replace(idf=idf), "row", arguments, jobs)))
+        write_rows(path, header, count_rows(_label_all(labeller._replace(idf=idf), "make_row", arguments, jobs)))
     return str(counts)
 
 
@@ -195,17 +199,17 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
         InputError: the data is unsuitable (see :func:`make_labels`) or consists of GPT-2's subwords.
     """
     arguments: Any = folder, split, "match", limit, ({}, 1.0)
-    labeller = _open(*arguments)
+    labeller = _open_labeller(*arguments)
     pairs = labeller.pairs
     if not pairs.has_summaries:
         raise InputError(f"--subset {split}: it has no summaries from which to make pairs")
-    need_marks(pairs, "--pairs")
-    tokenizer = detokenizer_of(pairs.dictionary, labeller.subwords, folder)
+    check_sentence_marks(pairs, "--pairs")
+    tokenizer = make_detokenizer(pairs.dictionary, labeller.subwords, folder)
     paths = [out / f"{split}.{side}" for side in ("source", "target")]
     count = 0
     with contextlib.ExitStack() as stack:
-        files = [stack.enter_context(writing(path, lines=lambda: count)) for path in paths]
-        found = _label_all(labeller, "matched", arguments, jobs)
+        files = [stack.enter_context(open_output(path, lines=lambda: count)) for path in paths]
+        found = _label_all(labeller, "match_sentence_pairs", arguments, jobs)
         for matched in tqdm(found, f"pairs of {split}", len(pairs), unit=" documents", disable=None):
             for texts in matched:
                 count += 1
@@ -214,7 +218,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
     return f"{count:,} pairs of sentences of {len(pairs):,} documents"
 
 
-def need_marks(pairs: PreparedPairs, option: str) -> None:
+def check_sentence_marks(pairs: PreparedPairs, option: str) -> None:
     """Raise InputError if none of the first documents contains a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
@@ -223,20 +227,21 @@ def need_marks(pairs: PreparedPairs, option: str) -> None:
         )
 
 
-def _frequencies(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
+def _compute_training_idf(folder: Path, labeller: Labeller) -> Tuple[Dict[str, float], float]:
     """Compute the inverse document frequencies of words in the training documents.
 
     If the data does not contain a training split, the documents of the current split are used.
     """
     with contextlib.suppress(FileNotFoundError):
-        labeller = _open(folder, "train", "distribution", labeller.limit, labeller.idf)
+        labeller = _open_labeller(folder, "train", "distribution", labeller.limit, labeller.idf)
     numbers = tqdm(range(len(labeller.pairs)), desc="document frequencies", unit=" documents", disable=None)
-    return inverse_frequencies(
-        Text.of(labeller.pairs.document(number), labeller.subwords, labeller.limit).words for number in numbers
+    return compute_idf(
+        WordText.from_tokens(labeller.pairs.document(number), labeller.subwords, labeller.limit).words
+        for number in numbers
     )
 
 
-class _Counts:
+class _LabelCounts:
     """Numbers of labels, for the messages of the command."""
 
     def __init__(self, kind: str):

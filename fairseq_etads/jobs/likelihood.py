@@ -11,13 +11,13 @@ from fairseq.logging import progress_bar
 
 from ..evaluation.likelihood_file import Likelihoods, read_likelihoods
 from ..platform.errors import InputError
-from ..search.ensemble import output_vocabulary
-from ..text.checksums import sha256
+from ..search.ensemble import make_output_vocabulary
+from ..text.checksums import compute_sha256
 from ..training.task import SummarizationTask
-from .runs import device_of
+from .runs import choose_device
 
 
-def score_subset(
+def compute_split_likelihoods(
     checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
 ) -> Tuple[Likelihoods, bool]:
     """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
@@ -40,29 +40,35 @@ def score_subset(
     if not isinstance(task, SummarizationTask):
         raise InputError(f"{checkpoint} was not trained with --task summarization")
     folder = Path(cfg.task.data.split(":")[0])
-    identity: Dict[str, Any] = {"checkpoint": sha256(checkpoint), "data": _checksum(folder, subset), "subset": subset}
+    identity: Dict[str, Any] = {
+        "checkpoint": compute_sha256(checkpoint),
+        "data": _compute_data_checksum(folder, subset),
+        "subset": subset,
+    }
     if path.is_file():
         found = read_likelihoods(path)
         if all(getattr(found, name) == value for name, value in identity.items()):
             return found, False
-    where = device_of(device)
-    figures = _score(models[0].to(where).eval(), task, subset, max_tokens, where)
+    where = choose_device(device)
+    figures = _score_summaries(models[0].to(where).eval(), task, subset, max_tokens, where)
     found = Likelihoods(**identity, **figures)
     found.save(path)
     return found, True
 
 
-def _checksum(folder: Path, subset: str) -> str:
+def _compute_data_checksum(folder: Path, subset: str) -> str:
     """Compute the SHA-256 hash of all binarised files in a split."""
     files = sorted(path for path in folder.glob(f"{subset}.*") if path.suffix in (".bin", ".idx"))
     if not files:
         known = sorted({path.name.split(".")[0] for path in folder.glob("*.idx")})
         raise InputError(f"--subset {subset}: {folder} has none; it has {', '.join(known) or 'no data'}")
-    return hashlib.sha256("".join(f"{path.name} {sha256(path)}\n" for path in files).encode()).hexdigest()
+    return hashlib.sha256("".join(f"{path.name} {compute_sha256(path)}\n" for path in files).encode()).hexdigest()
 
 
 @torch.no_grad()
-def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device) -> Dict[str, Any]:
+def _score_summaries(
+    model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device
+) -> Dict[str, Any]:
     """Compute the values for all summaries that :class:`Likelihoods` contains, as lists."""
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))
@@ -76,7 +82,7 @@ def _score(model: Any, task: SummarizationTask, subset: str, max_tokens: int, de
         if device.type == "cuda":
             sample = utils.move_to_cuda(sample, device)
         target = sample["target"]  # (B, T)
-        vocabulary = output_vocabulary([model], sample["net_input"])
+        vocabulary = make_output_vocabulary([model], sample["net_input"])
         written = target if vocabulary is None else vocabulary.producible_ids(target)
         unknown = written.eq(task.tgt_dict.unk()).sum(dim=1).tolist()
         hypotheses = task.inference_step(generator, [model], sample)

@@ -14,8 +14,8 @@ from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
 from ..text.picking import FILE, WORDS, Picking
-from .recipe_choice import measure
-from .recipes import SUITABLE, Data
+from .recipe_choice import measure_text_lengths
+from .recipes import SUITABLE, TrainingData
 
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.
@@ -26,7 +26,7 @@ SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
 """Seconds that ``etads-content`` takes per document word, for each pair and for each pair used to train networks."""
 
 
-def check_text(text: Path) -> Data:
+def check_document_lengths(text: Path) -> TrainingData:
     """Measure the lengths of the training text.
 
     Raises:
@@ -36,7 +36,7 @@ def check_text(text: Path) -> Data:
         for side in ("source", "target"):
             if not (text / f"{split}.{side}").is_file():
                 raise InputError(f"--text {text}: no {split}.{side} in it; create it with etads-corpus")
-    data = measure(text, marks=False)
+    data = measure_text_lengths(text, marks=False)
     if data.pairs < FEWEST_PAIRS:
         raise InputError(
             f"--long: {text} has {data.pairs} training pairs, but the extractor needs {FEWEST_PAIRS} or more; leave "
@@ -66,7 +66,7 @@ def _reads_factors(model: type) -> bool:
     return "source_factors" in getattr(options, "__dataclass_fields__", {})
 
 
-def budget(asked: Optional[int], extractor: Path) -> int:
+def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     """Return the maximum number of words in the sentences that are selected from each document.
 
     If an extractor already exists, its settings determine the number. Otherwise, it is the requested number or the
@@ -87,7 +87,7 @@ def budget(asked: Optional[int], extractor: Path) -> int:
     return words
 
 
-def describe(data: Data, words: int) -> str:
+def describe_lengths(data: TrainingData, words: int) -> str:
     """Describe the lengths of the documents in comparison with the number of words selected from each of them."""
     documents = data.documents
     line = (
@@ -99,15 +99,15 @@ def describe(data: Data, words: int) -> str:
     return line
 
 
-def content_seconds(data: Data) -> float:
+def estimate_content_seconds(data: TrainingData) -> float:
     """Estimate the processor time of ``etads-content`` in seconds. It counts all pairs and trains on some of them."""
     words = data.documents.at(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
 
-def describe_content(data: Data) -> str:
+def describe_content(data: TrainingData) -> str:
     """Describe how long it takes to train the content model."""
-    minutes = max(round(content_seconds(data) / 60), 1)
+    minutes = max(round(estimate_content_seconds(data) / 60), 1)
     return (
         f"its content model, which chooses the sentences of summaries, will take about {minutes:,} "
         f"minute{'' if minutes == 1 else 's'} on 1 core (--no-content leaves it out)"
@@ -127,10 +127,10 @@ def _parser() -> argparse.ArgumentParser:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Print the number of words to select. Describe the documents, or why they are unsuitable, on standard error."""
-    words = budget(args.words, args.extractor)
-    data = check_text(args.text)
+    words = choose_word_budget(args.words, args.extractor)
+    data = check_document_lengths(args.text)
     check_architecture(args.arch)
-    print(f"== {describe(data, words)}", file=sys.stderr)
+    print(f"== {describe_lengths(data, words)}", file=sys.stderr)
     if not args.no_content:
         print(f"== {describe_content(data)}", file=sys.stderr)
     print(words)

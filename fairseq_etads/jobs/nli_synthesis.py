@@ -13,9 +13,9 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence
 from tqdm import tqdm
 
 from ..data.labels.labels import STOP_WORDS
-from ..data.nli_pairs import NliPair, tabbed_line
+from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import open_output
 from ..text.files import read_lines
 from ..text.words import SENTENCE_MARK, make_words, split_sentences
 
@@ -53,7 +53,7 @@ def read_references(path: Path) -> List[Reference]:
     return found
 
 
-def part_of(words: Words, generator: Random) -> Words:
+def choose_random_part(words: Words, generator: Random) -> Words:
     """Return a randomly chosen part of a sentence.
 
     If the sentence contains clauses, the part is a clause with a probability of one half. Otherwise, the part contains
@@ -69,7 +69,7 @@ def part_of(words: Words, generator: Random) -> Words:
     return words[start : start + length]
 
 
-def kind_of(word: str, is_first: bool) -> Optional[str]:
+def classify_word(word: str, is_first: bool) -> Optional[str]:
     """Classify a word. Returns "number", "name" (for a capitalised word inside a sentence) or None."""
     if _NUMBER.fullmatch(word):
         return "number"
@@ -77,7 +77,7 @@ def kind_of(word: str, is_first: bool) -> Optional[str]:
     return "name" if is_name else None
 
 
-class Synthesis:
+class PairSynthesizer:
     """Generator of training pairs from reference summaries.
 
     The premise is either a sentence of a reference or, with the same probability, the whole reference, as in the reward
@@ -101,14 +101,14 @@ class Synthesis:
         for reference in self._references:
             for sentence in reference.sentences:
                 for place, word in enumerate(sentence):
-                    kind = kind_of(word, place == 0)
+                    kind = classify_word(word, place == 0)
                     if kind:
                         self._others[kind].append(word)
 
     def __len__(self) -> int:
         return len(self._references)
 
-    def pairs(self, number: int) -> Iterator[NliPair]:
+    def make_pairs(self, number: int) -> Iterator[NliPair]:
         """Yield the pairs for the reference with the index ``number``.
 
         Each of its sentences yields at most three pairs.
@@ -117,15 +117,15 @@ class Synthesis:
         for sentence in reference.sentences:
             premise = self._generator.choice([sentence, reference.words])
             found = {
-                "entailment": part_of(sentence, self._generator),
-                "neutral": self._from_another(premise, number),
-                "contradiction": self._exchanged(premise, sentence),
+                "entailment": choose_random_part(sentence, self._generator),
+                "neutral": self._choose_part_of_another_reference(premise, number),
+                "contradiction": self._exchange_name_or_number(premise, sentence),
             }
             for label, hypothesis in found.items():
                 if hypothesis:
                     yield NliPair(" ".join(premise), " ".join(hypothesis), label)
 
-    def _from_another(self, premise: Words, number: int) -> Optional[Words]:
+    def _choose_part_of_another_reference(self, premise: Words, number: int) -> Optional[Words]:
         """Return a part of a sentence from a reference other than ``number``.
 
         Returns None if all words of this part also occur in the premise.
@@ -134,15 +134,15 @@ class Synthesis:
             return None
         other = self._generator.randrange(len(self) - 1)
         reference = self._references[other + (other >= number)]
-        words = part_of(self._generator.choice(reference.sentences), self._generator)
+        words = choose_random_part(self._generator.choice(reference.sentences), self._generator)
         return words if set(map(str.lower, words)).difference(map(str.lower, premise)) else None
 
-    def _exchanged(self, premise: Words, sentence: Words) -> Optional[Words]:
+    def _exchange_name_or_number(self, premise: Words, sentence: Words) -> Optional[Words]:
         """Return a part of the sentence in which a number or name is replaced with another one.
 
         Returns None if the sentence contains no number or name, or if the replacement occurs in the premise.
         """
-        kinds = {place: kind_of(word, place == 0) for place, word in enumerate(sentence)}
+        kinds = {place: classify_word(word, place == 0) for place, word in enumerate(sentence)}
         places = [place for place, kind in kinds.items() if kind]
         if not places:
             return None
@@ -151,11 +151,11 @@ class Synthesis:
         if other.lower() in map(str.lower, premise):
             return None
         marked = [*sentence[:place], other, *sentence[place + 1 :]]
-        part = part_of(marked, self._generator)
+        part = choose_random_part(marked, self._generator)
         return part if other in part else marked
 
 
-def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
+def write_synthetic_pairs(text: Path, out: Path, documents: int, seed: int) -> Iterator[str]:
     """Write a file OUT/SPLIT.tsv for each file TEXT/SPLIT.target, and yield a message about each split.
 
     Args:
@@ -172,13 +172,13 @@ def synthesise(text: Path, out: Path, documents: int, seed: int) -> Iterator[str
     for split in splits:
         references = read_references(text / f"{split}.target")
         kept = references[:: -(-len(references) // documents)] if references else []
-        synthesis = Synthesis(kept, f"{seed} {split}")
+        synthesis = PairSynthesizer(kept, f"{seed} {split}")
         counts: Counter = Counter()
         path = out / f"{split}.tsv"
-        with writing(path) as file:
+        with open_output(path) as file:
             for number in tqdm(range(len(synthesis)), desc=f"pairs of {split}", unit=" summaries", disable=None):
-                for pair in synthesis.pairs(number):
-                    file.write(tabbed_line(pair))
+                for pair in synthesis.make_pairs(number):
+                    file.write(format_tabbed_line(pair))
                     counts[pair.label] += 1
             if not counts:
                 raise InputError(

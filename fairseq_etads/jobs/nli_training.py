@@ -29,19 +29,19 @@ from ..systems.entailment.model import (
     WEIGHTS,
     EntailmentScorer,
     NliConfig,
-    collate,
+    collate_texts,
     read_config,
     words_to_ids,
     write_config,
     write_model,
 )
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 from ..text.files import read_lines
 from ..text.tokenizer import TextTokenizer
 from ..version import version
-from ..vocabulary.dictionary import fingerprint
-from ..vocabulary.word_vectors import load_vectors
-from .runs import device_of
+from ..vocabulary.dictionary import compute_fingerprint
+from ..vocabulary.word_vectors import load_word_vectors
+from .runs import choose_device
 
 STATE = "training.safetensors"
 LARGEST_NORM = 5.0
@@ -74,14 +74,14 @@ class Settings:
         """Return the configuration to store in the model folder."""
         return NliConfig(self.embed_dim, self.width, self.words, self.keep_case, self.hide_digits)
 
-    def plain(self) -> Dict[str, Any]:
+    def to_dict(self) -> Dict[str, Any]:
         """Return the settings as a dictionary of JSON types."""
         texts = {name: [str(path) for path in getattr(self, name)] for name in ("train", "valid", "more_words")}
         return {**asdict(self), **texts}
 
 
 @dataclass
-class Pairs:
+class TokenisedPairs:
     """Tokenised pairs, with the words of each premise and hypothesis and the index of each label in ``LABELS``."""
 
     premises: List[List[str]] = field(default_factory=list)
@@ -89,25 +89,25 @@ class Pairs:
     labels: List[int] = field(default_factory=list)
 
     @classmethod
-    def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "Pairs":
+    def read(cls, paths: Sequence[Path], tokenizer: TextTokenizer, counts: Counter) -> "TokenisedPairs":
         """Read all pairs in the files with :func:`read_pairs`. Raises InputError if there are none."""
         pairs = cls()
         for path in paths:
             for pair in tqdm(read_pairs(path, counts), desc=f"reading {path.name}", unit=" pairs", disable=None):
-                pairs.premises.append(_words(pair.premise, tokenizer))
-                pairs.hypotheses.append(_words(pair.hypothesis, tokenizer))
+                pairs.premises.append(_split_words(pair.premise, tokenizer))
+                pairs.hypotheses.append(_split_words(pair.hypothesis, tokenizer))
                 pairs.labels.append(LABELS.index(pair.label))
         if not pairs.labels:
             raise InputError(f"{', '.join(map(str, paths))}: no pair with a label")
         return pairs
 
 
-def _words(text: str, tokenizer: TextTokenizer) -> List[str]:
+def _split_words(text: str, tokenizer: TextTokenizer) -> List[str]:
     # The strings are interned, so that each distinct word is stored in memory only once.
     return [sys.intern(word) for word in tokenizer.encode(text).split()]
 
 
-class Encoded(NamedTuple):
+class EncodedPairs(NamedTuple):
     """Encoded pairs, with lists of word ids (T,) for the premises and hypotheses, and labels (N,)."""
 
     premises: List[Tensor]
@@ -115,7 +115,7 @@ class Encoded(NamedTuple):
     labels: Tensor
 
     @classmethod
-    def of(cls, pairs: Pairs, dictionary: Dictionary, config: NliConfig) -> "Encoded":
+    def from_pairs(cls, pairs: TokenisedPairs, dictionary: Dictionary, config: NliConfig) -> "EncodedPairs":
         """Convert the words in ``pairs`` to dictionary ids."""
         premises, hypotheses = (
             [words_to_ids(words, dictionary, config.keep_case) for words in texts]
@@ -124,7 +124,7 @@ class Encoded(NamedTuple):
         return cls(premises, hypotheses, torch.tensor(pairs.labels))
 
 
-def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
+def make_dictionary(pairs: TokenisedPairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
     """Create a dictionary of the most frequent words in the pairs and the words in the files of ``--more-words``."""
     dictionary = Dictionary()
     for texts in (pairs.premises, pairs.hypotheses):
@@ -134,7 +134,7 @@ def make_dictionary(pairs: Pairs, settings: Settings, tokenizer: TextTokenizer) 
     dictionary.finalize(nwords=settings.size + dictionary.nspecial, padding_factor=1)
     for path in settings.more_words:
         for line in read_lines(path):
-            for word in _words(line, tokenizer):
+            for word in _split_words(line, tokenizer):
                 dictionary.add_symbol(word)
     return dictionary
 
@@ -159,12 +159,12 @@ class Trainer:
         pairs: encoded training pairs.
     """
 
-    def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: Encoded, settings: Settings):
+    def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: EncodedPairs, settings: Settings):
         self.model, self.dictionary, self.pairs, self.settings = model, dictionary, pairs, settings
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
 
-    def epoch(self, number: int) -> float:
+    def train_epoch(self, number: int) -> float:
         """Train on all pairs once, and return the mean loss.
 
         The order of the pairs and the dropout masks depend only on the seed and the epoch number.
@@ -178,7 +178,7 @@ class Trainer:
         batches = self._batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
             texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
-            batch = [collate(side, self.dictionary).to(device) for side in texts]
+            batch = [collate_texts(side, self.dictionary).to(device) for side in texts]
             loss = F.cross_entropy(self.model(*batch), self.pairs.labels[numbers].to(device))
             self.optimizer.zero_grad()
             loss.backward()
@@ -201,7 +201,7 @@ class Trainer:
         generator.shuffle(batches)
         return batches
 
-    def state(self, progress: Progress) -> Dict[str, Tensor]:
+    def make_state(self, progress: Progress) -> Dict[str, Tensor]:
         """Return the training state from which a later run can continue."""
         found = {f"model.{name}": weight for name, weight in self.model.state_dict().items()}
         for name, parameter in self.trained.items():
@@ -210,7 +210,7 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a training state that was created with :meth:`state` from a file, and return its progress.
+        """Load a training state that was created with :meth:`make_state` from a file, and return its progress.
 
         Raises InputError if the state belongs to a different model.
         """
@@ -228,7 +228,7 @@ class Trainer:
         return Progress(*stored["progress"].tolist())
 
 
-def train(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
+def train_entailment_model(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
     """Train a model or continue an interrupted run, and return a message about the result.
 
     Args:
@@ -239,20 +239,20 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     Raises:
         InputError: a file cannot be read, or the folder contains a run with other options or pairs.
     """
-    _check_same(out, settings)
+    _check_same_settings(out, settings)
     counts: Counter = Counter()
     tokenizer = settings.config.tokenizer()
-    pairs, valid = (Pairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
+    pairs, valid = (TokenisedPairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
     warning = punctuation_warning(chain.from_iterable(pairs.premises), "--words")
     if warning:
         print(f"WARNING: {warning}", file=sys.stderr)
     dictionary = make_dictionary(pairs, settings, tokenizer)
-    trainer = _make_trainer(pairs, dictionary, settings, device_of(device))
-    about = {"options": settings.plain(), "pairs": len(pairs.labels), "fairseq_etads": version()}
-    about["files"] = _digests(settings)
+    trainer = _make_trainer(pairs, dictionary, settings, choose_device(device))
+    about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": version()}
+    about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.
     is_resumed = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))
-    if is_resumed and read_config(out)["dictionary"] != fingerprint(dictionary):
+    if is_resumed and read_config(out)["dictionary"] != compute_fingerprint(dictionary):
         raise InputError(f"MODEL {out}: it was trained with another vocabulary; choose another folder")
     progress = trainer.load(out / STATE) if is_resumed else Progress()
     known = len(dictionary) - dictionary.nspecial
@@ -260,25 +260,25 @@ def train(out: Path, settings: Settings, epochs: int, patience: int, device: Opt
     total = len(valid.labels)
     while progress.epoch < epochs and progress.epoch - progress.best_epoch < patience:
         number = progress.epoch + 1
-        loss = trainer.epoch(number)
-        right = _right(EntailmentScorer(trainer.model, dictionary, settings.config), valid)
+        loss = trainer.train_epoch(number)
+        right = _count_correct(EntailmentScorer(trainer.model, dictionary, settings.config), valid)
         print(f"epoch {number}: loss {loss:.4f}, accuracy {right / total:.4f} of {total:,} pairs", flush=True)
         if right > progress.best_right:
             progress = Progress(number, number, right)
             write_config(out, settings.config, dictionary, {**about, "epoch": number, "accuracy": right / total})
             write_model(out, trainer.model.state_dict())
         progress = progress._replace(epoch=number)
-        write_model(out, trainer.state(progress), STATE)
+        write_model(out, trainer.make_state(progress), STATE)
     accuracy = f"accuracy {progress.best_right / total:.4f} of {total:,} pairs"
     return f"{out}: {accuracy}, epoch {progress.best_epoch} of {progress.epoch}"
 
 
-def _check_same(out: Path, settings: Settings) -> None:
+def _check_same_settings(out: Path, settings: Settings) -> None:
     """Raise InputError if the folder contains a run that used other options or other files of pairs."""
     if not (out / CONFIG).is_file():
         return
     before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
-    for name, value in settings.plain().items():
+    for name, value in settings.to_dict().items():
         if before.get(name) != value:
             raise InputError(
                 f"MODEL {out}: it was trained with a different --{name.replace('_', '-')} ({before.get(name)}, now "
@@ -286,39 +286,39 @@ def _check_same(out: Path, settings: Settings) -> None:
             )
 
     digests = read_config(out)["training"].get("files")  # earlier versions did not record these hashes
-    if digests is not None and digests != _digests(settings):
+    if digests is not None and digests != _compute_file_checksums(settings):
         raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
 
 
-def _digests(settings: Settings) -> List[str]:
+def _compute_file_checksums(settings: Settings) -> List[str]:
     """Compute the SHA-256 hash of each file with pairs, in the order of the command-line options."""
-    return [sha256(path) for path in (*settings.train, *settings.valid)]
+    return [compute_sha256(path) for path in (*settings.train, *settings.valid)]
 
 
-def _make_trainer(pairs: Pairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:
+def _make_trainer(pairs: TokenisedPairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:
     torch.manual_seed(settings.seed)
     model = settings.config.make_model(dictionary, settings.dropout)
     if settings.vectors is not None:
-        load_vectors(settings.vectors, dictionary, model.table, "--vectors")
+        load_word_vectors(settings.vectors, dictionary, model.table, "--vectors")
         model.table.requires_grad_(False)
-    return Trainer(model.to(device), dictionary, Encoded.of(pairs, dictionary, settings.config), settings)
+    return Trainer(model.to(device), dictionary, EncodedPairs.from_pairs(pairs, dictionary, settings.config), settings)
 
 
-def _right(scorer: EntailmentScorer, pairs: Pairs) -> int:
+def _count_correct(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
     """Return the number of pairs that the model classifies correctly."""
     found = scorer.probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
 
 
-def judge(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
+def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
     """Evaluate a model on the pairs in files, and write P(entailment) for each pair to one line of ``out``.
 
     Raises:
         InputError: the folder does not contain a model, or a file of pairs cannot be read.
     """
-    scorer = EntailmentScorer.load(folder).to(device_of(device))
+    scorer = EntailmentScorer.load(folder).to(choose_device(device))
     counts: Counter = Counter()
-    pairs = Pairs.read(paths, scorer.config.tokenizer(), counts)
+    pairs = TokenisedPairs.read(paths, scorer.config.tokenizer(), counts)
     found = scorer.probabilities(pairs.premises, pairs.hypotheses)
     labels = torch.tensor(pairs.labels)
     if out is not None:

@@ -20,15 +20,24 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from ..data.preparation import settings_of
+from ..data.preparation import read_settings
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.lengths import Lengths
-from ..search.options import flag
+from ..search.options import format_option_name
 from ..text.atomic import read_json, write_json
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
-from .recipes import NAMES, Data, Machine, Recipe, check_suitable, choose, default_name, vocabulary
+from .recipes import (
+    NAMES,
+    Machine,
+    Recipe,
+    TrainingData,
+    check_suitable,
+    choose_recipe_name,
+    choose_vocabulary_size,
+    make_recipe,
+)
 
 FILE = "recipe.json"
 """Name of the file that records the choice in a run folder."""
@@ -36,7 +45,7 @@ SAMPLE = 20_000
 """Maximum number of texts in the evenly spaced sample for measuring lengths."""
 
 
-def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Data:
+def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingData:
     """Measure text lengths in FOLDER/train.source and FOLDER/train.target, in tokens separated by spaces.
 
     Args:
@@ -52,10 +61,10 @@ def measure(folder: Path, one_dictionary: bool = True, marks: bool = True) -> Da
     pairs = _count_lines(paths[0])
     if not pairs:
         raise InputError(f"{paths[0]}: it is empty")
-    texts = [map(bytes.split, _sample(path, pairs)) for path in paths]
+    texts = [map(bytes.split, _sample_lines(path, pairs)) for path in paths]
     mark = SENTENCE_MARK.encode()
     documents, summaries = (Lengths(len(text) - (not marks and text.count(mark)) for text in side) for side in texts)
-    return Data(pairs, documents, summaries, one_dictionary)
+    return TrainingData(pairs, documents, summaries, one_dictionary)
 
 
 def _count_lines(path: Path) -> int:
@@ -63,13 +72,13 @@ def _count_lines(path: Path) -> int:
         return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
-def _sample(path: Path, lines: int) -> Iterator[bytes]:
+def _sample_lines(path: Path, lines: int) -> Iterator[bytes]:
     every = -(-lines // SAMPLE) or 1
     with open(path, "rb") as file:
         yield from (line for number, line in enumerate(file) if number % every == 0)
 
 
-def this_machine(cpu: bool, processes: int = 1) -> Machine:
+def detect_machine(cpu: bool, processes: int = 1) -> Machine:
     """Return the cores or GPUs of this machine that are used for training with a given number of processes.
 
     Args:
@@ -78,10 +87,10 @@ def this_machine(cpu: bool, processes: int = 1) -> Machine:
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
     cores = min(available, int(threads) * processes) if threads.isdigit() and int(threads) else available
-    return Machine(max(cores, 1), 0 if cpu else _gpus())
+    return Machine(max(cores, 1), 0 if cpu else _count_gpus())
 
 
-def _gpus() -> int:
+def _count_gpus() -> int:
     """Return the number of GPUs that the driver reports. torch is not used, because importing it takes seconds."""
     if metadata.version("torch").endswith("+cpu"):
         return 0
@@ -95,7 +104,7 @@ def _gpus() -> int:
     return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
-def read_record(run: Path) -> Optional[Dict[str, Any]]:
+def read_recipe(run: Path) -> Optional[Dict[str, Any]]:
     """Read RUN/recipe.json. Returns None if the file is missing or damaged."""
     try:
         record = json.loads((run / FILE).read_text(encoding="utf-8"))
@@ -105,26 +114,28 @@ def read_record(run: Path) -> Optional[Dict[str, Any]]:
     return record if fits else None
 
 
-def decoding_of(run: Path) -> Dict[str, int]:
+def read_decoding_options(run: Path) -> Dict[str, int]:
     """Return the decoding options in RUN/recipe.json, which were chosen for the data of the run.
 
     The result is empty if the file does not exist.
     """
-    record = read_record(run)
+    record = read_recipe(run)
     return dict(record["decoding"]) if record else {}
 
 
 def _started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
-    return args.recipe is None and begun and read_record(args.run) is None
+    return args.recipe is None and begun and read_recipe(args.run) is None
 
 
-def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
+def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
-    record = read_record(args.run)
+    record = read_recipe(args.run)
     if _started_without_recipe(args):
-        _say(f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)")
+        _print_message(
+            f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)"
+        )
         return None
     if args.recipe == "paper":
         return None
@@ -138,13 +149,13 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
             name=record["recipe"],
         )
     check_suitable(args.recipe or "paper", args.arch)
-    settings = settings_of(args.prepared, "--prepared")
-    data = measure(args.prepared / "tokens", not settings.separate)
-    machine = this_machine(args.cpu, args.processes)
-    name = args.recipe or default_name(data, machine, args.arch)
+    settings = read_settings(args.prepared, "--prepared")
+    data = measure_text_lengths(args.prepared / "tokens", not settings.separate)
+    machine = detect_machine(args.cpu, args.processes)
+    name = args.recipe or choose_recipe_name(data, machine, args.arch)
     if name == "paper":
         return None
-    recipe = choose(name, data, machine, args.arch, args.given, args.minutes)
+    recipe = make_recipe(name, data, machine, args.arch, args.given, args.minutes)
     words = data.pairs * (data.documents.mean() + data.summaries.mean())
     why = (
         ""
@@ -163,7 +174,7 @@ def recipe_of(args: argparse.Namespace) -> Optional[Recipe]:
     return recipe
 
 
-def _prepare(args: argparse.Namespace) -> List[str]:
+def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
     """Return options for etads-prepare. They are the options of an earlier call, or options for whole words.
 
     With whole words, the vocabulary size is the number of words that a model can learn from the text.
@@ -178,19 +189,19 @@ def _prepare(args: argparse.Namespace) -> List[str]:
         return [
             word for option, (given, made) in wanted.items() if given is None and made for word in (option, str(made))
         ]
-    data = measure(args.text)
-    name = args.recipe or default_name(data, this_machine(args.cpu), args.arch)
+    data = measure_text_lengths(args.text)
+    name = args.recipe or choose_recipe_name(data, detect_machine(args.cpu), args.arch)
     if name == "paper":
         return []
     found: List[str] = []
     if args.tokens is None and name != "large":
         found += ["--tokens", "word"]
     if args.size is None and (args.tokens or found) and "bpe" not in (args.tokens or ""):
-        found += ["--size", str(vocabulary(data))]
+        found += ["--size", str(choose_vocabulary_size(data))]
     return found
 
 
-def _say(line: str) -> None:
+def _print_message(line: str) -> None:
     print(f"== {line}", file=sys.stderr)
 
 
@@ -220,15 +231,19 @@ def _parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Print the chosen options with one word per line, and explain the choice on standard error."""
     if args.stage == "prepare":
-        words: Sequence[str] = _prepare(args)
+        words: Sequence[str] = _choose_prepare_options(args)
     elif args.stage == "content":
-        is_opaque = settings_of(args.prepared, "--prepared").tokens in OPAQUE
+        is_opaque = read_settings(args.prepared, "--prepared").tokens in OPAQUE
         words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]
     elif args.stage == "decoding":
-        words = [word for name, value in decoding_of(args.run).items() for word in (flag(name), str(value))]
+        words = [
+            word
+            for name, value in read_decoding_options(args.run).items()
+            for word in (format_option_name(name), str(value))
+        ]
     else:
-        recipe = recipe_of(args)
+        recipe = choose_recipe(args)
         words = recipe.train if recipe else []
         for line in recipe.says if recipe else ():
-            _say(line)
+            _print_message(line)
     sys.stdout.write("".join(f"{word}\n" for word in words))

@@ -1,7 +1,7 @@
 """Training recipes: named settings for ``scripts/train.sh --recipe``, adapted to the data, machine and training time.
 
-This module does not import torch or fairseq, read files or inspect the machine. The result of :func:`choose` depends
-only on its arguments.
+This module does not import torch or fairseq, read files or inspect the machine. The result of :func:`make_recipe`
+depends only on its arguments.
 
 docs/experiments.md contains the measurements on which these settings are based. If the number of epochs is too small
 for texts to be memorised, Muon's learning rate is 6e-3 at an embedding size of 128, and dropout is not used. Otherwise,
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from ..search.lengths import Lengths, bounds
+from ..search.lengths import Lengths, choose_length_bounds
 from ..text.picking import FACTOR
 
 NAMES = ("small", "base", "large", "paper")
@@ -44,7 +44,7 @@ FILLED = 0.88
 
 
 @dataclass(frozen=True)
-class Data:
+class TrainingData:
     """Properties of the training data.
 
     Attributes:
@@ -80,7 +80,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Size:
+class RecipeSize:
     """Model size and limits of a named recipe.
 
     Attributes:
@@ -112,9 +112,9 @@ class Size:
 
 
 SIZES = {
-    "small": Size(2, 128, 4, 0, 9, 6, (50, 200, 130), 4000, 6e-3, 0),
-    "base": Size(2, 192, 4, 60, 0, 12, (75, 400, 200), 4000, 4e-3, 0),
-    "large": Size(4, 512, 8, 12 * 60, 0, 20, (90, 800, 400), 16000, 1.5e-3, 0.1),
+    "small": RecipeSize(2, 128, 4, 0, 9, 6, (50, 200, 130), 4000, 6e-3, 0),
+    "base": RecipeSize(2, 192, 4, 60, 0, 12, (75, 400, 200), 4000, 4e-3, 0),
+    "large": RecipeSize(4, 512, 8, 12 * 60, 0, 20, (90, 800, 400), 16000, 1.5e-3, 0.1),
 }
 
 
@@ -139,7 +139,7 @@ class Recipe:
     says: List[str] = field(default_factory=list)
 
 
-def default_name(data: Data, machine: Machine, arch: str) -> str:
+def choose_recipe_name(data: TrainingData, machine: Machine, arch: str) -> str:
     """Return the name of the recipe that suits the amount of text and the machine."""
     if arch not in SUITABLE:
         return "paper"
@@ -157,7 +157,7 @@ def check_suitable(name: str, arch: str) -> None:
         )
 
 
-def vocabulary(data: Data) -> int:
+def choose_vocabulary_size(data: TrainingData) -> int:
     """Return the number of words that a model can learn well from the summaries. All other words are copied.
 
     If the summaries contain a total of a hundred thousand words, a model can learn about a thousand words well. The
@@ -169,7 +169,7 @@ def vocabulary(data: Data) -> int:
     return min(max(round(size / step) * step, 500), 30_000)
 
 
-def dropout(epochs: float) -> float:
+def choose_dropout(epochs: float) -> float:
     """Return the dropout probability for a number of epochs.
 
     The probability is 0 for fewer than three epochs. It then increases with the number of epochs, up to 0.3.
@@ -177,8 +177,13 @@ def dropout(epochs: float) -> float:
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
 
-def choose(
-    name: str, data: Data, machine: Machine, arch: str, given: Sequence[str] = (), minutes: Optional[float] = None
+def make_recipe(
+    name: str,
+    data: TrainingData,
+    machine: Machine,
+    arch: str,
+    given: Sequence[str] = (),
+    minutes: Optional[float] = None,
 ) -> Recipe:
     """Choose the settings of a training run according to a recipe.
 
@@ -193,32 +198,32 @@ def choose(
         InputError: the recipe is not available for this architecture.
     """
     check_suitable(name, arch)
-    size, options = SIZES[name], _Given(given)
+    size, options = SIZES[name], _UserOptions(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
         share, longest_document = 100, data.documents.at(100)  # the model reads all selected sentences
     cut = (
-        options.number("--truncate-source", _rounded(min(data.documents.at(share), longest_document))),
-        options.number("--truncate-target", _rounded(min(data.summaries.at(99), longest_summary))),
+        options.get_number("--truncate-source", _round_up_length(min(data.documents.at(share), longest_document))),
+        options.get_number("--truncate-target", _round_up_length(min(data.summaries.at(99), longest_summary))),
     )
     read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
     if minutes is None:
         minutes = size.core_minutes / (machine.speed / CORE_SPEED) if size.core_minutes else size.minutes
-    plan = _plan(size, size.max_tokens, data, machine, options, read, minutes)
+    plan = _plan_training(size, size.max_tokens, data, machine, options, read, minutes)
     if plan.epochs < SOME_EPOCHS:
-        plan = _plan(size, size.max_tokens // 2, data, machine, options, read, minutes)
+        plan = _plan_training(size, size.max_tokens // 2, data, machine, options, read, minutes)
     steps, epochs = plan.steps, plan.epochs
     train = [
-        *_model(size, arch, data, options),
-        *_optimiser(size, steps, epochs, options),
+        *_make_model_options(size, arch, data, options),
+        *_make_optimiser_options(size, steps, epochs, options),
         *([] if machine.gpus else ["--num-workers", "0"]),
         *("--max-tokens", str(plan.max_tokens), "--max-update", str(steps)),
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
     ]
-    lengths = bounds(data.summaries.percentiles(), cut[1])
+    lengths = choose_length_bounds(data.summaries.percentiles(), cut[1])
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
     found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
-    found.says.extend(_sentences(found, size, machine, data, plan.pairs, options))
+    found.says.extend(_explain_recipe(found, size, machine, data, plan.pairs, options))
     if not options.reads_picked_sentences() and data.documents.at(50) > max(cut[0], longest_document):
         found.says.append(
             f"half of the documents have more than {data.documents.at(50):,} tokens, and their ends are not read; with "
@@ -227,7 +232,7 @@ def choose(
     return found
 
 
-class _Plan(NamedTuple):
+class _TrainingPlan(NamedTuple):
     """Amount of training: maximum tokens and mean pairs per batch, and number of steps, epochs and minutes."""
 
     max_tokens: int
@@ -237,15 +242,15 @@ class _Plan(NamedTuple):
     minutes: float
 
 
-def _plan(
-    size: Size,
+def _plan_training(
+    size: RecipeSize,
     max_tokens: int,
-    data: Data,
+    data: TrainingData,
     machine: Machine,
-    given: "_Given",
+    given: "_UserOptions",
     read: Tuple[float, float],
     minutes: float,
-) -> _Plan:
+) -> _TrainingPlan:
     """Compute the number of training steps that are possible within a time limit.
 
     Batches contain up to ``max_tokens`` source tokens, unless the user has specified another number.
@@ -253,18 +258,18 @@ def _plan(
     Args:
         read: mean numbers of tokens in a document and in a summary, after truncation.
     """
-    max_tokens = given.number("--max-tokens", max_tokens)
+    max_tokens = given.get_number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
-    seconds = _operations(size, given, read, pairs, vocabulary(data)) / machine.speed
+    seconds = _count_operations(size, given, read, pairs, choose_vocabulary_size(data)) / machine.speed
     steps_of_epoch = max(data.pairs / pairs, 1)
-    steps = given.number("--max-update", 0)
+    steps = given.get_number("--max-update", 0)
     if not steps:
-        most_epochs = given.number("--max-epoch", 0) or size.most_epochs
+        most_epochs = given.get_number("--max-epoch", 0) or size.most_epochs
         steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
-    return _Plan(max_tokens, pairs, steps, steps / steps_of_epoch, steps * seconds / 60)
+    return _TrainingPlan(max_tokens, pairs, steps, steps / steps_of_epoch, steps * seconds / 60)
 
 
-class _Given:
+class _UserOptions:
     """Options that the user has specified. If an option is repeated, the last value is used, as in argparse."""
 
     def __init__(self, words: Sequence[str]):
@@ -278,34 +283,34 @@ class _Given:
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
-    def text(self, name: str, default: str) -> str:
+    def get_text(self, name: str, default: str) -> str:
         return self._values.get(name, default)
 
     def reads_picked_sentences(self) -> bool:
         """Return whether the model reads sentences selected by an extractor, together with their salience levels."""
-        factors = self.text("--source-factors", "none").split(",")
+        factors = self.get_text("--source-factors", "none").split(",")
         return any(name.partition(":")[0].strip() == FACTOR for name in factors)
 
-    def number(self, name: str, default: int) -> int:
+    def get_number(self, name: str, default: int) -> int:
         value = self._values.get(name, "")
         return int(value) if value.isdigit() else default
 
 
-def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
+def _make_model_options(size: RecipeSize, arch: str, data: TrainingData, given: _UserOptions) -> List[str]:
     """Return the model options. Options that have no effect or conflict with the user's options are omitted."""
     width, layers, heads = str(size.width), str(size.layers), str(size.heads)
     # The decoder has the same layer sizes as the encoder, even if the user has specified them.
     found = ["--encoder-embed-dim", width, "--encoder-ffn-embed-dim", str(4 * size.width)]
     for side in ("encoder", "decoder"):
         found += [f"--{side}-layers", layers, f"--{side}-attention-heads", heads, f"--no-{side}-learned-pos"]
-    pointer = given.text("--pointer", "soft" if data.one_dictionary else "none")
+    pointer = given.get_text("--pointer", "soft" if data.one_dictionary else "none")
     found += ["--pointer", pointer]
     if pointer != "none":
         found.append("--pointer-continue")
     if not data.one_dictionary:
         found.append("--no-share-all-embeddings")
-    if arch in _WITH_FOCUS and given.text("--focus-layers", "all") != "none":
-        count = given.number("--encoder-attention-heads", size.heads)
+    if arch in _WITH_FOCUS and given.get_text("--focus-layers", "all") != "none":
+        count = given.get_number("--encoder-attention-heads", size.heads)
         narrow = ["2"] * min(count * 3 // 4, count - 1)
         found += ["--focus-center", "relative", "--focus-initial-scope", ",".join([*narrow, "half"])]
     if "--no-token-positional-embeddings" not in given:
@@ -317,32 +322,43 @@ def _model(size: Size, arch: str, data: Data, given: _Given) -> List[str]:
     return found
 
 
-def _optimiser(size: Size, steps: int, epochs: float, given: _Given) -> List[str]:
+def _make_optimiser_options(size: RecipeSize, steps: int, epochs: float, given: _UserOptions) -> List[str]:
     """Return the training options that are valid with the user's optimiser, schedule and criterion."""
-    optimiser = given.text("--optimizer", "muon")
+    optimiser = given.get_text("--optimizer", "muon")
     rate = size.rate * (1 if epochs < SOME_EPOCHS else 0.5) * (1 if optimiser == "muon" else 0.25)
-    found = ["--optimizer", optimiser, "--lr", f"{rate:g}", "--clip-norm", "2", "--dropout", f"{dropout(epochs):g}"]
+    found = [
+        "--optimizer",
+        optimiser,
+        "--lr",
+        f"{rate:g}",
+        "--clip-norm",
+        "2",
+        "--dropout",
+        f"{choose_dropout(epochs):g}",
+    ]
     if optimiser in ("muon", "adam"):
         found += ["--adam-betas", "(0.9, 0.98)"]
     if optimiser == "muon" and ("--fp16" in given or "--bf16" in given):
         found.append("--fp16-no-flatten-grads")  # Muon requires matrices, which fairseq would flatten
-    schedule = given.text("--lr-scheduler", "polynomial_decay")
+    schedule = given.get_text("--lr-scheduler", "polynomial_decay")
     found += ["--lr-scheduler", schedule]
     if schedule in ("polynomial_decay", "inverse_sqrt"):
-        found += ["--warmup-updates", str(warm_up(steps))]
+        found += ["--warmup-updates", str(choose_warm_up_steps(steps))]
     if schedule == "polynomial_decay":
         found += ["--total-num-update", str(steps)]
-    if given.text("--criterion", "summarization_nll") == "summarization_nll":
+    if given.get_text("--criterion", "summarization_nll") == "summarization_nll":
         found += ["--label-smoothing", f"{size.smoothing:g}"]
     return found
 
 
-def warm_up(steps: int) -> int:
+def choose_warm_up_steps(steps: int) -> int:
     """Return the number of warm-up steps, which is one ninth of all steps, but at most 500."""
     return min(500, -(-steps // 9))
 
 
-def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: float, known: int) -> float:
+def _count_operations(
+    size: RecipeSize, given: _UserOptions, read: Tuple[float, float], pairs: float, known: int
+) -> float:
     """Compute the number of floating-point operations per step: six per weight and token, plus the attention.
 
     Args:
@@ -352,9 +368,9 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
     """
     total, width, wide = 0.0, size.width, 4 * size.width
     for side, length, of_layer in (("encoder", read[0], 4 + 2), ("decoder", read[1], 8 + 2)):
-        width = given.number(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
-        wide = given.number(f"--{side}-ffn-embed-dim", wide)
-        layers = given.number(f"--{side}-layers", size.layers)
+        width = given.get_number(f"--{side}-embed-dim", width)  # the decoder has the same size as the encoder
+        wide = given.get_number(f"--{side}-ffn-embed-dim", wide)
+        layers = given.get_number(f"--{side}-layers", size.layers)
         weights = layers * (of_layer * width**2 + 2 * width * wide)
         attended = read[0] + (read[1] if side == "decoder" else 0)
         total += length * (6 * weights + 12 * layers * width * attended)
@@ -363,28 +379,33 @@ def _operations(size: Size, given: _Given, read: Tuple[float, float], pairs: flo
     return total * pairs
 
 
-def _rounded(length: int) -> int:
+def _round_up_length(length: int) -> int:
     """Round a length up to a multiple of ten."""
     return max(-(-length // 10) * 10, 10)
 
 
-def _sentences(recipe: Recipe, size: Size, machine: Machine, data: Data, pairs: float, given: _Given) -> List[str]:
+def _explain_recipe(
+    recipe: Recipe, size: RecipeSize, machine: Machine, data: TrainingData, pairs: float, given: _UserOptions
+) -> List[str]:
     """Return lines of text that explain the choice to the user."""
-    value = _Given(recipe.train)
-    chosen = {name: given.text(f"--{name}", value.text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")}
+    value = _UserOptions(recipe.train)
+    chosen = {
+        name: given.get_text(f"--{name}", value.get_text(f"--{name}", "")) for name in ("dropout", "lr", "optimizer")
+    }
     of = data.summaries
     minutes = recipe.minutes
     time = f"{minutes:.0f} minutes" if 2 <= minutes < 90 else f"{minutes * 60:.0f} seconds"
     time = f"{minutes / 60:.1f} hours" if minutes >= 90 else time
-    layers = [given.number(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
+    layers = [given.get_number(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
     rounded = max(round(pairs / 8) * 8, 8)
     return [
-        f"{layers[0]}+{layers[1]} layers of width {given.number('--encoder-embed-dim', size.width)}; "
+        f"{layers[0]}+{layers[1]} layers of width {given.get_number('--encoder-embed-dim', size.width)}; "
         f"{chosen['optimizer']}, rate {chosen['lr']}, decaying to 0 over {recipe.steps:,} steps "
         f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
-        f"batches of up to {value.text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of 8)",
-        f"documents are read up to {value.text('--truncate-source', '')} tokens, summaries up to "
-        f"{value.text('--truncate-target', '')}",
+        f"batches of up to {value.get_text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of "
+        "8)",
+        f"documents are read up to {value.get_text('--truncate-source', '')} tokens, summaries up to "
+        f"{value.get_text('--truncate-target', '')}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
         f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"

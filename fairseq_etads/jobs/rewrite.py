@@ -11,16 +11,16 @@ from fairseq.data import data_utils
 from torch import Tensor
 from tqdm import tqdm
 
-from ..data.labels.texts import Text
+from ..data.labels.texts import WordText
 from ..data.prepared import PreparedPairs
-from ..evaluation.reranking import Candidate, best_combination
+from ..evaluation.reranking import RewriteCandidate, choose_best_combination
 from ..platform.errors import InputError
-from ..platform.outputs import locked
+from ..platform.outputs import lock_output
 from ..systems.rewriting.abstractor import Abstractor
 from ..systems.rewriting.model import PointerExtractor
 from ..text.words import SENTENCE_MARK
-from .labels import need_marks
-from .runs import detokenizer_of, device_of
+from .labels import check_sentence_marks
+from .runs import choose_device, make_detokenizer
 
 SENTENCES = 5
 """Number of sentences to select if the extractor cannot decide when to stop, or has selected no sentences."""
@@ -40,12 +40,12 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
         InputError: another process is writing to the output file.
     """
     args.output.parent.mkdir(parents=True, exist_ok=True)
-    with locked(args.output, "OUTPUT"):
+    with lock_output(args.output, "OUTPUT"):
         return _write_rewritten(folder, args)
 
 
 def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
-    device = device_of(args.device)
+    device = choose_device(args.device)
     extractor, task = load_extractor(args, folder)
     extractor.to(device)
     abstractor = Abstractor(
@@ -53,19 +53,22 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     )
     task.load_dataset(args.subset)
     documents = task.dataset(args.subset).src
-    need_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
+    check_sentence_marks(PreparedPairs(task.dataset(args.subset)), "DATA")
     subwords = task.subwords
-    tokenizer = detokenizer_of(task.tgt_dict, subwords, folder)
-    output = _Output(args.output, _provenance(args, folder))
+    tokenizer = make_detokenizer(task.tgt_dict, subwords, folder)
+    output = _SummaryFile(args.output, _collect_provenance(args, folder))
     with tqdm(
         total=len(documents), initial=output.done, desc=f"rewriting {args.subset}", unit=" documents", disable=None
     ) as bar:
         for start in range(output.done, len(documents), args.batch_size):
             batch = [documents[number] for number in range(start, min(start + args.batch_size, len(documents)))]
-            for sentences in summarise(batch, extractor, abstractor, args, device):
-                texts = [Text.of([task.tgt_dict[token] for token in words], subwords).words for words in sentences]
-                output.add(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts)))
-            output.keep()
+            for sentences in summarise_by_rewriting(batch, extractor, abstractor, args, device):
+                texts = [
+                    WordText.from_tokens([task.tgt_dict[token] for token in words], subwords).words
+                    for words in sentences
+                ]
+                output.append(tokenizer.decode(f" {SENTENCE_MARK} ".join(" ".join(words) for words in texts)))
+            output.flush()
             bar.update(len(batch))
     return output.finish()
 
@@ -90,7 +93,7 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
     return extractor.eval(), task
 
 
-def summarise(
+def summarise_by_rewriting(
     documents: List[Tensor], extractor: PointerExtractor, abstractor: Abstractor, args: argparse.Namespace, device: Any
 ) -> List[List[Tuple[int, ...]]]:
     """Return the summary of each document as a list of sentences. A sentence is a tuple of vocabulary ids.
@@ -99,24 +102,24 @@ def summarise(
     """
     tokens = data_utils.collate_tokens(documents, abstractor.dictionary.pad(), abstractor.dictionary.eos()).to(device)
     most = (args.sentences or SENTENCES) if extractor.stop is None else None
-    taken = extractor.taken_sentences(tokens, extractor.extract(tokens, most))
+    taken = extractor.get_selected_sentences(tokens, extractor.extract(tokens, most))
     for row, sentences in enumerate(taken):
         if not sentences:
             taken[row] = [words for words in extractor.sentences_of(tokens[row]) if len(words)][:SENTENCES]
     found = iter(abstractor.rewrite([sentence for sentences in taken for sentence in sentences]))
     summaries = []
     for sentences in taken:
-        beams = [[_candidate(abstractor, hypothesis) for hypothesis in next(found)] for _ in sentences]
-        places = best_combination(beams, args.rerank_length) if args.rerank else [0] * len(beams)
+        beams = [[_make_candidate(abstractor, hypothesis) for hypothesis in next(found)] for _ in sentences]
+        places = choose_best_combination(beams, args.rerank_length) if args.rerank else [0] * len(beams)
         summaries.append([beam[place].words for beam, place in zip(beams, places)])
     return summaries
 
 
-def _candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Candidate:
-    return Candidate(abstractor.words(hypothesis), float(hypothesis["positional_scores"].sum()))
+def _make_candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> RewriteCandidate:
+    return RewriteCandidate(abstractor.words(hypothesis), float(hypothesis["positional_scores"].sum()))
 
 
-def _provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
+def _collect_provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
     """Return everything that affects the summaries: the options, and the sizes and modification times of files.
 
     The files are the checkpoints and the files of the binarised data.
@@ -128,7 +131,7 @@ def _provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
     return made_by
 
 
-class _Output:
+class _SummaryFile:
     """Summary file that receives its final name when it is complete.
 
     If writing is interrupted, a later call can complete the file.
@@ -156,11 +159,11 @@ class _Output:
         self.partial.write_bytes(found)
         self.record.write_text(text, encoding="utf-8")
 
-    def add(self, line: str) -> None:
+    def append(self, line: str) -> None:
         """Append a summary to the file."""
         self.lines.append(line)
 
-    def keep(self) -> None:
+    def flush(self) -> None:
         """Write the summaries that were added since the last call to disk."""
         with open(self.partial, "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in self.lines[self.done :])

@@ -13,7 +13,7 @@ from typing import Dict, List, Optional, Sequence
 from ..platform import console
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
-from ..text.checksums import sha256
+from ..text.checksums import compute_sha256
 
 RECORD = "training.json"
 _COMMANDS = ("started.txt", "finished.txt")
@@ -27,7 +27,7 @@ class RunRecord:
     Attributes:
         command: the fairseq-train command as a list of words.
         prepared: path of the folder with the prepared data, or an empty string if it is unknown.
-        data: dictionary that identifies the prepared data, see :func:`data_of`.
+        data: dictionary that identifies the prepared data, see :func:`compute_data_fingerprint`.
     """
 
     command: List[str]
@@ -67,16 +67,16 @@ class RunRecord:
         write_text(run / RECORD, json.dumps(asdict(self), ensure_ascii=False, indent=1) + "\n", errors="replace")
 
 
-def data_of(prepared: Path) -> Dict[str, str]:
+def compute_data_fingerprint(prepared: Path) -> Dict[str, str]:
     """Return a dictionary from the file name prepare.json to the SHA-256 hash of this file.
 
     prepare.json contains the checksums of the texts. The result is empty if the file does not exist.
     """
     path = prepared / "prepare.json"
-    return {path.name: sha256(path)} if path.is_file() else {}
+    return {path.name: compute_sha256(path)} if path.is_file() else {}
 
 
-def prepared_of(run: Path, given: Optional[Path]) -> Path:
+def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:
     """Return the folder with the prepared data of a run.
 
     This is the folder specified with ``--prepared``, the folder that was used for training, or RUN/prepared.
@@ -92,7 +92,7 @@ def prepared_of(run: Path, given: Optional[Path]) -> Path:
         return inside
     # If the run folder was moved, look for the prepared data inside this folder.
     for folder in (Path(record.prepared), inside):
-        if (folder / "prepare.json").is_file() and record.data in ({}, data_of(folder)):
+        if (folder / "prepare.json").is_file() and record.data in ({}, compute_data_fingerprint(folder)):
             return folder
     others = (Path(record.prepared) / "prepare.json").is_file()
     there = "but the data there has changed" if others else "which no longer exists"
@@ -104,7 +104,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)
-    return console.run("generate.sh", lambda: print(prepared_of(args.run, None)))
+    return console.run("generate.sh", lambda: print(find_prepared_folder(args.run, None)))
 
 
 if __name__ == "__main__":

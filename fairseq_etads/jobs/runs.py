@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Tuple
 
 from ..evaluation.likelihood_file import CHECKPOINTS
-from ..platform.console import add_device, add_max_tokens
+from ..platform.console import add_device_option, add_max_tokens_option
 from ..platform.errors import InputError
 from ..text.subwords import OPAQUE
-from .run_record import prepared_of
+from .run_record import find_prepared_folder
 
 
-def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
+def find_checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
     """Return the path of the checkpoint in RUN that ``--checkpoint`` selects, and the path of the data folder.
 
     The second path is None if the data recorded in the checkpoint should be used.
@@ -31,7 +31,7 @@ def checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]
             raise InputError(f"--prepared {args.prepared}: has no folder bin; create it with etads-prepare")
         return checkpoint, args.prepared / "bin"
     try:
-        data = prepared_of(args.run, None) / "bin"
+        data = find_prepared_folder(args.run, None) / "bin"
     except InputError:  # the checkpoint also contains the path of the training data
         data = args.run / "prepared" / "bin"
     return checkpoint, data if data.is_dir() else None
@@ -51,33 +51,33 @@ def add_run_options(add: Callable[..., Any]) -> None:
         type=Path,
         help="folder containing the prepared data (default: RUN/prepared, or the data used for training)",
     )
-    add_max_tokens(add)
-    add_device(add)
+    add_max_tokens_option(add)
+    add_device_option(add)
 
 
-def only_warnings() -> None:
+def silence_info_logs() -> None:
     """Suppress all log messages of fairseq and of this project that are less severe than warnings."""
     for name in ("fairseq", "fairseq_etads"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def device_of(name: Optional[str]) -> Any:
+def choose_device(name: Optional[str]) -> Any:
     """Return the torch device that ``--device`` specifies. The default is the GPU, if one is available.
 
     Raises:
         InputError: the specified device does not exist.
     """
-    from ..summarizer.summarizer import device_of as checked  # imported here, because it imports torch
+    from ..summarizer.summarizer import choose_device as checked  # imported here, because it imports torch
 
     return checked(name)
 
 
-def detokenizer_of(dictionary: Any, subwords: str, folder: Path) -> Any:
+def make_detokenizer(dictionary: Any, subwords: str, folder: Path) -> Any:
     """Return a TextTokenizer that joins subwords into words and words into text, but keeps sentence marks.
 
     Args:
         dictionary: dictionary of the tokens in the data.
-        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.word_ends`.
+        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         folder: path of the data folder, for the error message.
 
     Raises:

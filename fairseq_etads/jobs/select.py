@@ -9,19 +9,25 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import progress_bar
 
-from ..data.labels.files import NOTHING, file_name, source_hash, write_rows
-from ..data.labels.scores import best_f1, bin_of, f1_at, no_counts, roc_area
-from ..data.labels.texts import Text
+from ..data.labels.files import NOTHING, make_label_file_name, source_hash, write_rows
+from ..data.labels.scores import (
+    compute_f1,
+    compute_roc_auc,
+    find_best_f1_threshold,
+    find_histogram_bin,
+    make_empty_histogram,
+)
+from ..data.labels.texts import WordText
 from ..data.prepared import PreparedPairs
 from ..data.selection import TokenValues
 from ..models.selector import Selector
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
 from ..training.task import SummarizationTask
-from .runs import device_of
+from .runs import choose_device
 
 
-def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
+def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> None:
     """Write the probabilities for the splits in ``args``, and report their quality.
 
     Args:
@@ -42,28 +48,30 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
             "--sentence-attention extractor); use etads-rewrite for an extractor that chooses the order of sentences"
         )
     folder = Path(cfg.task.data.split(":")[0])
-    device = device_of(args.device)
+    device = choose_device(args.device)
     report: Dict[str, Any] = {}
     model = model.to(device).eval()
     for split in args.subset:
         task.load_dataset(split)
         held_out = split == task.cfg.train_subset and getattr(model, "other", None) is not None
-        rows = _probabilities(model, task, split, args.max_tokens, device, held_out)
-        path = (args.out or checkpoint.parent.parent) / file_name("probabilities", model.unit, split)
+        rows = _predict_probabilities(model, task, split, args.max_tokens, device, held_out)
+        path = (args.out or checkpoint.parent.parent) / make_label_file_name("probabilities", model.unit, split)
         limit = task.truncate_source
         header = {"made_by": "etads-select", "documents": len(rows), "truncate_source": limit}
         pairs = PreparedPairs(task.dataset(split))
         subwords = task.subwords
         documents = map(pairs.document, range(len(pairs)))
-        lines = ((source_hash(d), _fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents))
+        lines = (
+            (source_hash(d), _format_fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents)
+        )
         write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"
         if held_out:
             line += ", each scored by the model trained on the other half"
-        labels = (args.labels or folder) / file_name("labels", model.unit, split)
+        labels = (args.labels or folder) / make_label_file_name("labels", model.unit, split)
         if labels.is_file() or args.labels:
-            report[split] = _scores(path, labels, model.unit, task, split, args.threshold)
-            line += f"; {describe(report[split])}"
+            report[split] = _evaluate_probabilities(path, labels, model.unit, task, split, args.threshold)
+            line += f"; {format_split_scores(report[split])}"
         print(line)
     if args.report:
         if not report:
@@ -73,7 +81,7 @@ def select(checkpoint: Path, data: Optional[Path], args: argparse.Namespace) -> 
         write_text(args.report, json.dumps(report, indent=2) + "\n")
 
 
-def describe(scores: Dict[str, float]) -> str:
+def format_split_scores(scores: Dict[str, float]) -> str:
     """Format the evaluation scores of a split."""
     return (
         f"AUC {scores['auc']:.4f}, F1 {scores['f1']:.4f} above {scores['threshold']:g} "
@@ -82,7 +90,7 @@ def describe(scores: Dict[str, float]) -> str:
 
 
 @torch.no_grad()
-def _probabilities(
+def _predict_probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
     """Compute the probabilities of all words or sentences in each document, in document order.
@@ -111,9 +119,9 @@ def _probabilities(
     return found
 
 
-def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
+def _format_fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, limit: int) -> List[str]:
     """Return the fields of a document's line in the file. The probability of a word is the mean over its subwords."""
-    text = Text.of(tokens, subwords, limit)
+    text = WordText.from_tokens(tokens, subwords, limit)
     if unit == "sentences":
         sentences = text.sentences()
         padded = [*row, *[0.0] * (len(sentences) - len(row))]
@@ -122,29 +130,29 @@ def _fields(row: Sequence[float], tokens: List[str], unit: str, subwords: str, l
     for value, number in zip(row, text.word_numbers):
         sums[number] += float(value)
         counts[number] += 1
-    values = text.spread([total / max(count, 1) for total, count in zip(sums, counts)])
+    values = text.spread_to_tokens([total / max(count, 1) for total, count in zip(sums, counts)])
     return [NOTHING if value is None else f"{value:.4g}" for value in values]
 
 
-def _scores(
+def _evaluate_probabilities(
     path: Path, labels: Path, unit: str, task: SummarizationTask, split: str, threshold: float
 ) -> Dict[str, float]:
     """Measure how well the probabilities in ``path`` predict the labels of all tokens or sentences in the split."""
     source = task.dataset(split).src
     documents = source.dataset, source.full_sizes, task.src_dict, task.truncate_source
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
-    counts, true, chosen, positive = no_counts(), 0, 0, 0
+    counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
-        for probability, label in _units(predicted, right, number):
-            counts[int(label)][bin_of(probability)] += 1
+        for probability, label in _iterate_units(predicted, right, number):
+            counts[int(label)][find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
             true += probability > threshold and label
-    best, where = best_f1(counts)
+    best, where = find_best_f1_threshold(counts)
     total = sum(map(sum, counts))
     return {
-        "auc": roc_area(counts),
-        "f1": f1_at(true, chosen, positive),
+        "auc": compute_roc_auc(counts),
+        "f1": compute_f1(true, chosen, positive),
         "threshold": threshold,
         "best_f1": best,
         "best_threshold": where,
@@ -152,11 +160,11 @@ def _scores(
     }
 
 
-def _units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
+def _iterate_units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
     """Return the probability and the label of each word or sentence in a document."""
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())
         return [(probability, int(label)) for probability, label in pairs if label >= 0 and probability >= 0]
-    chosen = {int(field) for field in labels.file.row(number)[1] if field != NOTHING}
-    fields = predicted.file.row(number)[1]
+    chosen = {int(field) for field in labels.file.read_row(number)[1] if field != NOTHING}
+    fields = predicted.file.read_row(number)[1]
     return [(float(field), int(i in chosen)) for i, field in enumerate(fields) if field != NOTHING]

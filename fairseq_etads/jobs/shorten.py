@@ -7,22 +7,22 @@ from typing import Iterator, List, Optional
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, SelectionFile, file_name
-from ..data.labels.texts import Text
-from ..data.preparation import settings_of
+from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
+from ..data.labels.texts import WordText
+from ..data.preparation import read_settings
 from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
-from ..platform.outputs import write_text, writing
+from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
-from ..text.picking import FACTOR, FILE, Picking, learn_edges
+from ..text.picking import FACTOR, FILE, Picking, compute_level_edges
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
-from .labels import need_marks, open_task, splits_of
+from .labels import check_sentence_marks, list_splits, open_task
 
 _ADVICE = "shorten the split train first, because the levels are learned from it"
 
 
-def shorten(args: argparse.Namespace) -> Iterator[str]:
+def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
     """Write the shortened splits, and yield a message for each split.
 
     The settings for selecting sentences are written to the run folder.
@@ -34,7 +34,7 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
         InputError: the text does not match the data, or the probabilities are missing or belong to other documents.
     """
     folder = args.prepared / "bin"
-    settings = settings_of(args.prepared, "--prepared")
+    settings = read_settings(args.prepared, "--prepared")
     tokenizer = TextTokenizer(
         argparse.Namespace(
             text_words=settings.word_kind,
@@ -43,10 +43,12 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
             text_sentence_marks="insert",
         )
     )
-    splits = args.subset or splits_of(folder)
+    splits = args.subset or list_splits(folder)
     path = args.run / FILE
     if "train" in splits:
-        edges = learn_edges(list(_probabilities(args.run / file_name("probabilities", "sentences", "train"))))
+        edges = compute_level_edges(
+            list(_read_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
+        )
     else:
         edges = Picking.read(path, _ADVICE).edges
     picking = Picking(args.words, edges)
@@ -54,16 +56,16 @@ def shorten(args: argparse.Namespace) -> Iterator[str]:
     for split in splits:
         task.load_dataset(split)
         pairs = PreparedPairs(task.dataset(split))
-        need_marks(pairs, "--prepared")
+        check_sentence_marks(pairs, "--prepared")
         yield _shorten_split(pairs, split, task.subwords, tokenizer, picking, args)
     write_text(path, picking.to_json())
 
 
-def _probabilities(path: Path) -> Iterator[float]:
+def _read_probabilities(path: Path) -> Iterator[float]:
     """Iterate over the probabilities of all sentences in a probability file."""
     file = SelectionFile(path, "RUN")
     for number in range(len(file)):
-        yield from (float(field) for field in file.row(number)[1] if field != NOTHING)
+        yield from (float(field) for field in file.read_row(number)[1] if field != NOTHING)
 
 
 def _shorten_split(
@@ -77,19 +79,19 @@ def _shorten_split(
     source = args.text / f"{split}.source"
     if not source.is_file():
         raise InputError(f"TEXT {args.text}: it has no {source.name}")
-    file = SelectionFile(args.run / file_name("probabilities", "sentences", split), "RUN")
+    file = SelectionFile(args.run / make_label_file_name("probabilities", "sentences", split), "RUN")
     if len(file) != len(pairs):
         raise InputError(f"RUN: {file.path} covers {len(file):,} documents, but --prepared has {len(pairs):,}")
     words = taken = before = number = 0
     out = args.out / source.name
     lines = tqdm(read_lines(source), f"shortening {split}", len(pairs), unit=" documents", disable=None)
-    with writing(out) as texts, writing(out.with_name(f"{out.name}.{FACTOR}")) as levels:
+    with open_output(out) as texts, open_output(out.with_name(f"{out.name}.{FACTOR}")) as levels:
         for number, line in enumerate(lines, 1):
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
             tokens = pairs.document(number - 1)
-            fields = file.row_of(number - 1, tokens)
-            sentences = _raw_sentences(line, Text.of(tokens, subwords).sentences(), tokenizer)
+            fields = file.read_checked_row(number - 1, tokens)
+            sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "
@@ -114,7 +116,7 @@ def _shorten_split(
     )
 
 
-def _raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
+def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTokenizer) -> Optional[List[str]]:
     """Return the sentences of a raw line that contain at least one token.
 
     Returns None if the number of these sentences differs from the number of sentences in ``encoded``.

@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from ..data.shortlist_file import read_shortlist, write_shortlist
 from ..platform.errors import InputError
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
@@ -26,7 +26,7 @@ CHECKED = 1000
 """Number of pairs at the beginning of the validation set that are checked."""
 
 
-class Limits(NamedTuple):
+class ShortlistLimits(NamedTuple):
     """Limits on the number of words in a shortlist.
 
     Attributes:
@@ -41,7 +41,7 @@ class Limits(NamedTuple):
     truncate_target: int
 
 
-class Pairs:
+class KnownWordPairs:
     """Distinct known words in each document of a split and in its summary, without special symbols.
 
     Args:
@@ -53,7 +53,7 @@ class Pairs:
 
     def __init__(self, pairs: Any):
         self._pairs = pairs
-        self.source_words, self.target_words = known_words(pairs.src_dict), known_words(pairs.tgt_dict)
+        self.source_words, self.target_words = count_known_words(pairs.src_dict), count_known_words(pairs.tgt_dict)
         self._specials = max(pairs.src_dict.nspecial, pairs.tgt_dict.nspecial)
 
     def __len__(self) -> int:
@@ -61,37 +61,37 @@ class Pairs:
 
     def document(self, number: int) -> np.ndarray:
         """Return the ids of the distinct words in a document, in ascending order."""
-        return self._distinct(self._pairs.src[number], self.source_words)
+        return self._find_distinct_words(self._pairs.src[number], self.source_words)
 
     def summary(self, number: int) -> np.ndarray:
         """Return the ids of the distinct words in a summary, in ascending order."""
-        return self._distinct(self._pairs.tgt[number], self.target_words)
+        return self._find_distinct_words(self._pairs.tgt[number], self.target_words)
 
     def tokens(self, number: int) -> torch.Tensor:
         """Return the ids of all tokens in a document."""
         tokens: torch.Tensor = self._pairs.src[number]
         return tokens
 
-    def _distinct(self, tokens: torch.Tensor, known: int) -> np.ndarray:
+    def _find_distinct_words(self, tokens: torch.Tensor, known: int) -> np.ndarray:
         words = np.unique(tokens.numpy())
         return words[np.searchsorted(words, self._specials) : np.searchsorted(words, known)]
 
-    def progress(self, what: str) -> Iterator[int]:
+    def iterate_with_progress(self, what: str) -> Iterator[int]:
         """Iterate over the indices of all pairs while showing a progress bar."""
         return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
 
-def document_frequencies(pairs: Pairs) -> Tuple[np.ndarray, np.ndarray]:
+def count_document_frequencies(pairs: KnownWordPairs) -> Tuple[np.ndarray, np.ndarray]:
     """Count the documents that contain each word (V_s,) and the summaries that contain each word (V,), as int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
-    for number in pairs.progress("frequencies"):
+    for number in pairs.iterate_with_progress("frequencies"):
         in_documents[pairs.document(number)] += 1
         in_summaries[pairs.summary(number)] += 1
     return in_documents, in_summaries
 
 
-def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
+def find_most_frequent_words(in_summaries: np.ndarray, count: int) -> np.ndarray:
     """Return the ids (F,) of the ``count`` most frequent words in descending order of frequency.
 
     There are fewer ids if the summaries contain fewer distinct words.
@@ -100,7 +100,7 @@ def most_frequent(in_summaries: np.ndarray, count: int) -> np.ndarray:
     return order[in_summaries[order] > 0].astype(np.int32)
 
 
-def strongest(counts: np.ndarray, most: int) -> np.ndarray:
+def find_largest_counts(counts: np.ndarray, most: int) -> np.ndarray:
     """Return the indices of the ``most`` largest counts in descending order. Equal counts keep their order.
 
     ``counts`` (n,) belong to one document word. Each count is the number of summaries that contain one of n words, so
@@ -111,7 +111,7 @@ def strongest(counts: np.ndarray, most: int) -> np.ndarray:
     return chosen
 
 
-class WordsTogether:
+class WordAssociations:
     """Find the summary words that are most strongly associated with each document word.
 
     Args:
@@ -120,10 +120,10 @@ class WordsTogether:
         frequent: ids of words that are included in every list and are therefore omitted from the rows.
         own: for each document word, the id of the same word in summaries, or -1 if there is none. The list of a
             document word always includes the same word.
-        counts: document frequencies, as returned by :func:`document_frequencies`.
+        counts: document frequencies, as returned by :func:`count_document_frequencies`.
     """
 
-    def __init__(self, pairs: Pairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
+    def __init__(self, pairs: KnownWordPairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
         self.pairs, self.per_word, self.own = pairs, per_word, own
         self.in_documents, in_summaries = counts
         is_counted = in_summaries >= FEWEST_TOGETHER
@@ -132,7 +132,7 @@ class WordsTogether:
         self._column_of = np.full(len(is_counted), -1)
         self._column_of[self.columns] = np.arange(len(self.columns))
 
-    def table(self) -> np.ndarray:
+    def make_table(self) -> np.ndarray:
         """Return the table of summary word ids (V_s, k), int32, in descending order of probability.
 
         Rows with fewer than k words are padded with -1.
@@ -144,16 +144,16 @@ class WordsTogether:
         at_once = max(1, MOST_COUNTS // len(self.columns))
         parts = [rows[start : start + at_once] for start in range(0, len(rows), at_once)]
         for number, part in enumerate(parts, 1):
-            counts = self._count(part, f"pairs of words, part {number} of {len(parts)}")
+            counts = self._count_cooccurrences(part, f"pairs of words, part {number} of {len(parts)}")
             for word, row in zip(part, counts):
                 own = self._column_of[self.own[word]] if self.own[word] >= 0 else -1
                 if own >= 0:
                     row[own] = 0
-                found = self.columns[strongest(row, self.per_word)]
+                found = self.columns[find_largest_counts(row, self.per_word)]
                 table[word, : len(found)] = found
         return table
 
-    def _count(self, words: np.ndarray, what: str) -> np.ndarray:
+    def _count_cooccurrences(self, words: np.ndarray, what: str) -> np.ndarray:
         """Count the documents for each pair of a document word in ``words`` (n,) and a counted summary word.
 
         Returns:
@@ -162,21 +162,21 @@ class WordsTogether:
         counts = np.zeros((len(words), len(self.columns)), dtype=np.int32)
         row_of = np.full(self.pairs.source_words, -1)
         row_of[words] = np.arange(len(words))
-        for number in self.pairs.progress(what):
+        for number in self.pairs.iterate_with_progress(what):
             rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
             # The words are distinct, so each cell is incremented at most once.
             counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1
         return counts
 
 
-def own_ids(source: Any, target: Any) -> np.ndarray:
+def map_to_summary_ids(source: Any, target: Any) -> np.ndarray:
     """Return, for each document word, the id of the same word in summaries (V_s,), or -1 if there is none."""
-    known = known_words(target)
-    ids = (target.indices.get(word, known) for word in source.symbols[: known_words(source)])
+    known = count_known_words(target)
+    ids = (target.indices.get(word, known) for word in source.symbols[: count_known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
 
 
-def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
+def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[str]:
     """Create a shortlist from the training data in a folder, write it to a file, and return messages about it.
 
     Raises:
@@ -189,10 +189,10 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     if task.dataset("train").tgt is None:
         raise InputError(f"DATA {folder}: its training data contains no summaries")
     source, target = task.source_dictionary, task.target_dictionary
-    pairs = Pairs(task.dataset("train"))
-    counts = document_frequencies(pairs)
-    frequent = most_frequent(counts[1], limits.frequent)
-    table = WordsTogether(pairs, limits.per_word, frequent, own_ids(source, target), counts).table()
+    pairs = KnownWordPairs(task.dataset("train"))
+    counts = count_document_frequencies(pairs)
+    frequent = find_most_frequent_words(counts[1], limits.frequent)
+    table = WordAssociations(pairs, limits.per_word, frequent, map_to_summary_ids(source, target), counts).make_table()
     made_from = {"documents": len(pairs), **limits._asdict()}
     write_shortlist(path, frequent, table, source, target, made_from)
     rows = int((table[:, 0] >= 0).sum()) if table.size else 0
@@ -202,11 +202,11 @@ def make_shortlist(folder: Path, path: Path, limits: Limits) -> List[str]:
     ]
     if any(folder.glob("valid.*.idx")):
         task.load_dataset("valid")
-        said.append(coverage(Pairs(task.dataset("valid")), path, source, target))
+        said.append(report_coverage(KnownWordPairs(task.dataset("valid")), path, source, target))
     return said
 
 
-def coverage(pairs: Pairs, path: Path, source: Any, target: Any) -> str:
+def report_coverage(pairs: KnownWordPairs, path: Path, source: Any, target: Any) -> str:
     """Report the mean length of the lists for validation documents, and the proportion of summary words they cover."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0

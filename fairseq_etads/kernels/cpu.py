@@ -11,7 +11,7 @@ from torch import Tensor
 _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 
 
-def _probe(function: _Probe) -> _Probe:
+def _cache_probe(function: _Probe) -> _Probe:
     """Cache the results of a function that tests operators, and run the function on the CPU without autocast.
 
     If the first call happened inside ``with torch.device("meta")``, where tensors have no values, or inside an autocast
@@ -19,14 +19,14 @@ def _probe(function: _Probe) -> _Probe:
     """
 
     @functools.wraps(function)
-    def outside(*args: Any) -> Any:
+    def run_outside_autocast(*args: Any) -> Any:
         with torch.device("cpu"), torch.autocast("cpu", enabled=False):
             return function(*args)
 
-    return functools.cache(outside)  # type: ignore[return-value]
+    return functools.cache(run_outside_autocast)  # type: ignore[return-value]
 
 
-@_probe
+@_cache_probe
 def can_pack_weights(dtype: torch.dtype) -> bool:
     """Return whether products with packed weights work in ``dtype`` on this processor and have correct results.
 
@@ -70,8 +70,8 @@ Processors without VNNI add two products in 16 bits. This sum can overflow for 8
 """
 
 
-@_probe
-def int8_levels() -> Optional[int]:
+@_cache_probe
+def measure_int8_levels() -> Optional[int]:
     """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit products are exact.
 
     Returns None if FBGEMM, which PyTorch includes for x86 processors, is not available. The test uses numbers with sums
@@ -147,7 +147,7 @@ def flash_attention_backward(
     return of_q, of_k, of_v
 
 
-@_probe
+@_cache_probe
 def has_flash_attention(dtype: torch.dtype) -> bool:
     """Return whether :func:`flash_attention` and its gradient work in ``dtype`` and agree with plain attention."""
     x = torch.linspace(-1, 1, 3 * 2 * 5 * 8, dtype=dtype).view(3, 1, 2, 5, 8).sin()
@@ -173,7 +173,7 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
     return torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", [], "")
 
 
-@_probe
+@_cache_probe
 def has_faster_linear() -> bool:
     """Return whether :func:`plain_linear` is faster than PyTorch's product on this processor and agrees with it.
 

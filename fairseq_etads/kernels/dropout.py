@@ -26,7 +26,7 @@ def draw_mask(x: Tensor, dropped: int) -> Tensor:
     )  # converting bytes to floating point is four times as fast as converting booleans
 
 
-class _Dropout(torch.autograd.Function):
+class _DropoutFunction(torch.autograd.Function):
     """Multiplies x by a mask and a scale. Only the mask is stored for the backward pass."""
 
     @staticmethod
@@ -46,7 +46,7 @@ def dropout(x: Tensor, p: float) -> Tensor:
     dropped = round(p * LEVELS)
     if x.device.type != "cpu" or not 0 < dropped < LEVELS:
         return F.dropout(x, p)
-    result: Tensor = _Dropout.apply(x, draw_mask(x, dropped), 1 / (1 - p))
+    result: Tensor = _DropoutFunction.apply(x, draw_mask(x, dropped), 1 / (1 - p))
     return result
 
 

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .focus_columns import SCOPE_FLOOR, Focus
+from .focus_columns import SCOPE_FLOOR, FocusParameters
 
 FIRST_TORCH = (2, 6)
 """First PyTorch version in which FlexAttention computes gradients of the tensors that determine the bias."""
@@ -29,14 +29,14 @@ _failures: Dict[str, str] = {}
 """A dictionary that maps device types to the reasons why compilation has failed on them."""
 
 
-def version_problem() -> Optional[str]:
+def find_version_problem() -> Optional[str]:
     """Return the reason why FlexAttention cannot be used with this version of PyTorch, or None if it can."""
     if tuple(int(number) for number in torch.__version__.split(".")[:2]) >= FIRST_TORCH:
         return None
     return f"it needs torch {'.'.join(map(str, FIRST_TORCH))} or newer, and this is torch {torch.__version__}"
 
 
-def problem(q: Tensor, dropout_p: float) -> Optional[str]:
+def find_input_problem(q: Tensor, dropout_p: float) -> Optional[str]:
     """Return the reason why FlexAttention cannot be used for queries (B, H, T, D) in training, or None if it can."""
     if q.device.type != "cuda":
         return f"it has no backward pass on {q.device.type}"
@@ -44,17 +44,17 @@ def problem(q: Tensor, dropout_p: float) -> Optional[str]:
         return f"its heads need a width of {LEAST_WIDTH} or more, and these have {q.shape[3]}"
     if dropout_p:
         return f"it has no dropout of attention weights, here {dropout_p}"
-    return version_problem() or _failures.get(q.device.type)
+    return find_version_problem() or _failures.get(q.device.type)
 
 
 @functools.cache
-def _compiled() -> Any:
+def _compile_flex_attention() -> Any:
     from torch.nn.attention.flex_attention import flex_attention
 
     return torch.compile(flex_attention)
 
 
-def _kernel(device_type: str) -> Any:
+def _get_kernel(device_type: str) -> Any:
     """Return the compiled FlexAttention function, or the uncompiled function on CPUs.
 
     On CPUs, PyTorch 2.13 cannot compile FlexAttention for varying lengths. Inside ``torch.compile``, the uncompiled
@@ -62,10 +62,10 @@ def _kernel(device_type: str) -> Any:
     """
     from torch.nn.attention.flex_attention import flex_attention
 
-    return flex_attention if device_type == "cpu" or torch.compiler.is_compiling() else _compiled()
+    return flex_attention if device_type == "cpu" or torch.compiler.is_compiling() else _compile_flex_attention()
 
 
-def padding_blocks(padding: Tensor) -> Any:
+def make_padding_blocks(padding: Tensor) -> Any:
     """Create the block mask for a padding mask (B, S), True at padding. Blocks without real tokens are skipped."""
     from torch.nn.attention.flex_attention import BlockMask
 
@@ -74,7 +74,7 @@ def padding_blocks(padding: Tensor) -> Any:
     real = F.pad(~padding, (0, count * BLOCK - length)).view(len(padding), count, BLOCK)
     is_full = real.all(dim=2)
 
-    def numbered(chosen: Tensor) -> Tuple[Tensor, Tensor]:
+    def number_chosen_blocks(chosen: Tensor) -> Tuple[Tensor, Tensor]:
         """Return the number of chosen blocks for each block of queries, and all block indices, chosen blocks first."""
         indices = chosen.to(torch.int8).argsort(dim=1, descending=True, stable=True).to(torch.int32)
         counts = chosen.sum(dim=1, dtype=torch.int32)
@@ -87,8 +87,8 @@ def padding_blocks(padding: Tensor) -> Any:
         return ~padding[b, key]
 
     return BlockMask.from_kv_blocks(
-        *numbered(real.any(dim=2) & ~is_full),
-        *numbered(is_full),
+        *number_chosen_blocks(real.any(dim=2) & ~is_full),
+        *number_chosen_blocks(is_full),
         BLOCK_SIZE=BLOCK,
         mask_mod=is_real,
         seq_lengths=(length, length),
@@ -96,7 +96,7 @@ def padding_blocks(padding: Tensor) -> Any:
 
 
 def flex_attention(
-    q: Tensor, k: Tensor, v: Tensor, focus: Focus, positions: Tensor, padding: Optional[Tensor]
+    q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, positions: Tensor, padding: Optional[Tensor]
 ) -> Optional[Tensor]:
     """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f.
 
@@ -111,7 +111,7 @@ def flex_attention(
 
     Returns:
         The attention output (B, H, S, D), or None if the kernel cannot be compiled. If compilation fails, later calls
-        of :func:`problem` return the reason.
+        of :func:`find_input_problem` return the reason.
     """
     steepness = 2.0 / focus.scope.clamp(min=SCOPE_FLOOR) ** 2
     if focus.strength is not None:
@@ -119,15 +119,15 @@ def flex_attention(
     places, center = positions.to(focus.center), focus.center
 
     # The kernel can read each tensor that requires a gradient only once.
-    def with_bias(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
+    def add_bias(score: Tensor, b: Tensor, h: Tensor, query: Tensor, key: Tensor) -> Tensor:
         distance = places[b, key] - center[b, h, query]
         return score - steepness[b, h, query] * (distance * distance)
 
     from torch._dynamo.exc import TorchDynamoException
 
-    blocks = None if padding is None else padding_blocks(padding)
+    blocks = None if padding is None else make_padding_blocks(padding)
     try:
-        result: Tensor = _kernel(q.device.type)(q, k, v, score_mod=with_bias, block_mask=blocks)
+        result: Tensor = _get_kernel(q.device.type)(q, k, v, score_mod=add_bias, block_mask=blocks)
     except TorchDynamoException as error:
         _failures[q.device.type] = f"torch cannot compile it here ({str(error).strip().splitlines()[0]})"
         return None

@@ -23,20 +23,20 @@ from .focus_columns import (
     PADDING_SCORE,
     SCOPE_FLOOR,
     FlashFocus,
-    Focus,
-    document_parts,
-    gradient_columns,
-    padded_columns,
-    value_columns,
-    with_columns,
-    with_padding_column,
+    FocusParameters,
+    add_padding_column,
+    compute_gradient_columns,
+    compute_value_columns,
+    insert_columns,
+    pad_columns,
+    split_keys,
 )
-from .fused import note_kernel
+from .fused import warn_without_fused_kernel
 
 logger = logging.getLogger(__name__)
 
 KERNELS = ("auto", "flex", "fused", "plain")
-"""Values of --attention-kernel; see :func:`chosen_form`."""
+"""Values of --attention-kernel; see :func:`choose_form_for_kernel`."""
 
 EXACT_COLUMNS = {("cpu", None)}
 """Devices on which fused attention is known to add float32 columns exactly, as pairs of type and CUDA capability.
@@ -54,7 +54,7 @@ BIAS_ELEMENTS = 2**24
 """Maximum number of elements in the focal bias of a block in the form "blocks", which needs 64 MiB in float32."""
 
 
-def document_positions(
+def compute_token_positions(
     key_padding_mask: Optional[Tensor], batch: int, length: int, device: torch.device
 ) -> Tuple[Tensor, Tensor]:
     """Compute the positions of tokens and the lengths of documents, counting only real tokens.
@@ -90,43 +90,43 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
 
 
 def _focus_by_columns(
-    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in its "columns" form. All tensors must have the same dtype."""
     batch, _, length, width = q.shape
-    positions, lengths = document_positions(padding, batch, length, q.device)
+    positions, lengths = compute_token_positions(padding, batch, length, q.device)
     if dropout_p == 0 and q.device.type == "cpu" and has_flash_attention(q.dtype):
-        parts = document_parts(focus, positions, padding, q.dtype)
+        parts = split_keys(focus, positions, padding, q.dtype)
         result: Tensor = FlashFocus.apply(q, k, v, *(field for part in parts for field in part))
         return result
-    queries, keys = (x.to(q.dtype) for x in value_columns(focus, positions, lengths))
+    queries, keys = (x.to(q.dtype) for x in compute_value_columns(focus, positions, lengths))
     if padding is not None:
-        queries, keys = with_padding_column(queries, keys, padding)
+        queries, keys = add_padding_column(queries, keys, padding)
     if torch.is_grad_enabled() and focus.needs_gradient:
-        gradient_queries, gradient_keys = (x.to(q.dtype) for x in gradient_columns(focus, positions, lengths))
+        gradient_queries, gradient_keys = (x.to(q.dtype) for x in compute_gradient_columns(focus, positions, lengths))
         if padding is not None:
             gradient_keys = gradient_keys.masked_fill(padding.unsqueeze(-1), 0.0)
         queries = torch.cat([queries, gradient_queries], dim=-1)
         keys = torch.cat([keys, gradient_keys], dim=-1)
-    wide = with_columns(q, k, v, *padded_columns(queries, keys, width))
+    wide = insert_columns(q, k, v, *pad_columns(queries, keys, width))
     return F.scaled_dot_product_attention(*wide, dropout_p=dropout_p, scale=1.0)[..., :width]
 
 
 def _focus_by_bias(
-    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in the form "bias", possibly for only a part of the queries."""
     batch, _, length, _ = k.shape
-    positions, _ = document_positions(padding, batch, length, k.device)
+    positions, _ = compute_token_positions(padding, batch, length, k.device)
     bias = focal_bias(focus.center, focus.scope, positions, focus.strength)  # (B, H, T, S)
     if padding is not None:
         bias = bias.masked_fill(padding[:, None, None, :], PADDING_SCORE)
-    note_kernel(q, q.shape[3], dropout_p, masked=True)
+    warn_without_fused_kernel(q, q.shape[3], dropout_p, masked=True)
     return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout_p)
 
 
 def _focus_by_blocks(
-    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in the form "blocks"."""
     rows = max(1, BIAS_ELEMENTS // (k.shape[0] * k.shape[1] * k.shape[2]))
@@ -141,17 +141,17 @@ def _focus_by_blocks(
 
 
 def _focus_by_flex(
-    q: Tensor, k: Tensor, v: Tensor, focus: Focus, padding: Optional[Tensor], dropout_p: float
+    q: Tensor, k: Tensor, v: Tensor, focus: FocusParameters, padding: Optional[Tensor], dropout_p: float
 ) -> Tensor:
     """Compute :func:`focus_attention` in the form "flex", or in the default form if "flex" cannot be compiled."""
     if dropout_p:
         raise ValueError(f"the form flex of focus-attention does not support dropout of weights: dropout_p {dropout_p}")
-    positions, _ = document_positions(padding, k.shape[0], k.shape[2], k.device)
+    positions, _ = compute_token_positions(padding, k.shape[0], k.shape[2], k.device)
     out = flex.flex_attention(q, k, v, focus, positions, padding)
     if out is not None:
         return out
     work = focus.center.dtype
-    form = chosen_form("flex", q, work, dropout_p)
+    form = choose_form_for_kernel("flex", q, work, dropout_p)
     return _FOCUS_FORMS[form](q.to(work), k.to(work), v.to(work), focus, padding, dropout_p)
 
 
@@ -202,25 +202,25 @@ def _has_exact_products(device_type: str) -> bool:
     return exact and own in ("ieee", "none")
 
 
-def _form_with_bias(length: int) -> str:
+def _choose_bias_form(length: int) -> str:
     return "bias" if length <= LONGEST_BIAS else "blocks"
 
 
-def _default_form(q: Tensor, work: torch.dtype) -> str:
+def _choose_default_form(q: Tensor, work: torch.dtype) -> str:
     """Return the result of :func:`focus_form` for queries (B, H, S, D) in the dtype ``work``.
 
     Any form except "columns" is logged. Inside ``torch.compile``, the form is never "columns".
     """
     if torch.compiler.is_compiling():  # columns would cause a graph break
-        return _form_with_bias(q.shape[2])
+        return _choose_bias_form(q.shape[2])
     capability = torch.cuda.get_device_capability(q.device) if q.is_cuda else None
     form = focus_form(q.device.type, work, capability, q.shape[2], _has_exact_products(q.device.type))
     if form != "columns":
-        _say(form, q.device.type, capability)
+        _log_memory_use(form, q.device.type, capability)
     return form
 
 
-def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
+def choose_form_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> str:
     """Choose the form of :func:`focus_attention` for queries (B, H, S, D) and a kernel from :data:`KERNELS`.
 
     - "auto": the result of :func:`focus_form`, which is never "flex".
@@ -232,33 +232,33 @@ def chosen_form(kernel: str, q: Tensor, work: torch.dtype, dropout_p: float) -> 
     logged.
     """
     if kernel == "plain":
-        return _form_with_bias(q.shape[2])
+        return _choose_bias_form(q.shape[2])
     if kernel == "auto":
-        return _default_form(q, work)
+        return _choose_default_form(q, work)
     if torch.compiler.is_compiling():  # a warning would cause a graph break
-        return "flex" if kernel == "flex" and not dropout_p else _default_form(q, work)
+        return "flex" if kernel == "flex" and not dropout_p else _choose_default_form(q, work)
     if kernel == "flex":
-        reason = flex.problem(q, dropout_p)
+        reason = flex.find_input_problem(q, dropout_p)
         if reason is None:
             return "flex"
-        form = _default_form(q, work)
+        form = _choose_default_form(q, work)
     else:
-        form = _default_form(q, work)
+        form = _choose_default_form(q, work)
         if form == "columns":
             return form
         reason = "its products are not known to be exact here"
-    _warn(kernel, reason, form)
+    _warn_about_other_form(kernel, reason, form)
     return form
 
 
 @functools.cache
-def _warn(kernel: str, reason: str, form: str) -> None:
+def _warn_about_other_form(kernel: str, reason: str, form: str) -> None:
     """Log a warning once that another form is used instead of the requested kernel."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
 
 @functools.cache
-def _say(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
+def _log_memory_use(form: str, device_type: str, capability: Optional[Tuple[int, int]]) -> None:
     """Log once that focus-attention requires memory for each pair of words, and why."""
     device = device_type if capability is None else f"{device_type} of capability {capability[0]}.{capability[1]}"
     of_what = "all queries" if form == "bias" else "a block of queries"
@@ -287,8 +287,8 @@ def focus_attention(
         center, scope: the centres mu and the scopes sigma (B, H, S) in tokens, in float32 or higher precision.
         key_padding_mask: the padding mask (B, S), True at padding, or None.
         dropout_p: the dropout probability of the attention weights, which should be 0 in evaluation.
-        form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None, :func:`chosen_form` selects the
-            form.
+        form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None, :func:`choose_form_for_kernel`
+            selects the form.
         strength: the factor (H,) by which each head multiplies f, in float32 or higher precision, or None for 1, as in
             the paper. If the strength is 0, the result is plain attention, and f passes a gradient only to the
             strength.
@@ -313,11 +313,11 @@ def focus_attention(
       ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)
-    form = form or chosen_form(kernel, q, work, dropout_p)
+    form = form or choose_form_for_kernel(kernel, q, work, dropout_p)
     compute: Callable[..., Tensor] = _FOCUS_FORMS[form]
     products = k.dtype if form == "flex" else work
     with torch.autocast(q.device.type, enabled=False):
         factors = None if strength is None else strength[None, :, None].expand_as(center)
-        focus = Focus(center, scope, factors).map(lambda x: x.to(work))
+        focus = FocusParameters(center, scope, factors).apply(lambda x: x.to(work))
         out = compute(q.to(products), k.to(products), v.to(products), focus, key_padding_mask, dropout_p)
     return out.to(q.dtype)

@@ -32,7 +32,7 @@ _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 column
 PADDING_SCORE = -1e9  # exp() of this number is 0 in float32, but unlike -inf, it keeps rows without real tokens finite
 
 
-class Focus(NamedTuple):
+class FocusParameters(NamedTuple):
     """The centres mu, the scopes sigma and the factors of the focal bias, (B, H, T) each.
 
     If ``strength`` is None, all factors are 1.
@@ -46,16 +46,16 @@ class Focus(NamedTuple):
     def needs_gradient(self) -> bool:
         return any(x is not None and x.requires_grad for x in self)
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> "Focus":
-        return Focus(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
+    def apply(self, change: Callable[[Tensor], Tensor]) -> "FocusParameters":
+        return FocusParameters(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
 
-    def split(self, rows: int) -> "List[Focus]":
+    def split(self, rows: int) -> "List[FocusParameters]":
         """Split the queries into groups of ``rows`` queries, and return the focus of each group."""
         starts = range(0, self.center.shape[2], rows)
-        return [self.map(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
+        return [self.apply(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
 
 
-def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def _bias_coefficients(focus: FocusParameters, origin: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Return the coefficients of x^2, x and 1 in the bias -(P - mu)^2 * 2 / sigma^2, where x = P - origin.
 
     The coefficients include the factor ``focus.strength``, if it is set. ``origin`` is broadcast against the tensors in
@@ -68,7 +68,7 @@ def _bias_coefficients(focus: Focus, origin: Tensor) -> Tuple[Tensor, Tensor, Te
     return -steepness, -2.0 * steepness * offset, -steepness * offset**2
 
 
-def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
+def _divide_into_blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, Tensor, Tensor]:
     """Divide each document into blocks of equal size, ``per_part`` blocks for every ``LARGEST_PART`` tokens.
 
     Args:
@@ -87,7 +87,7 @@ def _blocks(positions: Tensor, lengths: Tensor, per_part: int) -> Tuple[Tensor, 
     return width, torch.arange(most, device=positions.device) * width, block
 
 
-def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+def compute_value_columns(focus: FocusParameters, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute columns for queries (B, H, T, 6 N) and keys (B, S, 6 N) with dot products equal to the focal bias.
 
     The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
@@ -96,11 +96,11 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
     and are not rounded. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with a
     separate origin and separate columns.
     """
-    width, first, block = _blocks(positions, lengths, 1)
+    width, first, block = _divide_into_blocks(positions, lengths, 1)
     origins = first + ((width - 1) / 2).floor()  # (B, N)
     x = positions - origins.gather(1, block)  # (B, S)
     with torch.no_grad():
-        focus, origin = focus.map(lambda x: x.double()[..., None]), origins.double()[:, None, None]
+        focus, origin = focus.apply(lambda x: x.double()[..., None]), origins.double()[:, None, None]
         square, slope, level = _bias_coefficients(focus, origin)  # (B, H, T, N), square (B, H, T, 1)
         reach = torch.maximum((origin - focus.center).abs(), width.double()[:, None, None] / 2 + 1)
         largest = (square.abs() * reach**2 * 4).clamp(min=1e-30)  # keeps log2 finite if the strength is 0
@@ -114,25 +114,25 @@ def value_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Ten
     return queries, torch.cat([keys, keys], dim=-1)
 
 
-def gradient_columns(focus: Focus, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
+def compute_gradient_columns(focus: FocusParameters, positions: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute columns that add exactly 0 to the scores but pass gradients to ``center``, ``scope`` and ``strength``.
 
     Returns columns for queries (B, H, T, 1 + 2 N) and for keys (B, S, 1 + 2 N). The gradient is a difference between
     moments of the positions, which loses precision far from the origin. Therefore, every ``LARGEST_PART`` tokens are
     divided into four blocks with separate origins, and a shorter document is also divided into four blocks.
     """
-    width, first, block = _blocks(positions, lengths, _GRADIENT_BLOCKS)
+    width, first, block = _divide_into_blocks(positions, lengths, _GRADIENT_BLOCKS)
     origins = first + (width / 2).floor()  # (B, N)
     member = F.one_hot(block, origins.shape[1]).to(positions.dtype)  # (B, S, N)
     x = positions - origins.gather(1, block)
 
-    square, slope, level = _bias_coefficients(focus.map(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
+    square, slope, level = _bias_coefficients(focus.apply(lambda x: x.unsqueeze(-1)), origins[:, None, None, :])
     queries = torch.cat([square, slope, level], dim=-1)
     keys = torch.cat([(x * x).unsqueeze(-1), x.unsqueeze(-1) * member, member], dim=-1)
     return queries - queries.detach(), keys
 
 
-def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
+def pad_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
     """Pad columns for queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
 
     Fused kernels require such head widths. The number of columns C is first padded to a multiple of 8. The columns for
@@ -145,7 +145,7 @@ def padded_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, T
     return queries, keys[:, None].expand(-1, queries.shape[1], -1, -1)
 
 
-def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def insert_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale products.
 
     The columns come first. If the kernel adds in order, their large terms then cancel out before q·k is added. This
@@ -156,7 +156,7 @@ def with_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor)
     return scaled, torch.cat([keys, k], dim=-1), F.pad(v, (0, queries.size(-1)))
 
 
-class Part(NamedTuple):
+class KeyColumns(NamedTuple):
     """The columns for the focal bias of up to ``LARGEST_PART`` consecutive keys.
 
     Attributes:
@@ -173,7 +173,9 @@ class Part(NamedTuple):
     gradient_keys: Tensor
 
 
-def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype) -> "List[Part]":
+def split_keys(
+    focus: FocusParameters, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype
+) -> "List[KeyColumns]":
     """Split the keys into parts of equal size, and compute the columns of each part as for a separate document.
 
     Args:
@@ -194,18 +196,18 @@ def document_parts(focus: Focus, positions: Tensor, padding: Optional[Tensor], d
         own = (own - first).clamp(min=0)
         count = (~hidden_here).sum(1).clamp(min=1).to(own)
         shifted = focus._replace(center=focus.center - first[:, None])  # (B, H, T) - (B, 1, 1)
-        queries, keys = (x.to(dtype) for x in value_columns(shifted, own, count))
+        queries, keys = (x.to(dtype) for x in compute_value_columns(shifted, own, count))
         if padding is not None:
-            queries, keys = with_padding_column(queries, keys, hidden_here)
+            queries, keys = add_padding_column(queries, keys, hidden_here)
         gradient_queries, gradient_keys = queries[..., :0], keys[..., :0]
         if torch.is_grad_enabled() and focus.needs_gradient:
-            gradient_queries, gradient_keys = (x.to(dtype) for x in gradient_columns(shifted, own, count))
+            gradient_queries, gradient_keys = (x.to(dtype) for x in compute_gradient_columns(shifted, own, count))
             gradient_keys = gradient_keys.masked_fill(hidden_here.unsqueeze(-1), 0.0)
-        found.append(Part(tokens, queries, keys, gradient_queries, gradient_keys))
+        found.append(KeyColumns(tokens, queries, keys, gradient_queries, gradient_keys))
     return found
 
 
-def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
+def add_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor]:
     """Add a value column that hides the positions where the padding mask (B, S) is True."""
     keys = keys.masked_fill(padding.unsqueeze(-1), 0.0)
     return F.pad(queries, (0, 1), value=1.0), torch.cat([keys, padding.unsqueeze(-1) * PADDING_SCORE], dim=-1)
@@ -214,22 +216,22 @@ def with_padding_column(queries: Tensor, keys: Tensor, padding: Tensor) -> Tuple
 class FlashFocus(torch.autograd.Function):
     """Computes softmax(q k^T + columns) v with PyTorch's fused CPU kernel.
 
-    The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`Part`, in order. Only q, k, v, the columns
-    and the output are stored for the backward pass. Autograd would also store the widened copies of q, k, v and the
-    output. The outputs of the parts are averaged, weighted by their softmax denominators. Documents are processed in
-    groups to keep the copies small.
+    The inputs are q, k, v (B, H, S, D) and the five fields of each :class:`KeyColumns`, in order. Only q, k, v, the
+    columns and the output are stored for the backward pass. Autograd would also store the widened copies of q, k, v and
+    the output. The outputs of the parts are averaged, weighted by their softmax denominators. Documents are processed
+    in groups to keep the copies small.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, *fields: Any) -> Tensor:
-        parts = [Part(*fields[i : i + 5]) for i in range(0, len(fields), 5)]
+        parts = [KeyColumns(*fields[i : i + 5]) for i in range(0, len(fields), 5)]
         batch, heads, length, width = q.shape
         out = q.new_empty(length, batch, heads, width).permute(1, 2, 0, 3)  # the layout that the next layer expects
         normaliser = q.new_empty(batch, length, heads).transpose(1, 2)  # the layout of the kernel
-        for rows in _groups(q):
+        for rows in _group_documents(q):
             for number, (tokens, queries, keys, *_) in enumerate(parts):
-                columns = padded_columns(queries[rows], keys[rows], width)
-                wide = with_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
+                columns = pad_columns(queries[rows], keys[rows], width)
+                wide = insert_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
                 widened, own = flash_attention(*wide)
                 if number == 0:
                     out[rows], normaliser[rows] = widened[..., :width], own
@@ -249,14 +251,14 @@ class FlashFocus(torch.autograd.Function):
         width = q.shape[3]
         of_q, of_k, of_v = (torch.empty_like(x) for x in (q, k, v))
         of_columns = [q.new_empty(*q.shape[:3], keys.shape[2]) for keys in saved[2::3]]
-        for rows in _groups(q):
+        for rows in _group_documents(q):
             for number, tokens in enumerate(ctx.slices):
                 queries, keys, gradient_keys = (x[rows] for x in saved[3 * number : 3 * number + 3])
                 values, count = keys.shape[2], gradient_keys.shape[2]
                 keys = torch.cat([keys, gradient_keys], dim=-1)
-                columns = padded_columns(F.pad(queries, (0, count)), keys, width)
+                columns = pad_columns(F.pad(queries, (0, count)), keys, width)
                 extra = columns[0].size(-1)
-                wide = with_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
+                wide = insert_columns(q[rows], k[rows, :, tokens], v[rows, :, tokens], *columns)
                 outs = (F.pad(x[rows], (0, extra)) for x in (gradients[0], out))
                 wide_q, wide_k, wide_v = flash_attention_backward(next(outs), *wide, next(outs), normaliser[rows])
                 if number == 0:
@@ -272,7 +274,7 @@ GROUP_ELEMENTS = 2**20
 """Maximum number of elements in the queries of one group of documents in :class:`FlashFocus`."""
 
 
-def _groups(q: Tensor) -> "List[slice]":
+def _group_documents(q: Tensor) -> "List[slice]":
     """Return slices that divide the documents into groups."""
     size = max(1, GROUP_ELEMENTS // max(1, q[0].numel()))
     return [slice(start, start + size) for start in range(0, len(q), size)]

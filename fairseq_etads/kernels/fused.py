@@ -17,14 +17,14 @@ logger = logging.getLogger(__name__)
 HALVES = (torch.float16, torch.bfloat16)
 
 
-def least_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
+def get_head_width_multiple(dtype: torch.dtype, capability: Tuple[int, int]) -> int:
     """Return the number by which the head width must be divisible for PyTorch's memory-efficient attention."""
     if dtype in HALVES:
         return 8 if capability >= (7, 0) else 1
     return 4 if capability >= (8, 0) else 1
 
 
-def fused_kernel(
+def find_fused_kernel(
     dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float = 0.0
 ) -> str:
     """Return the name of the kernel that PyTorch uses: "flash", "cudnn", "efficient" or "math".
@@ -45,10 +45,10 @@ def fused_kernel(
     if is_half and not masked and width <= 256:
         return "flash"
     has_efficient = is_half or dtype in (torch.float16, torch.float32)
-    return "efficient" if has_efficient and width % least_multiple(dtype, capability) == 0 else "math"
+    return "efficient" if has_efficient and width % get_head_width_multiple(dtype, capability) == 0 else "math"
 
 
-def note_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
+def warn_without_fused_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
     """Log a warning once if PyTorch has no fused kernel for this attention on a GPU.
 
     Args:
@@ -60,14 +60,14 @@ def note_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
     if not x.is_cuda or torch.compiler.is_compiling():
         return
     dtype = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else x.dtype
-    _note(dtype, width, masked, torch.cuda.get_device_capability(x.device), dropout_p)
+    _warn_once(dtype, width, masked, torch.cuda.get_device_capability(x.device), dropout_p)
 
 
 @functools.cache
-def _note(dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float) -> None:
-    if fused_kernel(dtype, width, masked, capability, dropout_p) != "math":
+def _warn_once(dtype: torch.dtype, width: int, masked: bool, capability: Tuple[int, int], dropout_p: float) -> None:
+    if find_fused_kernel(dtype, width, masked, capability, dropout_p) != "math":
         return
-    multiple, name = least_multiple(dtype, capability), str(dtype).rpartition(".")[2]
+    multiple, name = get_head_width_multiple(dtype, capability), str(dtype).rpartition(".")[2]
     advice = f". There is one for widths that are multiples of {multiple}" if width % multiple else ""
     logger.warning(
         f"attention with heads of width {width} in {name} on cuda of capability {capability[0]}.{capability[1]}: torch "

@@ -10,7 +10,7 @@ from typing_extensions import TypeGuard  # PyTorch also depends on this package
 from .cpu import has_faster_linear, plain_linear
 
 
-class _Linear(torch.autograd.Function):
+class _LinearFunction(torch.autograd.Function):
     """Computes x W^T + b for x (…, in) and W (out, in), and the gradients, with :func:`plain_linear`."""
 
     @staticmethod
@@ -44,7 +44,7 @@ class TrainingLinear(nn.Linear):
         training = torch.is_grad_enabled() and input.requires_grad and not torch.is_autocast_enabled("cpu")
         if not (training and input.device.type == "cpu" and input.dtype == self.weight.dtype == torch.float32):
             return super().forward(input)
-        result: Tensor = _Linear.apply(input, self.weight, self.bias)
+        result: Tensor = _LinearFunction.apply(input, self.weight, self.bias)
         return result
 
 
@@ -78,28 +78,28 @@ def is_matrix(weight: Tensor) -> bool:
     return bool(getattr(weight, "is_matrix", False))
 
 
-def _weight_norms(module: nn.Module) -> List[WeightNorm]:
+def _find_weight_norms(module: nn.Module) -> List[WeightNorm]:
     """Return the ``weight_norm`` hooks of a module, which compute weights g v / |v| each time the module is called."""
     return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
 
 
-def renew_weight(layer: nn.Module) -> None:
+def recompute_weight(layer: nn.Module) -> None:
     """Recompute the normalised weight of a layer, for code that reads the weight without calling the layer."""
-    for hook in _weight_norms(layer):
+    for hook in _find_weight_norms(layer):
         setattr(layer, hook.name, hook.compute_weight(layer))
 
 
-def normalised_weights(model: nn.Module) -> Iterator[Tensor]:
+def iterate_normalised_weights(model: nn.Module) -> Iterator[Tensor]:
     """Iterate over the normalised weights of a model.
 
     Normalised weights are computed from parameters. They are not parameters themselves and cannot be deep-copied.
     """
     for module in model.modules():
-        yield from (getattr(module, hook.name) for hook in _weight_norms(module))
+        yield from (getattr(module, hook.name) for hook in _find_weight_norms(module))
 
 
 def fix_normalised_weights(model: nn.Module) -> None:
     """Replace the parameters of each normalised weight with the weight itself."""
     for module in model.modules():
-        for hook in _weight_norms(module):
+        for hook in _find_weight_norms(module):
             remove_weight_norm(module, hook.name)

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 
-def backward_pass() -> int:
+def get_backward_pass_id() -> int:
     """Return a number that identifies the backward pass running in this thread, or -1 if none is running."""
     return int(torch._C._current_graph_task_id())
 
@@ -26,10 +26,10 @@ def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
     ``result`` must be a product with the whole table.
     """
     if result.requires_grad:
-        result.register_hook(lambda _: setattr(table, "dense_gradient_of", backward_pass()))
+        result.register_hook(lambda _: setattr(table, "dense_gradient_of", get_backward_pass_id()))
 
 
-class _Lookup(torch.autograd.Function):
+class _LookupFunction(torch.autograd.Function):
     """Looks up rows of a table (V, D) by ids (…). If the table already has a dense gradient, the gradient is sparse."""
 
     @staticmethod
@@ -41,14 +41,14 @@ class _Lookup(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Tuple[Tensor, None, None]:
         (ids,), table = ctx.saved_tensors, ctx.table
-        sparse = getattr(table, "dense_gradient_of", -1) == backward_pass()
+        sparse = getattr(table, "dense_gradient_of", -1) == get_backward_pass_id()
         if sparse and ids.is_cuda:
-            return _sparse_gradient(gradients[0], ids, table, ctx.padding_idx), None, None
+            return _make_sparse_gradient(gradients[0], ids, table, ctx.padding_idx), None, None
         of_table = torch.ops.aten.embedding_backward(gradients[0], ids, len(table), ctx.padding_idx, False, sparse)
         return of_table, None, None
 
 
-def _sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
+def _make_sparse_gradient(gradient: Tensor, ids: Tensor, table: Tensor, padding_idx: int) -> Tensor:
     """Return the sparse gradient of the looked-up rows.
 
     Unlike PyTorch's function, this function does not wait for a GPU to count the ids that are not padding.
@@ -68,5 +68,5 @@ def look_up(ids: Tensor, table: Tensor, padding_idx: Optional[int]) -> Tensor:
     full_precision = table.dtype in (torch.float32, torch.float64) and isinstance(table, nn.Parameter)
     if not (full_precision and table.requires_grad):
         return F.embedding(ids, table, padding_idx)
-    found: Tensor = _Lookup.apply(table, ids, -1 if padding_idx is None else padding_idx)
+    found: Tensor = _LookupFunction.apply(table, ids, -1 if padding_idx is None else padding_idx)
     return found

@@ -28,7 +28,7 @@ NARROWEST_CHUNK = 1024
 """Minimum number of columns in a chunk. Products with fewer columns are slower."""
 
 
-def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
+def _divide_columns(states: Tensor, columns: int) -> Iterator[slice]:
     """Yield slices that divide the columns into chunks, which limit the number of logits for states (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
@@ -36,13 +36,13 @@ def _chunks(states: Tensor, columns: int) -> Iterator[slice]:
         yield slice(start, min(start + width, columns))
 
 
-def _inside(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
+def _find_columns_in_chunk(columns: Tensor, chunk: slice) -> Tuple[Tensor, Tensor]:
     """Return a mask of the columns inside a chunk, and their positions in the chunk (0 for other columns)."""
     inside = (columns >= chunk.start) & (columns < chunk.stop)
     return inside, (columns - chunk.start).masked_fill(~inside, 0)
 
 
-def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
+def _find_excluded_columns(columns: Sequence[int], chunk: slice) -> List[int]:
     """Return the indices, relative to a chunk, of the columns that are excluded from the sum.
 
     These few columns are processed one by one, because a list of indices would have to be copied to the GPU.
@@ -50,7 +50,7 @@ def _left_out(columns: Sequence[int], chunk: slice) -> List[int]:
     return [column - chunk.start for column in columns if chunk.start <= column < chunk.stop]
 
 
-class _WordLogProbs(torch.autograd.Function):
+class _WordLogProbsFunction(torch.autograd.Function):
     """Computes selected columns of log softmax(states table^T + bias), and the sum over all columns.
 
     The inputs are the states (M, d), the table (at least V rows, d), the bias (V,) or None, the column indices (M, K)
@@ -70,15 +70,15 @@ class _WordLogProbs(torch.autograd.Function):
         total = picked.new_zeros(len(states))
         normaliser = picked.new_full((len(states),), -math.inf)
         needs_gradient = any(ctx.needs_input_grad[:3])
-        for chunk in _chunks(states, size):
+        for chunk in _divide_columns(states, size):
             logits = product_without_gradient(states, table[chunk], None if bias is None else bias[chunk])  # (M, chunk)
             wide = at_least_float32(logits)
             normaliser = torch.logaddexp(normaliser, wide.logsumexp(dim=1))
-            inside, place = _inside(columns, chunk)
+            inside, place = _find_columns_in_chunk(columns, chunk)
             picked = torch.where(inside, wide.gather(1, place), picked)
             if without is not None:
                 total += wide.sum(dim=1)
-                left_out = _left_out(without, chunk)
+                left_out = _find_excluded_columns(without, chunk)
                 if left_out:
                     total -= sum(wide[:, column] for column in left_out)
             if needs_gradient:
@@ -108,15 +108,15 @@ class _WordLogProbs(torch.autograd.Function):
         of_table = table.new_empty(table.shape)
         of_table[ctx.size :] = 0
         of_bias = states.new_empty(ctx.size) if ctx.has_bias else None
-        for number, chunk in enumerate(_chunks(states, ctx.size)):
+        for number, chunk in enumerate(_divide_columns(states, ctx.size)):
             gradient = at_least_float32(kept[number])
             kept[number] = None
             gradient.sub_(normaliser[:, None]).exp_().mul_(-share[:, None])  # (M, chunk)
             if ctx.without is not None:
                 gradient.add_(of_total[:, None])
-                for column in _left_out(ctx.without, chunk):
+                for column in _find_excluded_columns(ctx.without, chunk):
                     gradient[:, column] -= of_total
-            inside, place = _inside(columns, chunk)
+            inside, place = _find_columns_in_chunk(columns, chunk)
             gradient.scatter_add_(1, place, of_picked.masked_fill(~inside, 0))
             gradient = gradient.to(states.dtype)
             if of_states.dtype == states.dtype:
@@ -129,7 +129,7 @@ class _WordLogProbs(torch.autograd.Function):
         return of_states.to(states.dtype), of_table, of_bias, None, None, None
 
 
-def word_log_probs(
+def compute_word_log_probs(
     states: Tensor,
     table: Tensor,
     bias: Optional[Tensor],
@@ -157,5 +157,5 @@ def word_log_probs(
         dtype = torch.get_autocast_dtype(device)
     with torch.autocast(device, enabled=False):
         values = (None if x is None else x.to(dtype) for x in (states.flatten(0, 1), table, bias))
-        picked, total = _WordLogProbs.apply(*values, rows, size, without)
+        picked, total = _WordLogProbsFunction.apply(*values, rows, size, without)
     return picked.view(columns.shape), total.view(columns.shape[:2])

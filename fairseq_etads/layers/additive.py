@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from ..kernels.lookup import backward_pass
+from ..kernels.lookup import get_backward_pass_id
 from ..kernels.precision import at_least_float32
 
 _CACHED = 2**19
@@ -34,11 +34,11 @@ class _StepGradients:
 
     def current_records(self) -> List[Any]:
         """Return the records of the current backward pass."""
-        if self._pass != backward_pass():
-            self._records, self._pass = [], backward_pass()
+        if self._pass != get_backward_pass_id():
+            self._records, self._pass = [], get_backward_pass_id()
         return self._records
 
-    def consume(self) -> List[Any]:
+    def take_records(self) -> List[Any]:
         """Return the records of the current backward pass, and delete them."""
         records, self._records = self.current_records(), []
         return records
@@ -53,11 +53,11 @@ class SharedStates:
 
     def __init__(self, states: Tensor):
         self._gradients = _StepGradients()
-        self.states = _SharedTensor.apply(states, self._gradients, _sum_of_products)
+        self.states = _SharedTensorFunction.apply(states, self._gradients, _sum_products)
 
-    def read(self, weights: Tensor) -> Tensor:
+    def compute_weighted_sum(self, weights: Tensor) -> Tensor:
         """Return the context vectors (B, T, M), which are sums of the states weighted by ``weights`` (B, T, S)."""
-        return _WeightedSum.apply(weights, self.states, self._gradients)
+        return _WeightedSumFunction.apply(weights, self.states, self._gradients)
 
 
 class SharedKeys:
@@ -69,7 +69,7 @@ class SharedKeys:
 
     def __init__(self, keys: Tensor):
         self._gradients = _StepGradients()
-        self.doubled = _SharedTensor.apply(2 * keys, self._gradients, _running_sum)
+        self.doubled = _SharedTensorFunction.apply(2 * keys, self._gradients, _get_only_record)
 
     def scores(
         self,
@@ -94,7 +94,7 @@ class SharedKeys:
         """
         # Compute tanh(x) as 2 sigmoid(2x) - 1, because torch's sigmoid is six times as fast as torch's tanh on a CPU.
         given = () if coverage is None or coverage_weight is None else (coverage, 2 * coverage_weight)
-        scores = _SigmoidScores.apply(self._gradients, 2 * query, self.doubled, weight, *given)
+        scores = _SigmoidScoresFunction.apply(self._gradients, 2 * query, self.doubled, weight, *given)
         return 2 * scores - at_least_float32(weight).sum()
 
 
@@ -107,11 +107,11 @@ class DotKeys:
 
     def __init__(self, keys: Tensor):
         self._gradients = _StepGradients()
-        self.keys = _SharedTensor.apply(keys, self._gradients, _sum_of_products)
+        self.keys = _SharedTensorFunction.apply(keys, self._gradients, _sum_products)
 
     def scores(self, query: Tensor) -> Tensor:
         """Compute the scores q_t · k_j (B, T, S) of the queries (B, T, A), in float32 or higher precision."""
-        return _Products.apply(query, self.keys, self._gradients)
+        return _ProductsFunction.apply(query, self.keys, self._gradients)
 
 
 class DotAttention(nn.Module):
@@ -169,7 +169,7 @@ class AdditiveAttention(nn.Module):
         return keys.scores(query, self.weight, covered, coverage_weight).view(len(hidden), -1)
 
 
-class _SharedTensor(torch.autograd.Function):
+class _SharedTensorFunction(torch.autograd.Function):
     """The identity function. The function ``total`` computes its gradient from the records of all steps."""
 
     @staticmethod
@@ -181,14 +181,14 @@ class _SharedTensor(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, other: Optional[Tensor]) -> Tuple[Optional[Tensor], None, None]:
-        records = ctx.gradients.consume()
+        records = ctx.gradients.take_records()
         if not records:
             return other, None, None
         total = ctx.total(records)
         return total if other is None else total + other, None, None
 
 
-def _sum_of_products(records: List[Any]) -> Tensor:
+def _sum_products(records: List[Any]) -> Tensor:
     """Sum the products of attention weights (B, T, S) and context gradients (B, T, M) over all steps.
 
     The result has the shape (B, S, M).
@@ -197,15 +197,15 @@ def _sum_of_products(records: List[Any]) -> Tensor:
     return torch.bmm(weights.transpose(1, 2), gradients)
 
 
-def _running_sum(records: List[Any]) -> Tensor:
+def _get_only_record(records: List[Any]) -> Tensor:
     """Return the only record, which is the sum (B, S, A) of the gradients of all steps."""
     return records[0]
 
 
-class _WeightedSum(torch.autograd.Function):
+class _WeightedSumFunction(torch.autograd.Function):
     """Multiplies attention weights (B, T, S) by encoder states (B, S, M).
 
-    The backward pass records the inputs of :func:`_sum_of_products`.
+    The backward pass records the inputs of :func:`_sum_products`.
     """
 
     @staticmethod
@@ -226,10 +226,10 @@ class _WeightedSum(torch.autograd.Function):
         return torch.bmm(gradient, states.transpose(1, 2)), None, None
 
 
-class _Products(torch.autograd.Function):
+class _ProductsFunction(torch.autograd.Function):
     """Computes the products of queries (B, T, A) and keys (B, S, A) in float32 or higher precision.
 
-    The backward pass records the inputs of :func:`_sum_of_products`.
+    The backward pass records the inputs of :func:`_sum_products`.
     """
 
     @staticmethod
@@ -248,7 +248,7 @@ class _Products(torch.autograd.Function):
         return torch.bmm(gradient, at_least_float32(keys)).to(query.dtype), None, None
 
 
-class _SigmoidScores(torch.autograd.Function):
+class _SigmoidScoresFunction(torch.autograd.Function):
     """Computes sigmoid(q_t + k_j [+ c_tj w_c]) · v in float32 or higher precision.
 
     The backward pass adds the gradient of the keys to a single record.
@@ -262,7 +262,9 @@ class _SigmoidScores(torch.autograd.Function):
         ctx.gradients = gradients
         weight = at_least_float32(weight)
         with torch.autocast(query.device.type, enabled=False):
-            pieces = [_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _document_blocks(query, keys)]
+            pieces = [
+                _compute_sigmoid(query, keys, *coverage, rows=rows) @ weight for rows in _split_into_blocks(query, keys)
+            ]
             return torch.cat(pieces)  # (B, T, S)
 
     @staticmethod
@@ -275,8 +277,8 @@ class _SigmoidScores(torch.autograd.Function):
             records.append(torch.zeros_like(at_least_float32(keys)))  # (B, S, A)
         d_weight = d_coverage_weight = torch.zeros_like(weight)
         d_query, d_coverage = [], []
-        for rows in _document_blocks(query, keys):
-            inner = _sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
+        for rows in _split_into_blocks(query, keys):
+            inner = _compute_sigmoid(query, keys, *coverage, rows=rows)  # s (n, T, S, A)
             by_width = inner.view(-1, len(weight))  # a view of the same memory, (n * T * S, A)
             d_weight = d_weight + gradient[rows].reshape(-1) @ by_width
             # From here on, ``inner`` contains g s (1 - s). The multiplication by v follows later.
@@ -291,7 +293,7 @@ class _SigmoidScores(torch.autograd.Function):
         return (None, torch.cat(d_query) * weight, None, d_weight, *of_coverage)
 
 
-def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
+def _split_into_blocks(query: Tensor, keys: Tensor) -> List[slice]:
     """Split the batch into blocks of n documents, so that a tensor (n, T, S, A) fits in the CPU cache.
 
     On a GPU, all documents are in one block.
@@ -302,7 +304,7 @@ def _document_blocks(query: Tensor, keys: Tensor) -> List[slice]:
     return [slice(start, start + step) for start in range(0, max(1, documents), step)]
 
 
-def _sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
+def _compute_sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
     """Compute sigmoid(q + k [+ c w_c]) for n documents of the batch. Returns a new tensor (n, T, S, A).
 
     Args:

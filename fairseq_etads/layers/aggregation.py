@@ -78,14 +78,14 @@ class EncoderGate(nn.Module):
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
         """Apply the gate to states (S, B, d_m). The padding mask (B, S) is True at padding, or None."""
-        return self.let_through(states, last_real_state(states, padding_mask))
+        return self.apply_gate(states, select_last_real_state(states, padding_mask))
 
-    def let_through(self, states: Tensor, document: Tensor) -> Tensor:
+    def apply_gate(self, states: Tensor, document: Tensor) -> Tensor:
         """Compute g * h for states h (…, d_m). The document vectors s are broadcast to the shape of the states."""
         return states * torch.sigmoid(self.state_proj(states) + self.document_proj(document))
 
 
-def last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
+def select_last_real_state(states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
     """Return the state (B, d_m) of the last real token in each document. Padding may be on either side.
 
     If a document consists only of padding, its first state is returned.

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from ..attention import attention_weights, gate_logits
-from ..kernels.focus import document_positions
+from ..kernels.focus import compute_token_positions
 
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
 """Names of the attention statistics in the training log. All statistics are means over layers and heads.
@@ -35,7 +35,7 @@ class GateInputs(NamedTuple):
     form: str
     gate_level: Optional[Tensor]
 
-    def gate(self) -> Tuple[Tensor, Tensor]:
+    def compute_gate(self) -> Tuple[Tensor, Tensor]:
         """Return the gate g and the attention weights before the gate is applied, (B, H, T, S) each.
 
         The gate is between 0 and 1 if its form is "sigmoid", and otherwise between 0 and 2, with the initial value 1.
@@ -64,7 +64,7 @@ class AttentionRecord(AttentionObserver):
     Attributes:
         center, scope: the centres mu and the scopes sigma (B, H, S) of focus-attention, in tokens.
         strength: the factor (H,) by which each head multiplies the focal bias.
-        gate: the saliency gate g (B, H, T, S); see :meth:`GateInputs.gate`.
+        gate: the saliency gate g (B, H, T, S); see :meth:`GateInputs.compute_gate`.
         form: the form of the saliency gate, such as "sigmoid" or "normalised".
         gated: the final attention weights (B, H, T, S), which are the product of the gate and the attention weights.
             For "normalised", this product is divided by its sum.
@@ -85,7 +85,7 @@ class AttentionRecord(AttentionObserver):
 
     @torch.no_grad()
     def add_gate(self, inputs: GateInputs) -> None:
-        self.gate, weights = inputs.gate()
+        self.gate, weights = inputs.compute_gate()
         gated = self.gate * weights
         self.gated = gated / gated.sum(-1, keepdim=True) if inputs.form == "normalised" else gated
         self.form = inputs.form
@@ -107,7 +107,7 @@ class AttentionStatistics(AttentionObserver):
         self.totals: Dict[str, Tensor] = {}
         self.counts: Dict[str, Tensor] = {}
 
-    def _add(self, name: str, values: Tensor, count: Tensor) -> None:
+    def _add_sums(self, name: str, values: Tensor, count: Tensor) -> None:
         for sums, value in ((self.totals, values.sum().float()), (self.counts, count.float())):
             sums[name] = sums[name] + value if name in sums else value
 
@@ -116,35 +116,35 @@ class AttentionStatistics(AttentionObserver):
         self, center: Tensor, scope: Tensor, strength: Optional[Tensor], key_padding_mask: Optional[Tensor]
     ) -> None:
         batch, heads, length = center.shape
-        positions, lengths = document_positions(key_padding_mask, batch, length, center.device)
+        positions, lengths = compute_token_positions(key_padding_mask, batch, length, center.device)
         real = torch.ones_like(positions) if key_padding_mask is None else (~key_padding_mask).float()
         weight, count = real[:, None], real.sum() * heads
-        self._add("focus_distance", (center - positions[:, None]).abs() * weight, count)
-        self._add("focus_scope", scope * weight, count)
-        self._add("focus_share", scope / lengths[:, None, None] * weight, count)
+        self._add_sums("focus_distance", (center - positions[:, None]).abs() * weight, count)
+        self._add_sums("focus_scope", scope * weight, count)
+        self._add_sums("focus_share", scope / lengths[:, None, None] * weight, count)
         if strength is not None:
-            self._add("focus_strength", strength * real.sum(), count)
+            self._add_sums("focus_strength", strength * real.sum(), count)
 
     @torch.no_grad()
     def add_gate(self, inputs: GateInputs) -> None:
         index = self._middle[:, None, None, None].expand(-1, inputs.q.shape[1], 1, inputs.q.shape[3])
         middle = inputs._replace(q=inputs.q.gather(2, index), gate_q=inputs.gate_q.gather(2, index))
-        gate, weights = middle.gate()  # (B, H, 1, S)
-        self._add("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
+        gate, weights = middle.compute_gate()  # (B, H, 1, S)
+        self._add_sums("gate", gate * weights, weights.new_full((), weights.shape[0] * weights.shape[1]))
 
-    def logs(self) -> Dict[str, Tensor]:
+    def to_logs(self) -> Dict[str, Tensor]:
         """Return sums (``NAME``) and counts (``NAME_count``). A criterion adds them up over batches and processes."""
         return {**self.totals, **{f"{name}_count": count for name, count in self.counts.items()}}
 
 
-class Observed:
+class ObservableAttention:
     """A mixin for attention modules. If an observer is set, the module reports its values to the observer."""
 
     observer: Optional[AttentionObserver] = None
 
 
 @contextlib.contextmanager
-def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None]:
+def _attach_observers(observers: Mapping[ObservableAttention, AttentionObserver]) -> Iterator[None]:
     for module, observer in observers.items():
         module.observer = observer
     try:
@@ -155,20 +155,20 @@ def _observing(observers: Mapping[Observed, AttentionObserver]) -> Iterator[None
 
 
 @contextlib.contextmanager
-def observe(model: nn.Module, real: Tensor) -> Iterator[AttentionStatistics]:
+def observe_attention(model: nn.Module, real: Tensor) -> Iterator[AttentionStatistics]:
     """Collect attention statistics within a ``with`` block. For ``real``, see :class:`AttentionStatistics`."""
     figures = AttentionStatistics(real)
-    with _observing({module: figures for module in model.modules() if isinstance(module, Observed)}):
+    with _attach_observers({module: figures for module in model.modules() if isinstance(module, ObservableAttention)}):
         yield figures
 
 
 @contextlib.contextmanager
-def record(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
+def record_attention(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
     """Record the values of all observable attention modules during a forward pass in a ``with`` block.
 
     The context manager returns a dictionary from module names to records.
     """
-    named = {name: module for name, module in model.named_modules() if isinstance(module, Observed)}
+    named = {name: module for name, module in model.named_modules() if isinstance(module, ObservableAttention)}
     records = {name: AttentionRecord() for name in named}
-    with _observing({named[name]: records[name] for name in named}):
+    with _attach_observers({named[name]: records[name] for name in named}):
         yield records

@@ -28,7 +28,7 @@ Compactions should be rare, because each of them copies all visible columns.
 """
 
 
-def _select(x: Tensor, rows: Tensor) -> Tensor:
+def _select_rows(x: Tensor, rows: Tensor) -> Tensor:
     """Select rows of a tensor without changing its memory layout.
 
     A plain index_select would return a contiguous tensor.
@@ -42,7 +42,8 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
     """An ``incremental_state`` for fairseq's modules that lets the beams of a document share tensors.
 
     As in fairseq, modules with a separate state for each *row* store this state in the dictionary and reorder it in
-    ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`remember` do not need to reorder anything.
+    ``reorder_incremental_state``. Modules that use :attr:`memory` and :meth:`append_keys_and_values` do not need to
+    reorder anything.
 
     Attributes:
         documents: B, the number of documents in the batch.
@@ -71,13 +72,13 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         Call this method before each decoder step.
         """
         if self._free_steps == 0:
-            self._compact()
+            self._drop_unused_columns()
         self._free_steps -= 1
         own = torch.eye(self.beam, dtype=torch.bool, device=self.visible.device).expand(self.documents, -1, -1)
         self.visible = torch.cat([self.visible, own], dim=2)
         self.hidden = ~self.visible.unsqueeze(1)
 
-    def remember(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
+    def append_keys_and_values(self, module: nn.Module, key: Tensor, value: Tensor) -> Tuple[Tensor, Tensor]:
         """Store the keys and values (B, H, beam, D) of this step, and return the keys and values of all columns."""
         columns, dtype = self.visible.size(2), self.dtype or key.dtype
         if module not in self._past:
@@ -100,7 +101,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         if documents is not None:
             for tensors in self.memory.values():
                 for name, tensor in tensors.items():
-                    tensors[name] = _select(tensor, documents)
+                    tensors[name] = _select_rows(tensor, documents)
             for module, (keys, values) in self._past.items():
                 self._past[module] = keys.index_select(0, documents), values.index_select(0, documents)
             self.visible = self.visible.index_select(0, documents)
@@ -109,7 +110,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self.documents, self.beam = parents.shape
         self.visible = self.visible.gather(1, parents.unsqueeze(-1).expand(-1, -1, self.visible.size(2)))
 
-    def _compact(self) -> None:
+    def _drop_unused_columns(self) -> None:
         """Drop the columns that no hypothesis sees, and allocate free columns for the next steps."""
         self._free_steps = COMPACTION_INTERVAL
         columns = self.visible.size(2)
@@ -120,9 +121,9 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         order = seen.int().argsort(dim=1, descending=True, stable=True)[:, :kept]  # (B, kept)
         self.visible = self.visible.gather(2, order.unsqueeze(1).expand(-1, self.beam, -1))
         for module, (keys, values) in self._past.items():
-            self._past[module] = (self._with_columns(keys, order), self._with_columns(values, order))
+            self._past[module] = (self._copy_columns(keys, order), self._copy_columns(values, order))
 
-    def _with_columns(self, past: Tensor, kept: Tensor) -> Tensor:
+    def _copy_columns(self, past: Tensor, kept: Tensor) -> Tensor:
         """Copy the columns with indices ``kept`` (B, k) from ``past`` (B, H, columns, D), and append free columns."""
         documents, heads, columns, width = past.shape
         count = kept.size(1)

@@ -16,7 +16,7 @@ from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.output import BatchVocab
 
 FIRST_VALUES = (1.5, 1.5, 0.0)
-"""The initial values v_1, v_2 and v_3 of the three features in :class:`Continuation`."""
+"""The initial values v_1, v_2 and v_3 of the three features in :class:`ContinuationTerms`."""
 
 
 class CopyHistory(NamedTuple):
@@ -33,7 +33,7 @@ class CopyHistory(NamedTuple):
     written: Tensor
 
     @classmethod
-    def of(cls, previous: Tensor, source: Tensor, steps: int, unk: int) -> "CopyHistory":
+    def from_summary(cls, previous: Tensor, source: Tensor, steps: int, unk: int) -> "CopyHistory":
         """Compute the copy history for the last ``steps`` of T' decoding steps.
 
         Args:
@@ -56,7 +56,7 @@ class CopyHistory(NamedTuple):
         return cls(follows_one[:, -steps:], follows_two[:, -steps:], written)
 
 
-class Continuation(nn.Module):
+class ContinuationTerms(nn.Module):
     """Computes terms from a :class:`CopyHistory` that are added to the logits of copy attention and p_gen.
 
     If the k-th feature is true at position j, the value v_k is added to the logit of position j, for k = 1, 2 and 3.

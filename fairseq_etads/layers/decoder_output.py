@@ -1,7 +1,8 @@
 """The decoder interface: capabilities, output and requests from loss functions, and a mixin that computes the output.
 
-Loss functions and the beam search access every model through :func:`decoder_capabilities` and :class:`DecoderOutput`.
-In all model families except the recurrent one, :class:`PointingDecoder` computes the output from decoder states.
+Loss functions and the beam search access every model through :func:`get_decoder_capabilities` and
+:class:`DecoderOutput`. In all model families except the recurrent one, :class:`PointingDecoder` computes the output
+from decoder states.
 """
 
 from dataclasses import dataclass, replace
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 
 from ..kernels.lookup import expect_dense_gradient
 from ..kernels.precision import at_least_float32
-from ..kernels.word_log_probs import word_log_probs
+from ..kernels.word_log_probs import compute_word_log_probs
 from ..vocabulary.output import OutputVocabulary
 from .embedding import SharedTableOutput
 from .pointer import LogVocab, Pointer, PointerHead, PointerOutput, WordLogProbs
@@ -24,7 +25,7 @@ Capabilities = FrozenSet[str]
 """The names of a model's mechanisms. Each name is the option that enables it, such as "--pointer soft"."""
 
 
-class TrainedBy(NamedTuple):
+class TrainingCriterion(NamedTuple):
     """The criterion that trains a model for selecting words or sentences.
 
     Attributes:
@@ -62,14 +63,14 @@ class DecoderCapabilities(NamedTuple):
     has_adaptive_softmax: bool = False
 
 
-def unwrapped(model: Any) -> Any:
+def unwrap_model(model: Any) -> Any:
     """Return the model inside DistributedDataParallel and similar wrappers."""
     while hasattr(model, "module"):
         model = model.module
     return model
 
 
-def decoder_capabilities(model: Any) -> DecoderCapabilities:
+def get_decoder_capabilities(model: Any) -> DecoderCapabilities:
     """Return the capabilities of a model's decoder, or the defaults for a model without a decoder."""
     decoder = getattr(model, "decoder", None)
     return DecoderCapabilities(
@@ -83,9 +84,9 @@ def decoder_capabilities(model: Any) -> DecoderCapabilities:
     )
 
 
-def pointer_of(model: Any) -> Optional[PointerHead]:
+def get_pointer(model: Any) -> Optional[PointerHead]:
     """Return the pointer head of a model, or None if it has none."""
-    return decoder_capabilities(model).pointer
+    return get_decoder_capabilities(model).pointer
 
 
 def capabilities_of(model: Any) -> Capabilities:
@@ -93,12 +94,12 @@ def capabilities_of(model: Any) -> Capabilities:
 
     Models from other packages can list additional mechanisms in an attribute ``capabilities``.
     """
-    return frozenset((*_mechanisms(model), *getattr(model, "capabilities", ())))
+    return frozenset((*_list_mechanisms(model), *getattr(model, "capabilities", ())))
 
 
-def _mechanisms(model: Any) -> Iterator[str]:
+def _list_mechanisms(model: Any) -> Iterator[str]:
     decoder = getattr(model, "decoder", None)
-    pointer = pointer_of(model)
+    pointer = get_pointer(model)
     if pointer is not None:
         yield from ("--pointer", f"--pointer {pointer.kind}")
     for option, is_there in (
@@ -113,7 +114,7 @@ def _mechanisms(model: Any) -> Iterator[str]:
             yield option
 
 
-def pointer_kind(capabilities: Capabilities) -> str:
+def get_pointer_kind(capabilities: Capabilities) -> str:
     """Return the value of --pointer for a model with the given capabilities: "none", "soft" or "switch"."""
     return next((kind for kind in ("switch", "soft") if f"--pointer {kind}" in capabilities), "none")
 
@@ -147,7 +148,7 @@ class DecoderOutput:
     """The output of a decoder for N hypotheses of T words each.
 
     fairseq expects a pair of a tensor and a dictionary. fairseq reads "attn" and "inner_states" from the dictionary,
-    and replaces the tensor with its last step. :meth:`pair` creates such a pair, and :meth:`of` converts it back.
+    and replaces the tensor with its last step. :meth:`to_pair` creates such a pair, and :meth:`of` converts it back.
 
     Attributes:
         logits: the logits (N, T, C), or the input (N, T, d) of the output layer if ``words`` is set.
@@ -185,7 +186,7 @@ class DecoderOutput:
             attention = attention[0] if attention else None
         return cls(logits, attention)
 
-    def pair(self) -> NetOutput:
+    def to_pair(self) -> NetOutput:
         """Return the output in the format that fairseq expects."""
         return self.logits, {"attn": [self.attention], "inner_states": self.inner_states, "output": self}
 
@@ -275,11 +276,11 @@ class PointingDecoder:
             output.logits = self.output_layer(states)
             expect_dense_gradient(output.logits, self.output_projection.weight)
         else:
-            output.words = self._requested(request, states, vocabulary, output.pointer)
+            output.words = self._compute_requested(request, states, vocabulary, output.pointer)
             expect_dense_gradient(output.words.target, self.output_projection.weight)
         return output
 
-    def _requested(
+    def _compute_requested(
         self, request: WordRequest, states: Tensor, vocabulary: OutputVocabulary, pointer: Optional[PointerOutput]
     ) -> WordLogProbs:
         """Compute the requested log-probabilities from decoder states (N, T, d) and the output layer."""
@@ -288,7 +289,7 @@ class PointingDecoder:
         columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
         if pointer is not None and request.without is not None and pointer.kind == "soft":
             columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)
-        picked, total = word_log_probs(states, layer.weight, layer.bias, columns, size, request.without)
+        picked, total = compute_word_log_probs(states, layer.weight, layer.bias, columns, size, request.without)
         return WordLogProbs(size, picked[:, :, 0], picked[:, :, 1:], total)
 
     def get_normalized_probs(

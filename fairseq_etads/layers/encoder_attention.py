@@ -9,10 +9,10 @@ from torch.utils.checkpoint import checkpoint
 
 from ..attention import attention_weights
 from ..kernels.dropout import dropout
-from ..kernels.focus import document_positions, focus_attention
-from ..kernels.fused import note_kernel
+from ..kernels.focus import compute_token_positions, focus_attention
+from ..kernels.fused import warn_without_fused_kernel
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
-from .attention_probe import Observed
+from .attention_probe import ObservableAttention
 from .beam_state import IncrementalState
 
 CENTERS = ("absolute", "relative")
@@ -44,7 +44,7 @@ def parse_scopes(value: str, heads: int) -> List[int]:
     return [scopes[head % len(scopes)] for head in range(heads)]
 
 
-def initial_offset(head: int) -> int:
+def compute_initial_offset(head: int) -> int:
     """Return the initial offset of a head with relative centres: 0, -1, 1, -2, 2, … for successive heads.
 
     With these offsets, each head is initially centred on the query or on a nearby token.
@@ -118,7 +118,7 @@ class FocalNetwork(nn.Module):
             self.scope_weight[self.initial_scopes > 0] = 0.0
             if self.center_offset is not None:
                 self.center_weight.zero_()
-                self.center_offset.copy_(torch.tensor([initial_offset(head) for head in range(self.num_heads)]))
+                self.center_offset.copy_(torch.tensor([compute_initial_offset(head) for head in range(self.num_heads)]))
             if self.strength is not None:
                 self.strength.zero_()
 
@@ -130,7 +130,7 @@ class FocalNetwork(nn.Module):
         """
         batch, length, _ = queries.shape
         queries = at_least_float32(queries)
-        positions, lengths = document_positions(key_padding_mask, batch, length, queries.device)
+        positions, lengths = compute_token_positions(key_padding_mask, batch, length, queries.device)
         if key_padding_mask is None:
             document = queries.mean(dim=1, keepdim=True)
         else:
@@ -147,16 +147,16 @@ class FocalNetwork(nn.Module):
         else:
             center = center + at_least_float32(self.center_offset)[:, None]
             center = positions[:, None] + m * torch.tanh(center / m)
-        return center, m * torch.sigmoid(scope - self._scope_shift(m))
+        return center, m * torch.sigmoid(scope - self._compute_scope_shift(m))
 
-    def _scope_shift(self, m: Tensor) -> Tensor:
+    def _compute_scope_shift(self, m: Tensor) -> Tensor:
         """Compute log(max(m / N, 2) - 1) (B, H, 1) for lengths m (B, 1, 1). The result is 0 for the scope "half"."""
         tokens = self.initial_scopes[:, None]
         ratio = torch.where(tokens > 0, m / tokens.clamp(min=1), 2.0)
         return torch.log(ratio.clamp(min=2.0) - 1)
 
 
-def focal_options(cfg: Any) -> Dict[str, str]:
+def get_focal_options(cfg: Any) -> Dict[str, str]:
     """Return the arguments of :class:`FocalNetwork` that SummarizationTransformerConfig contains as options."""
     return {
         "center": str(cfg.focus_center),
@@ -168,7 +168,7 @@ def focal_options(cfg: Any) -> Dict[str, str]:
 SELF_ATTENTION_INPUTS = ("q_proj", "k_proj", "v_proj")
 
 
-def self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def project_self_attention_inputs(module: Any, x: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Compute the queries, keys and values (T, B, d_m) of self-attention over x (T, B, d_m).
 
     A module in an inference copy of a model may have a layer ``joint_proj``, which computes all three in one product.
@@ -214,7 +214,7 @@ def merge_heads(x: Tensor, rows: Optional[int] = None) -> Tensor:
     return parts.reshape(queries // beam, rows, heads * width)
 
 
-def queries_to_beams(x: Tensor, rows: int) -> Tensor:
+def move_beams_to_rows(x: Tensor, rows: int) -> Tensor:
     """Reshape x (B, H, beam * T, S) to (rows, H, T, S), with one row for each beam.
 
     The result is a view if beam is 1.
@@ -226,7 +226,7 @@ def queries_to_beams(x: Tensor, rows: int) -> Tensor:
     return x.view(documents, heads, beam, queries // beam, width).transpose(1, 2).reshape(rows, heads, -1, width)
 
 
-def laid_out(x: Tensor, transposed: bool) -> Tensor:
+def make_contiguous(x: Tensor, transposed: bool) -> Tensor:
     """Make a tensor contiguous. With ``transposed``, the columns of each matrix are contiguous instead of the rows.
 
     If there are only a few queries q, computing q x^T is a third faster with contiguous columns.
@@ -234,13 +234,13 @@ def laid_out(x: Tensor, transposed: bool) -> Tensor:
     return x.transpose(-1, -2).contiguous().transpose(-1, -2) if transposed else x.contiguous()
 
 
-def attention_dropout(module: MultiheadAttention) -> float:
+def get_attention_dropout(module: MultiheadAttention) -> float:
     """Return the dropout probability of the attention weights, which is 0 in evaluation without --retain-dropout."""
     active = module.training or module.dropout_module.apply_during_inference
     return module.dropout_module.p if active else 0.0
 
 
-def refuse(module: nn.Module, **unsupported: Any) -> None:
+def check_unsupported_arguments(module: nn.Module, **unsupported: Any) -> None:
     """Raise NotImplementedError if one of the unsupported arguments is neither None nor False."""
     for name, value in unsupported.items():
         if value is not None and value is not False:
@@ -269,13 +269,15 @@ def blockwise_attention(
         The attention output (B, H, T, D), which has the dtype of ``v``.
     """
     pieces = [
-        checkpoint(_attend, part, k, v, key_padding_mask, dropout_p, use_reentrant=False, preserve_rng_state=True)
+        checkpoint(
+            _attend_blockwise, part, k, v, key_padding_mask, dropout_p, use_reentrant=False, preserve_rng_state=True
+        )
         for part in q.split(QUERIES_AT_A_TIME, dim=2)
     ]
     return torch.cat(pieces, dim=2)
 
 
-def _attend(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor], dropout_p: float) -> Tensor:
+def _attend_blockwise(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optional[Tensor], dropout_p: float) -> Tensor:
     weights = attention_weights(q, k, key_padding_mask)
     return torch.matmul(dropout(weights, dropout_p).to(v.dtype), v)
 
@@ -302,18 +304,20 @@ class EncoderAttention(MultiheadAttention):
 
         The remaining arguments of fairseq's forward pass must be passed as keyword arguments.
         """
-        if not self._is_for_blocks(query, key, **options):
+        if not self._can_use_blocks(query, key, **options):
             if not options.get("need_weights", True):
-                note_kernel(query, self.head_dim, attention_dropout(self), masked=key_padding_mask is not None)
+                warn_without_fused_kernel(
+                    query, self.head_dim, get_attention_dropout(self), masked=key_padding_mask is not None
+                )
             return super().forward(query, key, value, key_padding_mask, **options)
         q, k, v = (
             split_heads(projected, self.num_heads)
             for projected in (self.q_proj(query), self.k_proj(key), self.v_proj(value))
         )
-        out = blockwise_attention(q, k, v, key_padding_mask, attention_dropout(self))
+        out = blockwise_attention(q, k, v, key_padding_mask, get_attention_dropout(self))
         return self.out_proj(merge_heads(out)), None
 
-    def _is_for_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
+    def _can_use_blocks(self, query: Tensor, key: Tensor, need_weights: bool = True, **options: Any) -> bool:
         """Return whether to compute the attention weights in blocks.
 
         Blocks are used on a CPU if there are many weights, dropout is active and gradients are computed, unless an
@@ -321,11 +325,11 @@ class EncoderAttention(MultiheadAttention):
         """
         if need_weights or any(value is not None for value in options.values()):
             return False
-        drops = attention_dropout(self) > 0 and torch.is_grad_enabled() and query.device.type == "cpu"
+        drops = get_attention_dropout(self) > 0 and torch.is_grad_enabled() and query.device.type == "cpu"
         return drops and query.size(0) * query.size(1) * key.size(0) * self.num_heads >= MANY_WEIGHTS
 
 
-def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:
+def is_plain_attention(module: Optional[nn.Module]) -> bool:
     """Return whether a module computes fairseq's attention without additional mechanisms from this project.
 
     fairseq's attention accesses the weights of its linear layers directly instead of calling the layers.
@@ -333,7 +337,7 @@ def is_fairseqs_attention(module: Optional[nn.Module]) -> bool:
     return type(module) in (MultiheadAttention, EncoderAttention)
 
 
-class FocusAttention(Observed, MultiheadAttention):
+class FocusAttention(ObservableAttention, MultiheadAttention):
     """Encoder self-attention with the focal bias (ETADS, section 3.2).
 
     Args:
@@ -371,7 +375,9 @@ class FocusAttention(Observed, MultiheadAttention):
 
         Returns the attention output (S, B, d_m) and None, because attention weights are not available.
         """
-        refuse(self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state)
+        check_unsupported_arguments(
+            self, attn_mask=attn_mask, need_weights=need_weights, incremental_state=incremental_state
+        )
         q, k, v = in_float32(self.q_proj, query), self.k_proj(query), self.v_proj(query)
         center, scope = self.focal(q.transpose(0, 1), key_padding_mask)
         strength = self.focal.strength
@@ -384,7 +390,7 @@ class FocusAttention(Observed, MultiheadAttention):
             center,
             scope,
             key_padding_mask,
-            dropout_p=attention_dropout(self),
+            dropout_p=get_attention_dropout(self),
             strength=None if strength is None else at_least_float32(strength),
             kernel=self.kernel,
         )

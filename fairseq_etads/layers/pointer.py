@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32, in_float32, keep_float32
 from ..vocabulary.output import BatchVocab
-from .continuation import Continuation, CopyHistory
+from .continuation import ContinuationTerms, CopyHistory
 
 KINDS = ("none", "soft", "switch")
 _IMPOSSIBLE = -1e30
@@ -91,12 +91,12 @@ class PointerOutput:
     hard: bool
     selective: bool = False
 
-    def _expand(self, table: Tensor) -> Tensor:
+    def _expand_rows(self, table: Tensor) -> Tensor:
         """Expand one of the vocabulary's tensors (B, …), which have one row per document, to (N, T, …)."""
         rows = self.vocab.expand_rows(table, self.gate)
         return rows[:, None].expand(-1, self.gate.shape[1], -1)
 
-    def _log_gates(self) -> Tuple[Tensor, Tensor]:
+    def _compute_log_gates(self) -> Tuple[Tensor, Tensor]:
         """Return the logarithms of p_gen and 1 - p_gen, both (N, T)."""
         gate = self.gate
         if self.hard:
@@ -129,32 +129,32 @@ class PointerOutput:
         gate = torch.where(self.gate >= _CERTAIN, self.gate, gate)
         return replace(self, log_copy=log_copy, gate=gate, selective=bool(masked.any()))
 
-    def _log_copied(self) -> Tensor:
+    def _compute_log_copied(self) -> Tensor:
         """Sum the copy attention over all positions of each distinct word in the document.
 
         Returns the logarithms (N, T, U) of the sums. All of them are finite.
         """
         attention = self.log_copy.exp()
-        sums = attention.new_zeros(self._expand(self.vocab.word_columns).shape)
-        sums = sums.scatter_add(2, self._expand(self.vocab.word_numbers), attention)
+        sums = attention.new_zeros(self._expand_rows(self.vocab.word_columns).shape)
+        sums = sums.scatter_add(2, self._expand_rows(self.vocab.word_numbers), attention)
         smallest = torch.finfo(sums.dtype).tiny  # the logarithm of this number and its gradient are finite
         return sums.clamp(min=smallest).log()
 
     def document_columns(self) -> Tensor:
         """Return the columns (N, T, U) of the distinct words in each document, padded with 0."""
-        return self._expand(self.vocab.word_columns)
+        return self._expand_rows(self.vocab.word_columns)
 
-    def _document_words(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
+    def _compute_document_word_log_probs(self, log_vocab: LogVocab) -> Tuple[Tensor, Tensor]:
         """Return log P of each distinct word in the document, without and with copying, (N, T, U) each."""
         columns, width = self.document_columns(), self.vocab.softmax_width  # (N, T, U)
-        log_gen, log_point = self._log_gates()
+        log_gen, log_point = self._compute_log_gates()
         if isinstance(log_vocab, WordLogProbs):
             generated = log_vocab.in_document
         else:
             generated = log_vocab.gather(2, columns.clamp(max=width - 1))
         generated = generated + log_gen[:, :, None]
         generated = generated.masked_fill(columns >= width, _IMPOSSIBLE)  # slots cannot be generated
-        return generated, torch.logaddexp(generated, self._log_copied() + log_point[:, :, None])
+        return generated, torch.logaddexp(generated, self._compute_log_copied() + log_point[:, :, None])
 
     def log_probs(self, logits: Tensor) -> Tensor:
         """Compute the log-probabilities of all words (equation 14).
@@ -173,19 +173,19 @@ class PointerOutput:
         if length < self.gate.shape[1]:
             return replace(self, log_copy=self.log_copy[:, -length:], gate=self.gate[:, -length:]).log_probs(logits)
         log_vocab = F.log_softmax(at_least_float32(logits), dim=-1)
-        columns, slots = self._expand(self.vocab.word_columns), self.vocab.output_width - logits.shape[2]
+        columns, slots = self._expand_rows(self.vocab.word_columns), self.vocab.output_width - logits.shape[2]
         if self.hard:
             pointing = (self.gate < 0)[:, :, None]
             scores = F.pad(log_vocab.masked_fill(pointing, -math.inf), (0, slots), value=-math.inf)  # (N, T', C + K)
-            in_document = torch.where(pointing, self._log_copied(), scores.gather(2, columns))
+            in_document = torch.where(pointing, self._compute_log_copied(), scores.gather(2, columns))
         else:
-            scores = _added_and_padded(log_vocab, self._log_gates()[0][:, :, None], slots)
-            generated, in_document = self._document_words(log_vocab)
+            scores = _add_and_pad(log_vocab, self._compute_log_gates()[0][:, :, None], slots)
+            generated, in_document = self._compute_document_word_log_probs(log_vocab)
             if self.selective:
-                impossible = self._log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
+                impossible = self._compute_log_copied() <= math.log(torch.finfo(torch.float32).tiny) + 1e-3
                 alone = generated.masked_fill(columns >= logits.shape[2], -math.inf)
                 in_document = torch.where(impossible, alone, in_document)
-        is_word, width = self._expand(self.vocab.is_word), scores.shape[2]
+        is_word, width = self._expand_rows(self.vocab.is_word), scores.shape[2]
         if torch.is_grad_enabled():  # an in-place change would break the gradients of the scores
             # Write the padding of the word columns to a separate column, because writing to column 0 would add the
             # gradient of bos again.
@@ -203,8 +203,8 @@ class PointerOutput:
         Returns:
             log P of the target words (N, T), and the proportion (N, T) of P that is due to copying.
         """
-        log_gen, log_point = self._log_gates()
-        generated = log_gen + _log_prob_of(log_vocab, target)
+        log_gen, log_point = self._compute_log_gates()
+        generated = log_gen + _gather_log_probs(log_vocab, target)
         copied = log_point + self.log_copy.masked_fill(~self.positions_of(target), _IMPOSSIBLE).logsumexp(dim=2)
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
@@ -225,7 +225,7 @@ class PointerOutput:
         point = target >= self.vocab.softmax_width
         first = self.positions_of(target).int().argmax(dim=2, keepdim=True)
         pointed = self.log_copy.gather(2, first)[:, :, 0]
-        word = torch.where(point, pointed, _log_prob_of(log_vocab, target))
+        word = torch.where(point, pointed, _gather_log_probs(log_vocab, target))
         log_gen, log_point = F.logsigmoid(self.gate), F.logsigmoid(-self.gate)
         return word, torch.where(point, log_point, log_gen), point
 
@@ -240,12 +240,12 @@ class PointerOutput:
         Returns:
             The sum (N, T) and the number of words (N, 1). Both include the slots that the document uses.
         """
-        log_gen = self._log_gates()[0]
+        log_gen = self._compute_log_gates()[0]
         # Copying changes only the probabilities of words in the document, so the sum is corrected for these words.
-        generated, mixed = self._document_words(log_vocab)
+        generated, mixed = self._compute_document_word_log_probs(log_vocab)
         in_softmax = self.document_columns() < self.vocab.softmax_width
         change = mixed - torch.where(in_softmax, generated, torch.zeros_like(generated))
-        change = change.masked_fill(~self._expand(self.vocab.is_word), 0).sum(dim=2)
+        change = change.masked_fill(~self._expand_rows(self.vocab.is_word), 0).sum(dim=2)
         slots = self.vocab.expand_rows(self.vocab.slots_used[:, None], self.gate)
         return total + count * log_gen + change, slots + count
 
@@ -254,7 +254,9 @@ class PointerOutput:
 
         The target words (N, T) are given as columns.
         """
-        return (self._expand(self.vocab.source_columns) == target[:, :, None]) & self._expand(self.vocab.copyable)
+        return (self._expand_rows(self.vocab.source_columns) == target[:, :, None]) & self._expand_rows(
+            self.vocab.copyable
+        )
 
     def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the source position (N, T) from which each word was copied, or -1 if the word was probably generated.
@@ -271,7 +273,7 @@ class PointerOutput:
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
 
 
-def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
+def _add_and_pad(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
     """Return log_vocab (N, T, C) + added (N, T, 1), padded with ``slots`` columns of minus infinity.
 
     If no gradient is needed, the result is computed in a single pass.
@@ -285,7 +287,7 @@ def _added_and_padded(log_vocab: Tensor, added: Tensor, slots: int) -> Tensor:
     return scores
 
 
-def _log_prob_of(log_vocab: LogVocab, target: Tensor) -> Tensor:
+def _gather_log_probs(log_vocab: LogVocab, target: Tensor) -> Tensor:
     """Return log P_vocab (N, T) for the columns ``target`` (N, T).
 
     For slots, which cannot be generated, a large negative number is returned.
@@ -316,9 +318,9 @@ class PointerHead(nn.Module):
         self.gate = keep_float32(nn.Linear(features, 1))
         nn.init.xavier_uniform_(self.gate.weight)
         nn.init.zeros_(self.gate.bias)
-        self.continuation = Continuation(features) if continues else None
+        self.continuation = ContinuationTerms(features) if continues else None
 
-    def begin_generating(self, probability: float) -> None:
+    def initialise_generation_probability(self, probability: float) -> None:
         """Initialise p_gen to the same probability for all states.
 
         For this purpose, w is set to 0, and b is set to the logit of the probability.
@@ -357,7 +359,7 @@ class PointerHead(nn.Module):
 
     def history(self, previous: Tensor, source: Tensor, steps: int, unk: int) -> Optional[CopyHistory]:
         """Return the :class:`CopyHistory` of the summaries so far for :meth:`point`, or None if it is not needed."""
-        return None if self.continuation is None else CopyHistory.of(previous, source, steps, unk)
+        return None if self.continuation is None else CopyHistory.from_summary(previous, source, steps, unk)
 
 
 class Pointer(PointerHead):

@@ -90,18 +90,18 @@ class SentenceFeatures(nn.Module):
         weight = torch.where(different % span < len(self.weights), self.weights[known], rarest)
         first = torch.full_like(different, count).scatter_reduce(0, word, place % count, "amin")
 
-        def per_sentence(values: Tensor) -> Tensor:
+        def sum_per_sentence(values: Tensor) -> Tensor:
             return values.new_zeros(batch * count).scatter_add(0, place, values).view(batch, count)
 
         mass = weight * in_document  # (D,), the document vectors
         here = weight[word] * in_sentence  # (P,), the sentence vectors
         of_row = mass.new_zeros(batch).scatter_add(0, different // span, mass**2)  # (B,)
-        length = (per_sentence(here**2) * of_row[:, None]).sqrt()
-        cosine = per_sentence(here * mass[word]) / length.clamp(min=1e-6)
+        length = (sum_per_sentence(here**2) * of_row[:, None]).sqrt()
+        cosine = sum_per_sentence(here * mass[word]) / length.clamp(min=1e-6)
         content = (weight[word] > CONTENT_WEIGHT).float()
-        contents = per_sentence(content).clamp(min=1)
+        contents = sum_per_sentence(content).clamp(min=1)
         shares = [
-            per_sentence(content * condition) / contents
+            sum_per_sentence(content * condition) / contents
             for condition in (
                 in_document[word] > in_sentence,
                 first[word] == place % count,
@@ -111,7 +111,7 @@ class SentenceFeatures(nn.Module):
         is_number = self.numbers[ids.clamp(max=len(self.numbers) - 1)] & (ids < len(self.numbers))
         digits = torch.zeros_like(words).index_put((documents, sentences), is_number.long(), accumulate=True)
         number = torch.arange(count, device=tokens.device).expand(batch, count)
-        total = sentence_count(real)[:, None]
+        total = count_sentences(real)[:, None]
         found = [
             cosine,
             words.float().log1p() / 4,
@@ -119,13 +119,13 @@ class SentenceFeatures(nn.Module):
             (total - 1 - number) / total,
             (number == total - 1).float(),
             *shares,
-            per_sentence(content * in_sentence) / words.clamp(min=1),
+            sum_per_sentence(content * in_sentence) / words.clamp(min=1),
             digits.clamp(max=5) / 5,
         ]
         return torch.stack([value.float() for value in found], dim=2) * real[:, :, None]
 
 
-def sentence_count(real: Tensor) -> Tensor:
+def count_sentences(real: Tensor) -> Tensor:
     """Return the number of sentences (B,) in each document, up to the last sentence that contains words.
 
     For documents without words, return 1.
@@ -180,7 +180,7 @@ class PooledSentences(nn.Module):
             parts.append(self.features(tokens, there)[real].to(mean))
         if len(self.places):
             number = torch.arange(real.shape[1], device=real.device).expand_as(real)
-            for table, place in zip(self.places, (number, sentence_count(real)[:, None] - 1 - number)):
+            for table, place in zip(self.places, (number, count_sentences(real)[:, None] - 1 - number)):
                 parts.append(table(place[real].clamp(min=0, max=PLACES - 1)))
         x = self.linear(torch.cat(parts, dim=1)).tanh()
         return x.new_zeros(*real.shape, x.shape[1]).masked_scatter(real[:, :, None], x)

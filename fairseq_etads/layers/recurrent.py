@@ -43,7 +43,7 @@ class Bidirectional(nn.Module):
             rows = torch.empty(self.states, 2 * rnn.num_layers, rnn.hidden_size)
             self.start = nn.Parameter(rows.uniform_(-0.01, 0.01))
 
-    def _first(self, x: Tensor, rows: slice) -> List[Tensor]:
+    def _expand_initial_state(self, x: Tensor, rows: slice) -> List[Tensor]:
         """Return the tensors (L, B, hidden) of the initial state.
 
         Args:
@@ -71,8 +71,8 @@ class Bidirectional(nn.Module):
         order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
-        states, last, cells = run(take_positions(x, order), lengths)
-        return take_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
+        states, last, cells = run(reorder_positions(x, order), lengths)
+        return reorder_positions(states, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0), last, cells
 
     def _run_packed(self, x: Tensor, lengths: Tensor) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Run the network on packed sequences, and return the states, final states and memory cells.
@@ -86,7 +86,7 @@ class Bidirectional(nn.Module):
         # in this mode. Training with rewards needs a backward pass without dropout, so the probability is set to 0.
         self.rnn.dropout = self.dropout.p if drops else 0.0
         self.rnn.training = drops or torch.is_grad_enabled()
-        first = self._first(x, slice(None))
+        first = self._expand_initial_state(x, slice(None))
         packed, final = self.rnn(packed, first[0] if self.states == 1 else tuple(first))
         self.rnn.training = self.training
         # If the packed sequence contained the order of the texts, PyTorch would also reorder their lengths, which would
@@ -113,11 +113,16 @@ class Bidirectional(nn.Module):
             if layer:
                 x = self.dropout(torch.cat([forward, backward], dim=2))
             places = [slice(number, number + 1) for number in (2 * layer, 2 * layer + 1)]
-            forward, cells[0] = self._run_direction(x, weights[2 * layer], ended, self._first(x, places[0]))
-            backward, cells[1] = self._run_direction(
-                take_positions(x, reversed_positions), weights[2 * layer + 1], ended, self._first(x, places[1])
+            forward, cells[0] = self._run_direction(
+                x, weights[2 * layer], ended, self._expand_initial_state(x, places[0])
             )
-            backward = take_positions(backward, reversed_positions)
+            backward, cells[1] = self._run_direction(
+                reorder_positions(x, reversed_positions),
+                weights[2 * layer + 1],
+                ended,
+                self._expand_initial_state(x, places[1]),
+            )
+            backward = reorder_positions(backward, reversed_positions)
         last = forward.gather(1, (lengths - 1)[:, None, None].expand(-1, 1, forward.shape[2]))[:, 0]
         both = [ends for ends in cells if ends is not None]
         return (
@@ -185,7 +190,7 @@ class BidirectionalLSTM(Bidirectional):
     def __init__(self, input_dim: int, hidden: int, layers: int = 1, dropout: float = 0.0, learnt_start: bool = False):
         between = dropout if layers > 1 else 0.0
         rnn = nn.LSTM(input_dim, hidden, layers, batch_first=True, bidirectional=True, dropout=between)
-        super().__init__(with_one_bias(rnn), between, learnt_start)
+        super().__init__(remove_second_bias(rnn), between, learnt_start)
         # torch.lstm returns the memory cells only for the last column. After the end of a document, an extra input
         # opens the forget gate and closes the input gate. The cells then stay unchanged, because sigmoid(±1e4) is
         # exactly 1 or 0.
@@ -227,7 +232,7 @@ class ElmanCell(nn.Module):
 Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)
 
 
-def with_one_bias(network: Network) -> Network:
+def remove_second_bias(network: Network) -> Network:
     """Replace the second bias of each gate with 0. One bias is sufficient, because PyTorch adds both biases."""
     for name, bias in [*network.named_parameters()]:
         if name.startswith("bias_hh"):
@@ -238,22 +243,22 @@ def with_one_bias(network: Network) -> Network:
     return network
 
 
-def take_positions(x: Tensor, order: Tensor) -> Tensor:
+def reorder_positions(x: Tensor, order: Tensor) -> Tensor:
     """Reorder x (B, S', D) to (B, S, D), so that position ``order[b, s]`` moves to position s."""
     return x.gather(1, order[:, :, None].expand(-1, -1, x.shape[2]))
 
 
-def sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
+def compute_sentence_ids(src_tokens: Tensor, mark: int) -> Tensor:
     """Return the sentence index (B, S) of each token, which is the number of preceding sentence marks ``mark``."""
     marks = src_tokens.eq(mark).long()
     return marks.cumsum(dim=1) - marks
 
 
-def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+def find_sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
     """Find the positions of the first and last token of each sentence.
 
     Args:
-        ids: the sentence index of each token (B, S), computed with :func:`sentence_ids`.
+        ids: the sentence index of each token (B, S), computed with :func:`compute_sentence_ids`.
         padding: the padding mask (B, S), bool, True at padding.
 
     Returns:
@@ -270,7 +275,7 @@ def sentence_ends(ids: Tensor, padding: Tensor) -> Tuple[Tensor, Tensor, Tensor]
     return first[:, :count], last[:, :count], missing[:, :count]
 
 
-def read_by_sentence(
+def encode_by_sentence(
     network: Bidirectional, x: Tensor, padding: Tensor, ids: Tensor
 ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
     """Run a network on each sentence separately, so that the states do not depend on other sentences.
@@ -285,7 +290,7 @@ def read_by_sentence(
         The same values as :meth:`Bidirectional.forward`. The final states and memory cells are taken from the end of
         the last sentence in the forward direction, and from the start of the first sentence in the backward direction.
     """
-    first, last, missing = sentence_ends(ids, padding)
+    first, last, missing = find_sentence_ends(ids, padding)
     batch, count = first.shape
     lengths = (last - first + 1).masked_fill(missing, 0)
     width = max(1, int(lengths.max()))
@@ -296,14 +301,14 @@ def read_by_sentence(
     empty = torch.ones_like(table[:, :, 0], dtype=torch.bool).scatter(1, place, padding)
     states, ends, cells = network(table[:, :-1].reshape(batch * count, width, -1), empty[:, :-1].reshape(-1, width))
     states = F.pad(states.view(batch, count * width, -1), (0, 0, 0, 1))  # 0 at padding
-    states = take_positions(states, place)
+    states = reorder_positions(states, place)
 
-    def of_document(of_sentences: Tensor) -> Tensor:  # (B * N, 2H) -> (B, 2H)
+    def to_document_layout(of_sentences: Tensor) -> Tensor:  # (B * N, 2H) -> (B, 2H)
         forward, backward = of_sentences.view(batch, count, -1).chunk(2, dim=2)
         final = (~missing).sum(1, keepdim=True).clamp(min=1) - 1  # (B, 1)
-        return torch.cat([take_positions(forward, final)[:, 0], backward[:, 0]], dim=1)
+        return torch.cat([reorder_positions(forward, final)[:, 0], backward[:, 0]], dim=1)
 
-    return states, of_document(ends), None if cells is None else of_document(cells)
+    return states, to_document_layout(ends), None if cells is None else to_document_layout(cells)
 
 
 class Sentences(NamedTuple):
@@ -354,12 +359,12 @@ class SentenceEncoder(nn.Module):
             ids: the sentence index (B, S) of each token.
             padding: the padding mask (B, S), bool, True at padding.
         """
-        first, last, missing = sentence_ends(ids, padding)
+        first, last, missing = find_sentence_ends(ids, padding)
         forward, backward = states.chunk(2, dim=2)
-        ends = [take_positions(half, place) for half, place in ((forward, last), (backward, first))]
+        ends = [reorder_positions(half, place) for half, place in ((forward, last), (backward, first))]
         sentences, documents, _ = self.gru(torch.cat(ends, dim=2), missing)  # (B, N, 2H), (B, 2H)
         if self.gate is not None:
-            sentences = self.gate.let_through(sentences, documents[:, None])
+            sentences = self.gate.apply_gate(sentences, documents[:, None])
         key_input = sentences
         if self.positions is not None:
             number = torch.arange(sentences.shape[1], device=ids.device).clamp(max=SENTENCE_POSITIONS - 1)
@@ -367,8 +372,8 @@ class SentenceEncoder(nn.Module):
         return Sentences(sentences, self.keys(key_input), missing, documents)
 
 
-def make_readout(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
-    """Create the layer that :func:`read_out` needs, with ``width`` outputs. Returns None for the kind "none"."""
+def make_readout_layer(kind: str, hidden: int, word: int, context: int, width: int) -> Optional[nn.Module]:
+    """Create the layer that :func:`compute_readout` needs, with ``width`` outputs. Returns None for the kind "none"."""
     if kind == "none":
         return None
     if kind == "mlp":
@@ -376,13 +381,13 @@ def make_readout(kind: str, hidden: int, word: int, context: int, width: int) ->
     return nn.Linear(hidden + context + (word if kind == "tanh" else 0), width, bias=kind != "luong")
 
 
-def read_out(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
+def compute_readout(kind: str, layer: Optional[nn.Module], hidden: Tensor, word: Tensor, context: Tensor) -> Tensor:
     """Compute the readout (…, R), which is the input of the output layer.
 
     Args:
         kind: "tanh" for tanh(W [h; E; c] + b), "linear" for W [h; c] + b, "luong" for tanh(W [h; c]), "mlp" for W_2
             tanh(W_1 [h; c] + b), or "none" for [h; c].
-        layer: the layer that contains W and b, created with :func:`make_readout`.
+        layer: the layer that contains W and b, created with :func:`make_readout_layer`.
         hidden: the decoder states h (…, H).
         word: the embeddings E of the previous words (…, E).
         context: the context vectors c (…, M).

@@ -83,7 +83,7 @@ class SentenceSelector(nn.Module):
         scores = self.attention(plan, None, keys)  # (N, L)
         log_weights = log_attention(scores[:, None], missing)[:, 0]
         count, length, width = states.states.shape
-        selected = states.read(log_weights.exp().view(count, -1, length)).view(-1, width)
+        selected = states.compute_weighted_sum(log_weights.exp().view(count, -1, length)).view(-1, width)
         return plan, log_weights, selected
 
     def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:

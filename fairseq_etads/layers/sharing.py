@@ -38,7 +38,7 @@ def share_sublayers(encoder_layer: Any, decoder_layer: Any) -> None:
         setattr(decoder_layer, name, getattr(encoder_layer, name))
 
 
-def shared_names(model: nn.Module) -> Dict[str, str]:
+def map_shared_names(model: nn.Module) -> Dict[str, str]:
     """Return a dictionary that maps the decoder's names of shared parameters to the encoder's names."""
     originals: Dict[int, str] = {}
     shared = {}
@@ -55,7 +55,7 @@ def leave_out_shared(model: nn.Module, state_dict: Dict[str, Any], prefix: str, 
 
     Shared tensors are then stored only once, even in checkpoints that were saved on a GPU.
     """
-    for name in shared_names(model):
+    for name in map_shared_names(model):
         state_dict.pop(prefix + name, None)
 
 
@@ -65,7 +65,7 @@ def restore_shared_names(model: nn.Module, state_dict: Dict[str, Tensor], prefix
     Raises:
         ValueError: the checkpoint was trained with shared layers, but the model was built without them, or vice versa.
     """
-    shared = shared_names(model)
+    shared = map_shared_names(model)
     for name, original in shared.items():
         if prefix + original not in state_dict:
             continue

@@ -7,7 +7,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..kernels.upload import to_device
-from .recurrent import sentence_ids, take_positions
+from .recurrent import compute_sentence_ids, reorder_positions
 
 _END, _BEGIN = 257, 258
 """Ids of the symbols for the end and the beginning of a word. The id of byte b is 1 + b, and 0 is padding."""
@@ -53,7 +53,7 @@ class SpellingEncoder(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """Encode word ids (B, S) as vectors (B, S, filters)."""
         words, places = tokens.unique(return_inverse=True)
-        spelled = [self._spell(number) for number in words.tolist()]
+        spelled = [self._get_letter_ids(number) for number in words.tolist()]
         longest = max(map(len, spelled), default=self.width)
         letters = to_device(torch.tensor([word + [0] * (longest - len(word)) for word in spelled]), tokens.device)
         windows = self.convolution(self.letters(letters).transpose(1, 2)).relu()  # (U, filters, windows)
@@ -63,7 +63,7 @@ class SpellingEncoder(nn.Module):
         vectors = windows.masked_fill(behind[:, None], 0).amax(dim=2)  # ReLU is at least 0
         return vectors[places]
 
-    def _spell(self, number: int) -> List[int]:
+    def _get_letter_ids(self, number: int) -> List[int]:
         """Return the letter ids of a word, padded to the kernel size if the word is shorter."""
         if number not in self._spelled:
             spelling = self.dictionary[number].encode("utf-8", "surrogateescape")[:LONGEST_WORD]
@@ -106,15 +106,17 @@ class TaggerLSTM(nn.Module):
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)
-        x = take_positions(x, order)
+        x = reorder_positions(x, order)
         layers: Any = self.layers
         for number, (forward, backward) in enumerate(layers):
             x = self.dropout(x) if number else x
-            x = torch.cat([forward(x)[0], take_positions(backward(take_positions(x, reverse))[0], reverse)], dim=2)
-        return take_positions(x, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0)
+            x = torch.cat(
+                [forward(x)[0], reorder_positions(backward(reorder_positions(x, reverse))[0], reverse)], dim=2
+            )
+        return reorder_positions(x, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0)
 
 
-def words_by_sentence(
+def group_words_by_sentence(
     src_tokens: Tensor, real: Tensor, mark: int, sentences: int, words: int
 ) -> Tuple[Tensor, Tensor, Tensor]:
     """Group the words of documents by sentence.
@@ -129,7 +131,7 @@ def words_by_sentence(
         Three tensors: the word ids (B, N, W), which are 0 where there is no word; a boolean mask (B, N, W), True at
         words; and the sentence index (B, S) of each token, which is 0 for tokens that are not words.
     """
-    numbers = sentence_ids(src_tokens, mark).masked_fill(~real, 0)
+    numbers = compute_sentence_ids(src_tokens, mark).masked_fill(~real, 0)
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
@@ -144,7 +146,7 @@ def words_by_sentence(
     return table[:, :-1].reshape(shape), there[:, :-1].reshape(shape), numbers
 
 
-class NovelSentences(nn.Module):
+class NoveltyScorer(nn.Module):
     """Scores sentences from left to right, with lower scores for repeated content (Hsu et al. 2018, section 3.1).
 
     u_i = tanh(W_u h_i + b), d = tanh(W_d mean h + b), logit_i = w_c·u_i + u_i W_s d - u_i W_r tanh(o_i) + b, where o_i

@@ -110,12 +110,12 @@ class PositionedModel(SummarizationModel):
             ValueError: the weights were trained with a different dictionary or different truncation lengths.
         """
         for side, part in (("source", self.encoder), ("target", self.decoder)):
-            check_words(state_dict, side, part)
-            check_positions(state_dict, side, part)
+            check_vocabulary_sizes(state_dict, side, part)
+            check_learned_positions(state_dict, side, part)
         return super().load_state_dict(state_dict, *args, **kwargs)
 
 
-def plain_options(cfg: Any) -> Any:
+def to_namespace(cfg: Any) -> Any:
     """Convert a model's options to a plain namespace.
 
     Enumerations are converted to strings, so that they can be pickled.
@@ -126,7 +126,7 @@ def plain_options(cfg: Any) -> Any:
     return Namespace(**options)
 
 
-def preset_dataclass(
+def make_preset_dataclass(
     name: str, options: Iterable[Tuple[str, Any, Any, Dict[str, Any]]], changes: Dict[str, Any], module: str
 ) -> type:
     """Create the dataclass that contains a preset's options.
@@ -156,7 +156,7 @@ def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Ca
         setattr(sys.modules[model.__module__], name, own)  # pickle looks up the class in this module
 
 
-def select_documents(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
+def select_encoder_output(encoder_out: Dict[str, Any], documents: Tensor) -> Dict[str, Any]:
     """Select the rows of the encoder's output that belong to the given documents.
 
     Args:
@@ -184,7 +184,7 @@ def check_one_dictionary(option: str, task: Any) -> None:
         )
 
 
-def check_marks(option: str, task: Any) -> None:
+def check_sentence_mark(option: str, task: Any) -> None:
     """Raise ValueError if the source dictionary lacks the sentence mark that ``option`` requires."""
     words = task.source_dictionary
     if words.index(SENTENCE_MARK) == words.unk():
@@ -224,7 +224,7 @@ def check_pointer(config: Any, task: Any) -> None:
         check_one_dictionary(f"--pointer {config.pointer}", task)
 
 
-def check_words(state_dict: Any, side: str, part: Any) -> None:
+def check_vocabulary_sizes(state_dict: Any, side: str, part: Any) -> None:
     """Raise ValueError if the weights come from a model with a different vocabulary size.
 
     Args:
@@ -241,7 +241,7 @@ def check_words(state_dict: Any, side: str, part: Any) -> None:
         )
 
 
-def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
+def compute_position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = True) -> int:
     """Return the number of positions that the model needs for the longest documents or summaries.
 
     Args:
@@ -268,10 +268,10 @@ def position_limit(limit: Optional[int], task: Any, side: str, learnt: bool = Tr
     return max(needed, limit or 0)
 
 
-def check_positions(state_dict: Any, side: str, part: Any) -> None:
+def check_learned_positions(state_dict: Any, side: str, part: Any) -> None:
     """Raise ValueError if the weights come from a model with a different number of learned positions.
 
-    The arguments are the same as for :func:`check_words`.
+    The arguments are the same as for :func:`check_vocabulary_sizes`.
     """
     name = "encoder" if side == "source" else "decoder"
     positions = state_dict.get(f"{name}.embed_positions.weight")
@@ -283,7 +283,7 @@ def check_positions(state_dict: Any, side: str, part: Any) -> None:
         )
 
 
-def check_padding(task: Any) -> None:
+def check_right_padding(task: Any) -> None:
     """Raise ValueError if summaries are padded on the left, because a convolutional decoder would read the padding."""
     if task.cfg.left_pad_target:
         raise ValueError(

@@ -27,7 +27,7 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
         ValueError: the text is not such an expression, or it describes no layers, too many layers or an invalid layer.
     """
     try:
-        found = _layers(ast.parse(str(text).strip(), mode="eval").body)
+        found = _parse_layers(ast.parse(str(text).strip(), mode="eval").body)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         raise ValueError(f'{option} "{str(text)[:200]}": choose {LAYERS_HELP}') from None
     if not found:
@@ -42,31 +42,31 @@ def parse_convolutions(text: str, option: str) -> List[Convolution]:
     return found
 
 
-def _layers(node: ast.AST) -> List[Convolution]:
+def _parse_layers(node: ast.AST) -> List[Convolution]:
     """Return the layers that a subexpression describes. Raises ValueError if the subexpression is invalid."""
     if isinstance(node, ast.List):
-        return [_layer(element) for element in node.elts]
+        return [_parse_layer(element) for element in node.elts]
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        return _few(_layers(node.left) + _layers(node.right))
+        return _check_layer_count(_parse_layers(node.left) + _parse_layers(node.right))
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         times, repeated = (node.left, node.right) if isinstance(node.left, ast.Constant) else (node.right, node.left)
-        return _few(_layers(repeated) * min(_number(times), MOST_LAYERS + 1))
+        return _check_layer_count(_parse_layers(repeated) * min(_parse_number(times), MOST_LAYERS + 1))
     raise ValueError
 
 
-def _few(layers: List[Convolution]) -> List[Convolution]:
+def _check_layer_count(layers: List[Convolution]) -> List[Convolution]:
     if len(layers) > MOST_LAYERS:
         raise ValueError
     return layers
 
 
-def _layer(node: ast.AST) -> Convolution:
+def _parse_layer(node: ast.AST) -> Convolution:
     if not isinstance(node, ast.Tuple) or len(node.elts) not in (2, 3):
         raise ValueError
-    return tuple(_number(element) for element in node.elts)
+    return tuple(_parse_number(element) for element in node.elts)
 
 
-def _number(node: ast.AST) -> int:
+def _parse_number(node: ast.AST) -> int:
     if not isinstance(node, ast.Constant) or type(node.value) is not int:
         raise ValueError
     return int(node.value)

@@ -18,8 +18,8 @@ from fairseq.modules import AdaptiveInput, BeamableMM
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import hide_unknown_words, known_words, without_tail
-from .common import SummarizationModel, check_padding
+from ..vocabulary.dictionary import count_known_words, hide_unknown_words, remove_copy_tail
+from .common import SummarizationModel, check_right_padding
 
 _NOT_OF_TEXT = tuple(
     f"fairseq.models.{name}." for name in ("speech_to_text", "speech_to_speech", "text_to_speech", "wav2vec", "hubert")
@@ -40,14 +40,14 @@ DEFAULT_POSITIONS = 1024
 """Default number of positions in fairseq's models."""
 
 
-def model_class(cfg: Any) -> Optional[type]:
+def get_model_class(cfg: Any) -> Optional[type]:
     """Return the class of the model that fairseq will build from these options, or None if the name is unknown."""
     name = getattr(cfg, "_name", None) or getattr(cfg, "arch", None)
     found: Optional[type] = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
     return found
 
 
-def check_evaluated(cfg: Any) -> None:
+def check_evaluated_options(cfg: Any) -> None:
     """Raise ValueError if an option that fairseq evaluates contains anything but literals, lists, tuples, +, - and *.
 
     A checkpoint contains the options of its model. Loading a checkpoint must not run code from these options.
@@ -64,9 +64,9 @@ def check_evaluated(cfg: Any) -> None:
                 )
 
 
-def check_suitable(cfg: Any) -> None:
+def check_external_model(cfg: Any) -> None:
     """Raise ValueError unless the model can be trained on text pairs and generates text from left to right."""
-    found: Any = model_class(cfg)
+    found: Any = get_model_class(cfg)
     name = getattr(cfg, "arch", None) or getattr(cfg, "_name", None)
     if not issubclass(found, FairseqEncoderDecoderModel):
         reason = "is not an encoder and a decoder"
@@ -82,17 +82,17 @@ def check_suitable(cfg: Any) -> None:
     )
 
 
-def is_external(cfg: Any) -> bool:
+def is_external_model(cfg: Any) -> bool:
     """Return whether the model that fairseq will build from these options is external to this project."""
-    found = model_class(cfg)
+    found = get_model_class(cfg)
     return found is not None and issubclass(found, BaseFairseqModel) and not issubclass(found, SummarizationModel)
 
 
-def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
+def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     """Build an external model with a vocabulary that contains only the known words.
 
     The data still contains words from the copy tail, because they can later replace unknown words in summaries. A hook
-    on each word embedding table replaces these words with the unknown word. :func:`without_rare_words` replaces them in
+    on each word embedding table replaces these words with the unknown word. :func:`replace_rare_words` replaces them in
     the targets.
 
     Args:
@@ -103,26 +103,26 @@ def build_external(cfg: Any, task: Any, build: Callable[[Any], Any]) -> Any:
     Raises:
         ValueError: the model cannot be trained on text pairs or does not generate text from left to right.
     """
-    check_suitable(cfg)
-    if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        check_padding(task)
-    _give_positions(cfg, task)
+    check_external_model(cfg)
+    if get_model_class(cfg) in (FConvModel, FConvModelSelfAtt):
+        check_right_padding(task)
+    _set_position_counts(cfg, task)
     known = copy.copy(task)  # a copy of the task that receives dictionaries without a copy tail
-    known.src_dict = without_tail(task.src_dict)
-    known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else without_tail(task.tgt_dict)
+    known.src_dict = remove_copy_tail(task.src_dict)
+    known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else remove_copy_tail(task.tgt_dict)
     model = build(known)
     for part, dictionary in ((model.encoder, known.src_dict), (model.decoder, known.tgt_dict)):
         for module in part.modules():
-            if isinstance(module, AdaptiveInput) or _is_word_table(module, dictionary):
-                module.register_forward_pre_hook(_HideUnknownWords(dictionary))
+            if isinstance(module, AdaptiveInput) or _is_word_embedding(module, dictionary):
+                module.register_forward_pre_hook(_UnknownWordsHook(dictionary))
     if len(known.tgt_dict) < len(task.tgt_dict):
-        model._register_load_state_dict_pre_hook(_KeepKnownRows(model, len(known.tgt_dict), len(task.tgt_dict)))
+        model._register_load_state_dict_pre_hook(_KnownRowsHook(model, len(known.tgt_dict), len(task.tgt_dict)))
     return model
 
 
-def without_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
+def replace_rare_words(tokens: Optional[Tensor], dictionary: Dictionary) -> Optional[Tensor]:
     """Replace copy-tail words in summaries with the unknown word. Returns None if ``tokens`` is None."""
-    return None if tokens is None else hide_unknown_words(tokens, known_words(dictionary), dictionary.unk())
+    return None if tokens is None else hide_unknown_words(tokens, count_known_words(dictionary), dictionary.unk())
 
 
 def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
@@ -145,19 +145,19 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
                 module.set_beam_size(beam)
 
 
-def _give_positions(cfg: Any, task: Any) -> None:
+def _set_position_counts(cfg: Any, task: Any) -> None:
     """Set the number of positions in ``cfg`` for models that read it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
-    if model_class(cfg) in (FConvModel, FConvModelSelfAtt):
+    if get_model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         padding = task.src_dict.pad() + 1  # the first rows of a position embedding table are not positions
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
-    elif model_class(cfg) is RobertaEncDecModel:
+    elif get_model_class(cfg) is RobertaEncDecModel:
         cfg.max_positions = getattr(cfg, "max_positions", None) or max(source, target)
 
 
-def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
+def _is_word_embedding(module: nn.Module, dictionary: Dictionary) -> bool:
     """Return whether a module is a word embedding table of fairseq.
 
     Subclasses of nn.Embedding are excluded, because they contain position embeddings or belong to this project.
@@ -165,7 +165,7 @@ def _is_word_table(module: nn.Module, dictionary: Dictionary) -> bool:
     return type(module) is nn.Embedding and module.num_embeddings == len(dictionary)
 
 
-class _HideUnknownWords:
+class _UnknownWordsHook:
     """A hook for a word embedding table that replaces copy-tail words in the input with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
@@ -175,19 +175,21 @@ class _HideUnknownWords:
         return (hide_unknown_words(inputs[0], self.known_words, self.unk), *inputs[1:])
 
 
-class _KeepKnownRows:
+class _KnownRowsHook:
     """A hook that drops the rows of the copy tail when a checkpoint from version 0.1.0 is loaded."""
 
     def __init__(self, model: nn.Module, known_words: int, words: int):
-        self.rows = {name: known_words for name, value in model.state_dict().items() if _length(value) == known_words}
+        self.rows = {
+            name: known_words for name, value in model.state_dict().items() if _get_length(value) == known_words
+        }
         self.words = words
 
     def __call__(self, state_dict: Dict[str, Any], *_: Any) -> None:
         for name, rows in self.rows.items():
-            if _length(state_dict.get(name)) == self.words:
+            if _get_length(state_dict.get(name)) == self.words:
                 state_dict[name] = state_dict[name][:rows]
 
 
-def _length(value: Any) -> int:
+def _get_length(value: Any) -> int:
     """Return the length of a tensor's first dimension, or 0 if ``value`` is a scalar or not a tensor."""
     return len(value) if isinstance(value, Tensor) and value.dim() else 0

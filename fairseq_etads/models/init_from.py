@@ -11,7 +11,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
-from ..vocabulary.dictionary import check_trained_with, known_words
+from ..vocabulary.dictionary import check_trained_with, count_known_words
 from .pretrained import CheckpointWords
 from .selector import SentenceExtractor
 
@@ -25,7 +25,7 @@ EXTRACTOR = "encoder.extractor."
 """Prefix of the extractor's weight names in a summariser's checkpoint."""
 
 
-def initial_extractor(model: Any, path: str) -> nn.Module:
+def get_initial_extractor(model: Any, path: str) -> nn.Module:
     """Return the extractor that --extractor initialises. Raises ValueError if the summariser has no extractor."""
     extractor: Optional[nn.Module] = getattr(model, "extractor", None)
     if extractor is None:
@@ -76,14 +76,14 @@ def load_initial_weights(
             model. ValueError is also raised if the model shares a weight that has two different values in the
             checkpoint, or if ``whole`` is True and the weights do not correspond.
     """
-    weights, remembers_words = _read(path, task, option)
+    weights, remembers_words = _read_weights(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
         weights = {name[len(EXTRACTOR) :]: weight for name, weight in weights.items() if name.startswith(EXTRACTOR)}
-    _upgrade(model, weights)
+    _upgrade_names(model, weights)
     words = None if remembers_words else CheckpointWords(path, task)
     if words is not None and not words.files:
         logger.warning(f"{option} {path}: does not record its dictionary, which must be the same as in DATA")
-    report = _Report(path, option)
+    report = _LoadingReport(path, option)
     loaded: Dict[int, Tuple[str, Tensor]] = {}
     parameters = list(model.named_parameters(remove_duplicate=False))
     for name, parameter in parameters:
@@ -106,10 +106,10 @@ def load_initial_weights(
     if whole and (report.new or report.unused):
         raise ValueError(report.wrong_model_message())
     numbers = {id(parameter): parameter.numel() for _, parameter in parameters}
-    report.write(sum(numbers[key] for key in loaded), sum(numbers.values()))
+    report.log(sum(numbers[key] for key in loaded), sum(numbers.values()))
 
 
-def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
+def _read_weights(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
     """Read the weights from a checkpoint. Buffers such as the model's version are skipped.
 
     Returns:
@@ -134,7 +134,7 @@ def _read(path: str, task: Any, option: str) -> Tuple[Dict[str, Tensor], bool]:
     return described, "source_dictionary" in state
 
 
-def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
+def _upgrade_names(model: Any, weights: Dict[str, Tensor]) -> None:
     """Rename the weights that had different names in older versions of fairseq."""
     # Without a version buffer, fairseq's Transformer assumes that the weights are from its first version and converts
     # them. To prevent this, add the current version.
@@ -146,7 +146,7 @@ def _upgrade(model: Any, weights: Dict[str, Tensor]) -> None:
 
 
 def _fit_rows(
-    name: str, given: Tensor, parameter: Tensor, task: Any, report: "_Report", words: Optional[CheckpointWords]
+    name: str, given: Tensor, parameter: Tensor, task: Any, report: "_LoadingReport", words: Optional[CheckpointWords]
 ) -> Tensor:
     """Adjust the number of rows in a checkpoint's weight (R, …) to the model, if the rows have the same meaning.
 
@@ -166,10 +166,10 @@ def _fit_rows(
     """
     rows, wanted = (len(x) if x.dim() else 0 for x in (given, parameter))
     is_word_table = _WORD_TABLE.search(name) and given.shape[1:] == parameter.shape[1:]
-    if is_word_table and words is not None and words.files and wanted in _known_words(task):
+    if is_word_table and words is not None and words.files and wanted in _count_known_words(task):
         if rows != wanted:
             report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
-        return words.fit(name, given, parameter)
+        return words.reorder_rows(name, given, parameter)
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
@@ -178,7 +178,7 @@ def _fit_rows(
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"
     dictionary = task.source_dictionary if side == "source" else task.target_dictionary
-    if known_words(dictionary) != wanted or not _WORD_TABLE.search(name):
+    if count_known_words(dictionary) != wanted or not _WORD_TABLE.search(name):
         return given
     if rows == len(dictionary):
         report.partly.append(f"{name}: the rows of the {wanted} known words of {rows}")
@@ -190,12 +190,12 @@ def _fit_rows(
     )
 
 
-def _known_words(task: Any) -> Tuple[int, int]:
+def _count_known_words(task: Any) -> Tuple[int, int]:
     """Return the numbers of known words in the source and target dictionaries."""
-    return known_words(task.source_dictionary), known_words(task.target_dictionary)
+    return count_known_words(task.source_dictionary), count_known_words(task.target_dictionary)
 
 
-class _Report:
+class _LoadingReport:
     """A report on the weights that were fully loaded, partly loaded or not loaded."""
 
     def __init__(self, path: str, option: str):
@@ -216,7 +216,7 @@ class _Report:
             f"{self.option} {self.path}: not a checkpoint of --arch sentence_extractor or of a model that contains one"
         )
 
-    def write(self, loaded: int, total: int) -> None:
+    def log(self, loaded: int, total: int) -> None:
         """Log the report, as a warning if a weight has a different shape or if most parameters were not loaded.
 
         Args:
@@ -230,8 +230,8 @@ class _Report:
             for title, names in (
                 ("loaded in part", self.partly),
                 ("not loaded, because they have another shape", self.other_shape),
-                ("new, because the checkpoint does not have them", list(_grouped(self._missing()))),
-                ("in the checkpoint, but not in this model", list(_grouped(self.unused))),
+                ("new, because the checkpoint does not have them", list(_group_names(self._list_missing()))),
+                ("in the checkpoint, but not in this model", list(_group_names(self.unused))),
             )
             if names
         ]
@@ -241,11 +241,11 @@ class _Report:
         summary = f"{self.option} {self.path}: loaded {loaded:,} of {total:,} parameters ({loaded / total:.1%})"
         logger.log(level, "; ".join([summary, *parts]))
 
-    def _missing(self) -> List[str]:
+    def _list_missing(self) -> List[str]:
         return [name for name in self.new if not any(other.startswith(f"{name} ") for other in self.other_shape)]
 
 
-def _grouped(names: Iterable[str]) -> Iterable[str]:
+def _group_names(names: Iterable[str]) -> Iterable[str]:
     """Replace layer indices in weight names with *, and append a count to names that then occur more than once."""
     counts: Counter[str] = Counter(re.sub(r"\.\d+\.", ".*.", name) for name in names)
     pairs: List[Tuple[str, int]] = list(counts.items())

@@ -12,7 +12,7 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from ..vocabulary.dictionary import is_padding_word, load_checked
+from ..vocabulary.dictionary import is_padding_word, load_checked_dictionary
 
 MASK = "<mask>"
 """The mask symbol, which fairseq's pretraining task adds after the words in the dictionary file."""
@@ -42,10 +42,10 @@ class CheckpointWords:
             if found is not None:
                 self.files[side] = found
         self.files = {side: self.files.get(side, path) for path in self.files.values() for side in self.dictionaries}
-        read = {path: load_checked(Dictionary.load, path).symbols for path in set(self.files.values())}
+        read = {path: load_checked_dictionary(Dictionary.load, path).symbols for path in set(self.files.values())}
         self._words: Dict[str, List[str]] = {side: read[path] for side, path in self.files.items()}
 
-    def fit(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
+    def reorder_rows(self, name: str, given: Tensor, parameter: Tensor) -> Tensor:
         """Reorder the rows of a word embedding table to match the data's dictionary.
 
         Args:
@@ -58,7 +58,7 @@ class CheckpointWords:
             ValueError: R differs from the number of words in the file, or a known word of the data is not in the file.
         """
         side = "source" if name.startswith("encoder.") else "target"
-        words = self._in_table(side, name, len(given))
+        words = self._get_table_words(side, name, len(given))
         places = {word: row for row, word in enumerate(words)}
         # A shared embedding table has one row per word in the source dictionary, which includes the target words.
         wanted: Sequence[str] = self.dictionaries[side].symbols[: len(parameter)]
@@ -75,7 +75,7 @@ class CheckpointWords:
         fitted[here] = given[there]
         return fitted
 
-    def _in_table(self, side: str, name: str, rows: int) -> List[str]:
+    def _get_table_words(self, side: str, name: str, rows: int) -> List[str]:
         """Return the words of an embedding table with ``rows`` rows.
 
         In pretrained models, the last row is the mask symbol.

@@ -13,19 +13,19 @@ from torch import Tensor, nn
 
 from ..layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import without_tail
-from ..vocabulary.word_vectors import load_vectors
-from .common import EncodingDecoding, SummarizationModel, check_words, plain_options, register_presets
+from ..vocabulary.dictionary import remove_copy_tail
+from ..vocabulary.word_vectors import load_word_vectors
+from .common import EncodingDecoding, SummarizationModel, check_vocabulary_sizes, register_presets, to_namespace
 from .rnn_decoder import CLOSED_BOOK, ClosedBookDecoder, RecurrentDecoder
 from .rnn_encoder import (
     ConvolutionalEncoder,
     RecurrentEncoder,
     WordEncoder,
-    input_width,
+    compute_input_width,
+    compute_memory_width,
     make_extractor,
-    memory_width,
 )
-from .rnn_options import PRESETS, check_options, preset_config
+from .rnn_options import PRESETS, check_options, make_preset_config
 from .selector import SentenceExtractor
 from .source_factors import check_trained_factors, parse_factors
 
@@ -44,7 +44,7 @@ between plus and minus the second value.
 """
 
 
-def _source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
+def _map_source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
     """Return the id in the target dictionary of each known source word, or 0 if that dictionary lacks the word.
 
     Returns None if documents and summaries share a dictionary.
@@ -68,23 +68,23 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
             ValueError: an option is incompatible with another option, the dictionaries or the factors in the data.
             OSError: a file of word vectors cannot be read.
         """
-        config = plain_options(cfg)
+        config = to_namespace(cfg)
         check_options(config, task)
-        source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
+        source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
         widths = parse_factors(config.source_factors, task.factor_dictionaries)
-        table = functools.partial(new_table, tiny=config.paper_init, bound=config.uniform_init)
+        table = functools.partial(make_embedding_table, tiny=config.paper_init, bound=config.uniform_init)
         factors = {name: table(task.factor_dictionaries[name], width) for name, width in widths.items()}
 
         words = table(source, config.encoder_embed_dim)
         one_table = config.share_all_embeddings or config.share_input_embeddings
         summary_words = words if one_table else table(target, config.decoder_embed_dim)
         if not task.is_loading:  # a checkpoint already contains the word embeddings
-            load_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
+            load_word_vectors(config.encoder_embed_path, source, words, "--encoder-embed-path")
             if summary_words is not words:
-                load_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
+                load_word_vectors(config.decoder_embed_path, target, summary_words, "--decoder-embed-path")
         tied = config.share_all_embeddings or config.share_decoder_input_output_embed
         is_conv = config.encoder == "conv"
-        context = input_width(config.encoder_embed_dim, factors) if is_conv else memory_width(config)
+        context = compute_input_width(config.encoder_embed_dim, factors) if is_conv else compute_memory_width(config)
         read_out = config.decoder_hidden_size + context if config.readout == "none" else config.readout_dim
         output: Any = summary_words.weight if tied else table(target, read_out).weight
 
@@ -96,7 +96,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         else:
             encoder = RecurrentEncoder(config, source, embed, factors, mark)
         summary_embed = VocabularyEmbedding(summary_words, target.unk(), len(target))
-        decoder = RecurrentDecoder(config, target, summary_embed, output, _source_words(source, target), context)
+        decoder = RecurrentDecoder(config, target, summary_embed, output, _map_source_words(source, target), context)
         if config.closed_book_decoder and not task.is_loading:
             decoder.closed_book = ClosedBookDecoder(
                 str(config.rnn_cell) == "lstm",
@@ -109,14 +109,14 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         model = cls(encoder, decoder)
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
-        initialise(model, config)
+        initialise_weights(model, config)
         # Add the extractor after initialise(), because its weights are usually loaded from a checkpoint.
         if str(config.sentence_attention) == "extractor":
             model.encoder.extractor = make_extractor(config, task)
-        model.mark_tables()
+        model.mark_lookup_tables()
         return model
 
-    def mark_tables(self) -> None:
+    def mark_lookup_tables(self) -> None:
         """Mark the weights that are used only as lookup tables, so that lazy optimisers update only the rows in use.
 
         The weight of an output layer for all words is not marked, because every row is used.
@@ -149,13 +149,13 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         """
         if self.decoder.closed_book is None:
             state_dict = {key: value for key, value in state_dict.items() if not key.startswith(CLOSED_BOOK)}
-        check_words(state_dict, "source", self.encoder)
-        check_words(state_dict, "target", self.decoder)
+        check_vocabulary_sizes(state_dict, "source", self.encoder)
+        check_vocabulary_sizes(state_dict, "target", self.decoder)
         check_trained_factors(state_dict, dict(self.encoder.factors.items()))
         return super().load_state_dict(state_dict, strict=strict, **kwargs)
 
 
-def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
+def make_embedding_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: float = 0.0) -> nn.Embedding:
     """Create a word embedding table. The padding vector is 0.
 
     Args:
@@ -166,7 +166,7 @@ def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: flo
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
-        _tiny(table.weight)
+        _initialise_with_tiny_values(table.weight)
     elif bound:
         nn.init.uniform_(table.weight, -bound, bound)
     else:
@@ -175,27 +175,27 @@ def new_table(dictionary: Dictionary, width: int, tiny: bool = False, bound: flo
     return table
 
 
-def _tiny(weight: Tensor) -> None:
+def _initialise_with_tiny_values(weight: Tensor) -> None:
     nn.init.trunc_normal_(weight, std=SEES_STD, a=-2 * SEES_STD, b=2 * SEES_STD)
 
 
 OUTPUT_LAYER = "decoder.output_projection"
-"""Name of the output layer, which receives its initial weight from :func:`new_table`."""
+"""Name of the output layer, which receives its initial weight from :func:`make_embedding_table`."""
 
 
-def initialise(model: nn.Module, config: Any) -> None:
-    """Initialise all modules of a new model except word embeddings, which :func:`new_table` initialises.
+def initialise_weights(model: nn.Module, config: Any) -> None:
+    """Initialise all modules of a new model except word embeddings, which :func:`make_embedding_table` initialises.
 
     If neither ``--paper-init`` nor ``--uniform-init`` is set, all modules keep their default initial values. The
-    pointer's :class:`~fairseq_etads.layers.continuation.Continuation` always keeps these values.
+    pointer's :class:`~fairseq_etads.layers.continuation.ContinuationTerms` always keeps these values.
     """
     if config.paper_init:
-        _begin_as_see_et_al(model)
+        _initialise_as_see_et_al(model)
     if config.uniform_init:
-        _begin_uniform(model, config.uniform_init)
+        _initialise_uniformly(model, config.uniform_init)
 
 
-def _begin_as_see_et_al(model: nn.Module) -> None:
+def _initialise_as_see_et_al(model: nn.Module) -> None:
     """Initialise the weights as in See et al.'s code.
 
     In recurrent networks, weights are drawn uniformly from [-0.02, 0.02]. Biases are 0, or 1 for the forget gate of an
@@ -209,21 +209,21 @@ def _begin_as_see_et_al(model: nn.Module) -> None:
             continue
         for name, parameter in module.named_parameters(recurse=False):
             if isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
-                _begin_network(module, name, parameter)
+                _initialise_network_parameter(module, name, parameter)
             elif path.endswith(("first_state", "first_cell", "output_projection")):
                 if path != OUTPUT_LAYER or name == "bias":
-                    _tiny(parameter)
+                    _initialise_with_tiny_values(parameter)
             elif name == "bias":
                 nn.init.zeros_(parameter)
             elif name == "coverage_weight":  # a convolution over one channel in their code, so its fan-in is 1
-                _glorot(parameter, 1, len(parameter))
+                _initialise_with_glorot(parameter, 1, len(parameter))
             elif parameter.dim() == 1:
-                _glorot(parameter, len(parameter), len(parameter))
+                _initialise_with_glorot(parameter, len(parameter), len(parameter))
             else:
                 nn.init.xavier_uniform_(parameter)
 
 
-def _begin_uniform(model: nn.Module, bound: float) -> None:
+def _initialise_uniformly(model: nn.Module, bound: float) -> None:
     """Draw all weights except the word embeddings uniformly from [-bound, bound]."""
     tables = {id(module.weight) for module in model.modules() if isinstance(module, nn.Embedding)}
     for name, parameter in model.named_parameters():
@@ -233,7 +233,7 @@ def _begin_uniform(model: nn.Module, bound: float) -> None:
             nn.init.uniform_(parameter, -bound, bound)
 
 
-def _begin_network(module: nn.Module, name: str, parameter: Tensor) -> None:
+def _initialise_network_parameter(module: nn.Module, name: str, parameter: Tensor) -> None:
     if name.startswith("weight"):
         nn.init.uniform_(parameter, -SEES_RANGE, SEES_RANGE)
         return
@@ -244,9 +244,9 @@ def _begin_network(module: nn.Module, name: str, parameter: Tensor) -> None:
         )  # PyTorch's order: input, forget, new, output
 
 
-def _glorot(parameter: Tensor, fan_in: int, fan_out: int) -> None:
+def _initialise_with_glorot(parameter: Tensor, fan_in: int, fan_out: int) -> None:
     bound = (6 / (fan_in + fan_out)) ** 0.5
     nn.init.uniform_(parameter, -bound, bound)
 
 
-register_presets(RecurrentModel, PRESETS, preset_config)
+register_presets(RecurrentModel, PRESETS, make_preset_config)

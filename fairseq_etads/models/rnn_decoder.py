@@ -14,12 +14,19 @@ from ..layers.additive import AdditiveAttention, DotAttention, DotKeys, SharedKe
 from ..layers.continuation import CopyHistory
 from ..layers.decoder_output import DecoderOutput, NetOutput, WordRequest
 from ..layers.pointer import AttentionPointer
-from ..layers.recurrent import ElmanCell, OutputLayer, make_readout, read_out, take_positions, with_one_bias
+from ..layers.recurrent import (
+    ElmanCell,
+    OutputLayer,
+    compute_readout,
+    make_readout_layer,
+    remove_second_bias,
+    reorder_positions,
+)
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
-from .rnn_encoder import MAX_POSITIONS, dropout_rates
+from .rnn_encoder import MAX_POSITIONS, get_dropout_rates
 
 CLOSED_BOOK = "decoder.closed_book."
 """Prefix of the names of the closed-book decoder's weights, which exist only during training."""
@@ -93,7 +100,7 @@ Keys = Union[SharedKeys, DotKeys]
 Attention = Union[AdditiveAttention, DotAttention]
 
 
-def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
+def compute_word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Optional[Tensor]]:
     """Compute the part of each step's query that depends on the previous word.
 
     Args:
@@ -108,7 +115,7 @@ def word_queries(attention: Optional[Attention], words: Tensor) -> Sequence[Opti
     return attention.from_word(words).unbind(1)
 
 
-class EncodedDocuments(NamedTuple):
+class DecoderInputs(NamedTuple):
     """The encoder output, converted for use in all decoding steps. Each row is a document (B) or a hypothesis (N).
 
     Attributes that describe sentences are None if the encoder does not return sentences.
@@ -135,7 +142,7 @@ class EncodedDocuments(NamedTuple):
     sentence_states: Optional[SharedStates] = None
 
     @classmethod
-    def of(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "EncodedDocuments":
+    def from_encoder_out(cls, encoder_out: Dict[str, Any], rows: int, keys: Type[Keys]) -> "DecoderInputs":
         """Convert the encoder's output for N = ``rows`` hypotheses. The class ``keys`` wraps the attention keys."""
         beams = rows // count_documents(encoder_out)
         documents = cls(
@@ -190,7 +197,7 @@ class ClosedBookDecoder(nn.Module):
         self.is_lstm, self.cut = is_lstm, cut
         self.network: nn.Module
         if is_lstm:
-            self.network = with_one_bias(nn.LSTM(word, hidden, batch_first=True))
+            self.network = remove_second_bias(nn.LSTM(word, hidden, batch_first=True))
         else:
             self.network = nn.GRU(word, hidden, batch_first=True)
         self.dropout = FairseqDropout(dropout, module_name=type(self).__name__)
@@ -211,8 +218,8 @@ class ClosedBookDecoder(nn.Module):
         # Move padding to the end of each summary, so that the network does not read padding before the first word.
         order = (~real).int().argsort(dim=1, stable=True)  # (N, T)
         first: Any = hidden[None] if cell is None else (hidden[None], cell[None])
-        states, _ = self.network(take_positions(words, order), first)
-        logits: Tensor = self.output_projection(self.dropout(take_positions(states, order.argsort(dim=1))))
+        states, _ = self.network(reorder_positions(words, order), first)
+        logits: Tensor = self.output_projection(self.dropout(reorder_positions(states, order.argsort(dim=1))))
         return logits
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
@@ -274,7 +281,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.large_vocabulary_trick = int(cfg.large_vocabulary_trick)
         self.register_buffer("source_words", source_words, persistent=False)
         self.embed_tokens = embed_tokens
-        of_words, of_state = dropout_rates(cfg)
+        of_words, of_state = get_dropout_rates(cfg)
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)  # applied to readouts
         self.word_dropout = FairseqDropout(of_words, module_name=type(self).__name__)
         self.state_dropout = FairseqDropout(of_state, module_name=type(self).__name__)
@@ -301,12 +308,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         self.merge = nn.Linear(word + self.fed_width, word) if cfg.merge_input else None
         read = word if cfg.merge_input else word + self.fed_width
         if is_lstm:
-            self.cell: nn.Module = with_one_bias(nn.LSTMCell(read, hidden))
+            self.cell: nn.Module = remove_second_bias(nn.LSTMCell(read, hidden))
         else:
             self.cell = (ElmanCell if str(cfg.rnn_cell) == "elman" else nn.GRUCell)(read, hidden)
         self.has_cell_state, self.hidden_size = is_lstm, hidden
         self.readout_kind = str(cfg.readout)
-        self.readout = make_readout(self.readout_kind, hidden, word, context, output.shape[1])
+        self.readout = make_readout_layer(self.readout_kind, hidden, word, context, output.shape[1])
         self.output_projection = OutputLayer(output, len(dictionary), bool(cfg.output_bias))
         self.pointer: Optional[AttentionPointer] = None
         if str(cfg.pointer) != "none":
@@ -320,10 +327,10 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         For ``bounded``, see :class:`BatchVocab`.
         """
-        candidates = self.candidates(src_tokens) if self.large_vocabulary_trick else None
+        candidates = self.choose_candidates(src_tokens) if self.large_vocabulary_trick else None
         return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
-    def candidates(self, src_tokens: Tensor) -> Candidates:
+    def choose_candidates(self, src_tokens: Tensor) -> Candidates:
         """Choose the candidate words for the documents (B, S). The softmax is computed over only these words.
 
         In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
@@ -365,7 +372,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
         words = self.word_dropout(self.embed_tokens(steps))  # (N, T, E)
         real = steps.ne(self.dictionary.pad())
-        starts = self._starts(steps, real, incremental_state)
+        starts = self._find_sentence_starts(steps, real, incremental_state)
         outputs = self._run_steps(words, real, starts, encoder_out, incremental_state)
         output = DecoderOutput(words, outputs.log_weights.exp())
         if outputs.log_word is not None and incremental_state is None:
@@ -376,23 +383,23 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             output.closed_book_logits = self.closed_book(words, real, encoder_out)
         readouts = outputs.readouts
         if readouts is None:
-            readouts = self._read_out(outputs.hidden, outputs.inputs, outputs.contexts)  # (N, T, R)
+            readouts = self._compute_readout(outputs.hidden, outputs.inputs, outputs.contexts)  # (N, T, R)
         output.logits = readouts
         if features_only:
-            return output.pair()
+            return output.to_pair()
         history = None
         if self.pointer is not None:
             source = encoder_out["src_tokens"][0]
             history = self.pointer.history(prev_output_tokens, source, steps.shape[1], self.dictionary.unk())
         bounded = request is not None and not request.whole
-        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).pair()
+        return self._score_words(output, outputs, history, encoder_out, incremental_state, bounded).to_pair()
 
-    def _read_out(self, *parts: Tensor) -> Tensor:
+    def _compute_readout(self, *parts: Tensor) -> Tensor:
         """Compute readouts (…, R) from states h (…, H), embeddings of the previous words (…, E) and contexts (…, M)."""
-        result: Tensor = self.dropout(read_out(self.readout_kind, self.readout, *parts))
+        result: Tensor = self.dropout(compute_readout(self.readout_kind, self.readout, *parts))
         return result
 
-    def _starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
+    def _find_sentence_starts(self, steps: Tensor, real: Tensor, incremental_state: Optional[Any]) -> Optional[Tensor]:
         """Return a mask (N, T) that is True at steps that start a sentence, or None without a sentence selector.
 
         A sentence starts in the first step and after each sentence mark.
@@ -427,18 +434,18 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             incremental_state: the cached state of the previous step, or None.
         """
         rows = len(words)
-        state = self._first_state(encoder_out, incremental_state, rows)
+        state = self._get_state(encoder_out, incremental_state, rows)
         # In a search on a GPU, compute everything that may be needed. Checking what is needed would synchronise the CPU
         # with the GPU in every step, which takes longer.
         unasked = words.is_cuda and incremental_state is not None
         # Padding on the right needs no special handling, because outputs after the end of a summary are not used.
         left_padded = unasked or not bool(real[:, 0].all())
-        documents = EncodedDocuments.of(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
+        documents = DecoderInputs.from_encoder_out(encoder_out, rows, DotKeys if self.is_dot else SharedKeys)
         # Split ``words`` into steps in one operation. If each step indexed ``words``, its backward pass would allocate
         # a gradient as large as ``words``.
         steps = words.unbind(1)
-        queries = word_queries(self.attention, words)
-        sentence_queries = word_queries(self.sentence_attention, words)
+        queries = compute_word_queries(self.attention, words)
+        sentence_queries = compute_word_queries(self.sentence_attention, words)
         some_start = [unasked] * len(steps)
         if starts is not None and not unasked:
             some_start = starts.any(0).tolist()
@@ -446,17 +453,21 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         for t, word in enumerate(steps):
             before = state
             if starts is not None and some_start[t]:
-                state = self._select(state, starts[:, t], documents)
+                state = self._start_sentences(state, starts[:, t], documents)
             if state.fed is not None:
-                state, step_input = self._step(state, word, state.fed)
-            log_weight, log_word, state = self._attend(state, queries[t], sentence_queries[t], documents)
+                state, step_input = self._run_step(state, word, state.fed)
+            log_weight, log_word, state = self._compute_attention_weights(
+                state, queries[t], sentence_queries[t], documents
+            )
             count, length, _ = documents.states.states.shape
-            context = documents.states.read(log_weight.exp().view(count, -1, length)).view(rows, -1)  # (N, M)
+            context = documents.states.compute_weighted_sum(log_weight.exp().view(count, -1, length)).view(
+                rows, -1
+            )  # (N, M)
             readout = None
             if state.fed is None:
-                state, step_input = self._step(state, word, context)
+                state, step_input = self._run_step(state, word, context)
             elif self.feeds_readout:
-                readout = self._read_out(state.hidden, step_input, context)
+                readout = self._compute_readout(state.hidden, step_input, context)
                 state = state._replace(fed=readout)
             else:
                 state = state._replace(fed=context)
@@ -471,7 +482,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         outputs = StepOutputs.stack(computed)
         return outputs if self.merge is not None else outputs._replace(inputs=words)
 
-    def _step(self, state: DecoderState, word: Tensor, fed: Tensor) -> Tuple[DecoderState, Tensor]:
+    def _run_step(self, state: DecoderState, word: Tensor, fed: Tensor) -> Tuple[DecoderState, Tensor]:
         """Run one step of the cell.
 
         Args:
@@ -491,7 +502,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         hidden, cell = self.cell(read, (state.hidden, state.cell))
         return state._replace(hidden=self.state_dropout(hidden), cell=cell), word
 
-    def _first_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
+    def _get_state(self, encoder_out: Dict[str, Any], incremental_state: Optional[Any], rows: int) -> DecoderState:
         """Return the cached state. If there is none, create the initial state for N = ``rows`` hypotheses."""
         saved = None if incremental_state is None else self.get_incremental_state(incremental_state, "state")
         if saved:
@@ -517,7 +528,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             selected=sentences.new_zeros(rows, sentences.shape[2]),
         )
 
-    def _select(self, state: DecoderState, starts: Tensor, documents: EncodedDocuments) -> DecoderState:
+    def _start_sentences(self, state: DecoderState, starts: Tensor, documents: DecoderInputs) -> DecoderState:
         """Start a new sentence in the rows where ``starts`` (N,) is True. The states of other rows do not change."""
         assert self.selector is not None
         plan, log_selection, selected = self.selector(
@@ -532,12 +543,12 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         begun = state._replace(hidden=hidden, cell=cell, plan=plan, log_selection=log_selection, selected=selected)
         return DecoderState(*(select_rows(starts, *pair) for pair in zip(begun, state)))  # type: ignore[arg-type]
 
-    def _attend(
+    def _compute_attention_weights(
         self,
         state: DecoderState,
         word_query: Optional[Tensor],
         sentence_query: Optional[Tensor],
-        documents: EncodedDocuments,
+        documents: DecoderInputs,
     ) -> Tuple[Tensor, Optional[Tensor], DecoderState]:
         """Compute the attention weights of one step.
 

@@ -14,11 +14,17 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.aggregation import EncoderGate
-from ..layers.recurrent import BidirectionalGRU, BidirectionalLSTM, SentenceEncoder, read_by_sentence, sentence_ids
+from ..layers.recurrent import (
+    BidirectionalGRU,
+    BidirectionalLSTM,
+    SentenceEncoder,
+    compute_sentence_ids,
+    encode_by_sentence,
+)
 from ..layers.sentence_selector import UNREAD
-from .common import check_marks, select_documents
+from .common import check_sentence_mark, select_encoder_output
 from .selector import ExtractorConfig, SentenceExtractor
-from .source_factors import check_given
+from .source_factors import check_factor_count
 
 MAX_POSITIONS = 100_000
 """Maximum length reported to fairseq. Recurrent networks have no limit, but fairseq requires a number."""
@@ -26,17 +32,17 @@ SOURCE_POSITIONS = 200
 """Number of learned position embeddings. All words beyond this position share the last embedding."""
 
 
-def input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
+def compute_input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
     """Return the width of the encoder's input. The input concatenates the embeddings of a word and its factors."""
     return words + sum(table.embedding_dim for table in factors.values())
 
 
-def key_width(cfg: Any) -> int:
+def compute_key_width(cfg: Any) -> int:
     """Return the width of the attention keys, which are compared with the decoder's queries."""
     return int(cfg.decoder_hidden_size if str(cfg.attention_score) == "dot" else cfg.attention_dim)
 
 
-def dropout_rates(cfg: Any) -> Tuple[float, float]:
+def get_dropout_rates(cfg: Any) -> Tuple[float, float]:
     """Return one dropout probability for word embeddings and encoder states, and one for the decoder's state.
 
     --dropout-at determines which of the two equals --dropout. The other one is 0.
@@ -44,7 +50,7 @@ def dropout_rates(cfg: Any) -> Tuple[float, float]:
     return (0.0, cfg.dropout) if str(cfg.dropout_at) == "state" else (cfg.dropout, 0.0)
 
 
-def memory_width(cfg: Any) -> int:
+def compute_memory_width(cfg: Any) -> int:
     """Return the width of the encoder states with --encoder rnn, after the optional projection."""
     return int(cfg.encoder_projection or 2 * cfg.encoder_hidden_size)
 
@@ -67,24 +73,24 @@ class WordEncoder(FairseqEncoder):
         self.padding_idx = dictionary.pad()
         self.embed_tokens = embed_tokens
         self.factors = nn.ModuleDict({name: factors[name] for name in sorted(factors)})
-        self.dropout = FairseqDropout(dropout_rates(cfg)[0], module_name=type(self).__name__)
+        self.dropout = FairseqDropout(get_dropout_rates(cfg)[0], module_name=type(self).__name__)
         self.extractor: Optional[SentenceExtractor] = None
 
-    def _with_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
+    def _add_extraction(self, out: Dict[str, List[Tensor]]) -> Dict[str, List[Tensor]]:
         """Add the extractor's output to the encoder's output ``out``, if the encoder has an extractor."""
-        return out if self.extractor is None else {**out, **extraction(self.extractor, out["src_tokens"][0])}
+        return out if self.extractor is None else {**out, **run_extractor(self.extractor, out["src_tokens"][0])}
 
     def _embed(self, src_tokens: Tensor, factors: Optional[Tensor]) -> Tensor:
         """Return the concatenated embeddings (B, S, D) of words and their factors."""
         parts = [self.embed_tokens(src_tokens)]
-        check_given(self.factors, factors)
+        check_factor_count(self.factors, factors)
         if factors is not None:
             parts += [table(column) for table, column in zip(self.factors.values(), factors.unbind(dim=2))]
         return torch.cat(parts, dim=2)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """Select the encoder's output for the documents ``new_order`` (N,). An index can occur more than once."""
-        return select_documents(encoder_out, new_order)
+        return select_encoder_output(encoder_out, new_order)
 
     def max_positions(self) -> int:
         return MAX_POSITIONS
@@ -118,7 +124,7 @@ class RecurrentEncoder(WordEncoder):
         sentence_mark: Optional[int],
     ):
         super().__init__(cfg, dictionary, embed_tokens, factors)
-        width = input_width(embed_tokens.embedding_dim, factors)
+        width = compute_input_width(embed_tokens.embedding_dim, factors)
         states = 2 * cfg.encoder_hidden_size
         self.rnn_cell = str(cfg.rnn_cell)
         network = {"gru": BidirectionalGRU, "lstm": BidirectionalLSTM}[self.rnn_cell]
@@ -130,7 +136,7 @@ class RecurrentEncoder(WordEncoder):
         if cfg.encoder_projection:
             self.projection = nn.Linear(states, cfg.encoder_projection, bias=False)
         # The keys are computed once and used in all decoding steps.
-        self.keys = nn.Linear(memory_width(cfg), key_width(cfg), bias=False)
+        self.keys = nn.Linear(compute_memory_width(cfg), compute_key_width(cfg), bias=False)
         self.by_sentence = bool(cfg.encoder_by_sentence)
         # With a sentence selector, the selected sentences determine the decoder's initial state instead.
         bridge = "zero" if cfg.sentence_selector else str(cfg.bridge)
@@ -145,7 +151,7 @@ class RecurrentEncoder(WordEncoder):
             self.sentences = SentenceEncoder(
                 states,
                 cfg.encoder_hidden_size,
-                key_width(cfg),
+                compute_key_width(cfg),
                 positions=not cfg.sentence_selector,
                 gate=cfg.sentence_gate,
             )
@@ -165,15 +171,15 @@ class RecurrentEncoder(WordEncoder):
             "keys" (B, S, A), "encoder_padding_mask" (B, S) and "src_tokens". With a bridge, the dictionary also
             contains "first_state" (B, H_dec) and, for an LSTM, "first_cell" (B, H_dec). With sentences, it contains
             "sentence_ids" (B, S), "sentence_keys" (B, N, A), "sentence_padding_mask" (B, N), "sentence_states"
-            (B, N, 2H) and "documents" (B, 2H). With an extractor, it contains the results of :func:`extraction`.
+            (B, N, 2H) and "documents" (B, 2H). With an extractor, it contains the results of :func:`run_extractor`.
         """
         padding = src_tokens.eq(self.padding_idx)
         ids = None
         if self.sentence_mark is not None:
-            ids = sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
-        states, last, last_cells = self._read(src_tokens, factors, padding, ids)
+            ids = compute_sentence_ids(src_tokens, self.sentence_mark).masked_fill(padding, 0)
+        states, last, last_cells = self._encode_words(src_tokens, factors, padding, ids)
         if self.gate is not None:
-            states = self.gate.let_through(states, last[:, None])  # (B, S, 2H)
+            states = self.gate.apply_gate(states, last[:, None])  # (B, S, 2H)
         states = self.dropout(states)
         if self.projection is not None:
             states = self.projection(states)  # (B, S, M)
@@ -191,16 +197,16 @@ class RecurrentEncoder(WordEncoder):
             found = self.sentences(states, ids, padding)
             out |= {"sentence_ids": [ids], "sentence_keys": [found.keys], "sentence_padding_mask": [found.missing]}
             out |= {"sentence_states": [found.states], "documents": [found.documents]}
-        return self._with_extraction(out)
+        return self._add_extraction(out)
 
-    def document_vectors(self, src_tokens: Tensor) -> Tensor:
+    def compute_document_vectors(self, src_tokens: Tensor) -> Tensor:
         """Compute the vectors s (B, 2H) of documents (B, S) without source factors.
 
         Each vector concatenates the last forward state and the first backward state.
         """
-        return self._read(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
+        return self._encode_words(src_tokens, None, src_tokens.eq(self.padding_idx), None)[1]
 
-    def _read(
+    def _encode_words(
         self, src_tokens: Tensor, factors: Optional[Tensor], padding: Tensor, ids: Optional[Tensor]
     ) -> Tuple[Tensor, Tensor, Optional[Tensor]]:
         """Run the network over the words of the documents. The results are described in :meth:`Bidirectional.forward`.
@@ -213,7 +219,7 @@ class RecurrentEncoder(WordEncoder):
         """
         network, words = getattr(self, self.rnn_cell), self.dropout(self._embed(src_tokens, factors))
         if self.by_sentence and ids is not None:
-            return read_by_sentence(network, words, padding, ids)
+            return encode_by_sentence(network, words, padding, ids)
         found: Tuple[Tensor, Tensor, Optional[Tensor]] = network(words, padding)
         return found
 
@@ -234,10 +240,10 @@ class ConvolutionalEncoder(WordEncoder):
 
     def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding, factors: Dict[str, nn.Embedding]):
         super().__init__(cfg, dictionary, embed_tokens, factors)
-        width, window = input_width(embed_tokens.embedding_dim, factors), cfg.encoder_window
+        width, window = compute_input_width(embed_tokens.embedding_dim, factors), cfg.encoder_window
         self.positions = nn.Embedding(SOURCE_POSITIONS, width)
         nn.init.normal_(self.positions.weight, std=0.1)
-        self.convolution = nn.Conv1d(width, key_width(cfg), window, padding=window // 2)
+        self.convolution = nn.Conv1d(width, compute_key_width(cfg), window, padding=window // 2)
 
     def forward(
         self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, factors: Optional[Tensor] = None, **_: Any
@@ -257,7 +263,7 @@ class ConvolutionalEncoder(WordEncoder):
             "encoder_padding_mask": [padding],
             "src_tokens": [src_tokens],
         }
-        return self._with_extraction(out)
+        return self._add_extraction(out)
 
 
 def make_extractor(config: Any, task: Any) -> SentenceExtractor:
@@ -266,7 +272,7 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
     Raises:
         ValueError: an option has an invalid value, or the documents contain no sentence marks.
     """
-    check_marks("--sentence-attention extractor", task)
+    check_sentence_mark("--sentence-attention extractor", task)
     options = ExtractorConfig(
         encoder_embed_dim=config.extractor_embed_dim,
         encoder_hidden_size=config.extractor_hidden_size,
@@ -277,7 +283,7 @@ def make_extractor(config: Any, task: Any) -> SentenceExtractor:
     return SentenceExtractor.build_model(Namespace(**vars(options)), task)
 
 
-def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
+def run_extractor(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, List[Tensor]]:
     """Run the extractor on documents (B, S), and return its results in the format of an encoder's output.
 
     Returns:
@@ -289,4 +295,4 @@ def extraction(extractor: SentenceExtractor, src_tokens: Tensor) -> Dict[str, Li
     logits, real = extractor(src_tokens)
     log_beta = F.logsigmoid(at_least_float32(logits).masked_fill(~real, 0.0)).masked_fill(~real, UNREAD)
     log_beta = log_beta.masked_fill(~real.any(dim=1, keepdim=True), 0.0)
-    return {"extraction": [logits, real], "log_selected": [extractor.of_tokens(log_beta, src_tokens)]}
+    return {"extraction": [logits, real], "log_selected": [extractor.convert_to_tokens(log_beta, src_tokens)]}

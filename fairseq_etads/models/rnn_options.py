@@ -9,10 +9,10 @@ from typing import Any, Dict, Optional
 from fairseq.dataclass import ChoiceEnum
 from omegaconf import II
 
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import known_words
-from .common import PointerOptions, check_marks, check_one_dictionary, check_pointer, preset_dataclass
+from ..vocabulary.dictionary import count_known_words
+from .common import PointerOptions, check_one_dictionary, check_pointer, check_sentence_mark, make_preset_dataclass
 from .source_factors import FACTOR_DIM
 from .source_factors import HELP as FACTORS_HELP
 
@@ -448,21 +448,21 @@ The architectures are from Nallapati et al. 2016 (tables 1 to 3), See et al. 201
 """
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(RecurrentConfig) if o.name != "_name"]
-    return preset_dataclass(name, options, changes, __name__)
+    return make_preset_dataclass(name, options, changes, __name__)
 
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
     check_values(cfg, RecurrentConfig)
-    check_needs(cfg, RecurrentConfig)
-    _check_conv(cfg)
+    check_requirements(cfg, RecurrentConfig)
+    _check_convolutional_encoder(cfg)
     check_pointer(cfg, task)
-    _check_sharing(cfg, task)
+    _check_embedding_sharing(cfg, task)
     if cfg.hierarchical_attention:
-        check_marks("--hierarchical-attention", task)
+        check_sentence_mark("--hierarchical-attention", task)
     if cfg.sentence_selector:
         _check_summary_marks(task)
 
@@ -470,7 +470,7 @@ def check_options(cfg: Any, task: Any) -> None:
 def _check_summary_marks(task: Any) -> None:
     """Raise ValueError if the target vocabulary lacks the sentence mark that --sentence-selector requires."""
     words = task.target_dictionary
-    if not words.unk() < words.index(SENTENCE_MARK) < known_words(words):
+    if not words.unk() < words.index(SENTENCE_MARK) < count_known_words(words):
         raise ValueError(
             f'--sentence-selector: the summaries\' dictionary has no "{SENTENCE_MARK}" among its known words, so '
             "the ends of sentences in summaries are unknown; make the data from summaries with marked "
@@ -478,7 +478,7 @@ def _check_summary_marks(task: Any) -> None:
         )
 
 
-def _check_conv(cfg: Any) -> None:
+def _check_convolutional_encoder(cfg: Any) -> None:
     """Raise ValueError if options are incompatible with --encoder or --attention-query."""
     if str(cfg.encoder) == "conv":
         if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
@@ -497,7 +497,7 @@ def _check_conv(cfg: Any) -> None:
         )
 
 
-def _check_sharing(cfg: Any, task: Any) -> None:
+def _check_embedding_sharing(cfg: Any, task: Any) -> None:
     """Raise ValueError if embeddings cannot be shared, or if two vector files are given for a shared table."""
     for option in ("share_all_embeddings", "share_input_embeddings"):
         if not getattr(cfg, option):

@@ -16,21 +16,21 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..data.selection import MISSING
-from ..layers.decoder_output import TrainedBy
+from ..layers.decoder_output import TrainingCriterion
 from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import DocumentScores, PooledSentences
-from ..layers.recurrent import BidirectionalGRU, sentence_ids
-from ..layers.tagging import NovelSentences, SelectorOutput, SpellingEncoder, TaggerLSTM, words_by_sentence
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values
+from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
+from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
+from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import without_tail
-from ..vocabulary.word_vectors import load_vectors
-from .common import SummarizationModel, check_marks, plain_options, preset_dataclass, register_presets
+from ..vocabulary.dictionary import remove_copy_tail
+from ..vocabulary.word_vectors import load_word_vectors
+from .common import SummarizationModel, check_sentence_mark, make_preset_dataclass, register_presets, to_namespace
 
 SENTENCE_ENCODERS = ("gru", "pool")
 """Values of ``--sentence-encoder``."""
 FOLD_WORDS = 50
-"""Number of words at the beginning of a document that determine its fold; see :meth:`SentenceExtractor.folds`."""
+"""Number of words at the start of a document that determine its fold; see :meth:`SentenceExtractor.assign_folds`."""
 
 
 class SelectingModel(SummarizationModel, BaseFairseqModel):
@@ -46,7 +46,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 
     unit: str
     special: List[int]
-    trained_by: TrainedBy
+    trained_by: TrainingCriterion
     labels_in_order = False
 
     @property
@@ -54,7 +54,7 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
         """Return the type of labels that the task must load to train the model."""
         return self.unit
 
-    def real_words(self, src_tokens: Tensor) -> Tensor:
+    def find_real_words(self, src_tokens: Tensor) -> Tensor:
         """Return a boolean mask (B, S) that is True at the words of the documents and False at other tokens."""
         real = torch.ones_like(src_tokens, dtype=torch.bool)
         for number in self.special:
@@ -65,25 +65,25 @@ class SelectingModel(SummarizationModel, BaseFairseqModel):
 class Selector(SelectingModel):
     """A model that predicts the probability of selecting each word or sentence."""
 
-    trained_by = TrainedBy("selection_nll", "an architecture that selects words or sentences")
+    trained_by = TrainingCriterion("selection_nll", "an architecture that selects words or sentences")
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Compute a logit for each word or sentence of the documents (B, S), int64."""
         raise NotImplementedError
 
-    def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Convert values of tokens (B, S) to values of units (B, U). Values may be MISSING."""
         raise NotImplementedError
 
 
-def document_vectors(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
+def make_encoder_embedding(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
     """Create the word embedding table of the encoder. In training, load the vectors from the file ``path``."""
-    words = without_tail(task.source_dictionary)
+    words = remove_copy_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
     nn.init.zeros_(table.weight[words.pad()])
     if not task.is_loading:  # a checkpoint already contains the word embeddings
-        load_vectors(path, words, table, "--encoder-embed-path")
+        load_word_vectors(path, words, table, "--encoder-embed-path")
     return VocabularyEmbedding(table, words.unk())
 
 
@@ -132,7 +132,7 @@ class WordTagger(Selector):
         super().__init__()
         words = task.source_dictionary
         self.special = sorted({words.pad(), words.eos(), words.bos()})
-        self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.embed_tokens = make_encoder_embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         self.spelling = SpellingEncoder(words, cfg.letter_dim, cfg.letter_filters) if cfg.letter_filters else None
         self.letter_dropout = FairseqDropout(cfg.letter_dropout, module_name=type(self).__name__)
         width = cfg.encoder_embed_dim + cfg.letter_filters
@@ -143,20 +143,20 @@ class WordTagger(Selector):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "WordTagger":
         """Build the model. Raises ValueError if an option has an invalid value."""
-        options = plain_options(cfg)
+        options = to_namespace(cfg)
         check_values(options, TaggerConfig)
         return cls(options, task)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None, **_: Any) -> SelectorOutput:
         """Compute a logit (B, S) for each token of the documents (B, S), int64."""
-        real = self.real_words(src_tokens)
+        real = self.find_real_words(src_tokens)
         x = self.embed_tokens(src_tokens)  # (B, S, E)
         if self.spelling is not None:
             x = torch.cat([x, self.letter_dropout(self.spelling(src_tokens))], dim=2)
         states = self.lstm(x, ~real)
         return SelectorOutput(self.logit(self.dropout(states))[:, :, 0], real)
 
-    def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Return the values unchanged, because each token is a unit."""
         return values
 
@@ -228,7 +228,7 @@ class SentenceExtractor(Selector):
     """A GRU over sentence vectors that predicts a logit for each sentence. The defaults follow Hsu et al. (2018).
 
     With ``cross_fit``, the attribute ``other`` contains a second extractor. The second extractor is trained on the
-    documents in fold 0, and the first extractor on the documents in fold 1; see :meth:`folds`.
+    documents in fold 0, and the first extractor on the documents in fold 1; see :meth:`assign_folds`.
     """
 
     unit = "sentences"
@@ -239,19 +239,19 @@ class SentenceExtractor(Selector):
         self.mark, self.limits = words.index(SENTENCE_MARK), (cfg.max_sentences, cfg.max_sentence_words)
         self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
         width = cfg.encoder_hidden_size
-        self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.embed_tokens = make_encoder_embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         self.dropout = FairseqDropout(cfg.dropout, module_name=type(self).__name__)
         self.pools = str(cfg.sentence_encoder) == "pool"
         if self.pools:
             self.words: Any = PooledSentences(
-                without_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
+                remove_copy_tail(words), cfg.encoder_embed_dim, width, cfg.sentence_place_dim, cfg.sentence_features
             )
             self.sentences = BidirectionalGRU(width, width)
             self.scores: Any = DocumentScores(2 * width, width, width, self.dropout)
         else:
             self.words = BidirectionalGRU(cfg.encoder_embed_dim, width)
             self.sentences = BidirectionalGRU(2 * width, width)
-            self.scores = NovelSentences(2 * width, width)
+            self.scores = NoveltyScorer(2 * width, width)
         self.other: Optional[SentenceExtractor] = None
         if cfg.cross_fit:
             self.other = SentenceExtractor(Namespace(**{**vars(cfg), "cross_fit": False}), task)
@@ -259,10 +259,10 @@ class SentenceExtractor(Selector):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "SentenceExtractor":
         """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
-        options = plain_options(cfg)
+        options = to_namespace(cfg)
         check_values(options, ExtractorConfig)
-        check_needs(options, ExtractorConfig)
-        check_marks(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
+        check_requirements(options, ExtractorConfig)
+        check_sentence_mark(f"--arch {getattr(options, '_name', 'sentence_extractor')}", task)
         return cls(options, task)
 
     def forward(
@@ -278,21 +278,21 @@ class SentenceExtractor(Selector):
                 averaged over both extractors or, in training mode, computed with the extractor that is trained on the
                 document.
         """
-        real = self.real_words(src_tokens)
-        tokens, there, numbers = words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
+        real = self.find_real_words(src_tokens)
+        tokens, there, numbers = group_words_by_sentence(src_tokens, real, self.mark, *self.limits)  # (B, N, W)
         missing = ~there.any(2)
         if self.other is None:
-            logits = self._logits(tokens, there)
+            logits = self._compute_logits(tokens, there)
         elif self.training or held_out:
-            fold = self.folds(src_tokens)
+            fold = self.assign_folds(src_tokens)
             logits = tokens.new_zeros(missing.shape, dtype=self.embed_tokens.weight.dtype)
             for member, trained_on in ((self, 1), (self.other, 0)):
                 rows = (fold == (1 - trained_on if held_out else trained_on)).nonzero()[:, 0]
                 if len(rows):
-                    found = member._logits(tokens[rows], there[rows])
+                    found = member._compute_logits(tokens[rows], there[rows])
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
         else:
-            logits = (self._logits(tokens, there) + self.other._logits(tokens, there)) / 2
+            logits = (self._compute_logits(tokens, there) + self.other._compute_logits(tokens, there)) / 2
         # number of sentences that are not read because they exceed the limit
         more = int(numbers.max()) + 1 - missing.shape[1] if numbers.numel() else 0
         return SelectorOutput(
@@ -300,7 +300,7 @@ class SentenceExtractor(Selector):
             nn.functional.pad(~missing, (0, more), value=False),
         )
 
-    def _logits(self, tokens: Tensor, there: Tensor) -> Tensor:
+    def _compute_logits(self, tokens: Tensor, there: Tensor) -> Tensor:
         """Compute the logits (B, N) of this extractor alone.
 
         Args:
@@ -323,29 +323,29 @@ class SentenceExtractor(Selector):
         found = self.scores(self.dropout(states), missing)
         return found
 
-    def folds(self, src_tokens: Tensor) -> Tensor:
+    def assign_folds(self, src_tokens: Tensor) -> Tensor:
         """Assign each document (B, S) to one of two folds, and return its fold index (B,), 0 or 1.
 
         The fold index is the sum of the ids of the document's first words, modulo 2. Therefore, the fold index is the
         same in training and inference, and does not depend on the document's position in the data.
         """
-        real = self.real_words(src_tokens)
+        real = self.find_real_words(src_tokens)
         first = real & (real.long().cumsum(1) <= FOLD_WORDS)
         return (src_tokens * first).sum(1) % 2
 
-    def of_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Return the value that the tokens of each sentence share. The value of a sentence without words is MISSING."""
-        real = self.real_words(src_tokens)
-        _, _, numbers = words_by_sentence(src_tokens, real, self.mark, 1, 1)
+        real = self.find_real_words(src_tokens)
+        _, _, numbers = group_words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)
         return table.scatter_reduce(1, numbers, values.masked_fill(~real, MISSING), "amax")
 
-    def of_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
+    def convert_to_tokens(self, values: Tensor, src_tokens: Tensor) -> Tensor:
         """Return, for each token (B, S), the value of its sentence in ``values`` (B, U).
 
         Sentence marks and the end symbol receive the value of the preceding word.
         """
-        numbers = sentence_ids(src_tokens, self.mark).masked_fill(~self.real_words(src_tokens), 0)
+        numbers = compute_sentence_ids(src_tokens, self.mark).masked_fill(~self.find_real_words(src_tokens), 0)
         return values.gather(1, numbers.cummax(dim=1).values)
 
 
@@ -372,13 +372,13 @@ _CLASSES = {
 }
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     options = fields(_CLASSES[name][1])
-    return preset_dataclass(
+    return make_preset_dataclass(
         name, [(o.name, o.type, o.default, dict(o.metadata)) for o in options if o.name != "_name"], changes, __name__
     )
 
 
 for _name, (_model, _) in _CLASSES.items():
-    register_presets(_model, {_name: PRESETS[_name]}, preset_config)
+    register_presets(_model, {_name: PRESETS[_name]}, make_preset_config)

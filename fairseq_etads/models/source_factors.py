@@ -52,7 +52,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
     return widths
 
 
-def check_given(names: Any, factors: Optional[Tensor]) -> None:
+def check_factor_count(names: Any, factors: Optional[Tensor]) -> None:
     """Raise ValueError if the batch does not contain as many factors as the model reads.
 
     Args:
@@ -80,16 +80,17 @@ def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> N
     present = {name: table.num_embeddings for name, table in tables.items()}
     if trained != present:
         raise ValueError(
-            f"the checkpoint was trained with the source factors {_sizes(trained)} but DATA has {_sizes(present)}: "
+            f"the checkpoint was trained with the source factors {_format_sizes(trained)} but "
+            f"DATA has {_format_sizes(present)}: "
             "use the data folder with which it was trained"
         )
 
 
-def _sizes(factors: Dict[str, int]) -> str:
+def _format_sizes(factors: Dict[str, int]) -> str:
     return ", ".join(f"{name} ({size} values)" for name, size in sorted(factors.items())) or "(none)"
 
 
-def factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
+def make_factor_tables(widths: Dict[str, int], dictionaries: Dict[str, Dictionary]) -> nn.ModuleDict:
     """Create an embedding table for each factor, in alphabetical order of names. The padding vector is 0.
 
     Args:

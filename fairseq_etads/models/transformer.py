@@ -24,44 +24,44 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
-from ..data.training_text import begin_vectors, word_probabilities
+from ..data.training_text import initialise_embeddings_from_text, word_probabilities
 from ..kernels.dropout import use_compact_dropout
-from ..kernels.fused import note_kernel
+from ..kernels.fused import warn_without_fused_kernel
 from ..kernels.linear import use_training_linear
 from ..kernels.precision import at_least_float32
 from ..layers.aggregation import Aggregation, EncoderGate
-from ..layers.attention_probe import GateInputs, Observed
+from ..layers.attention_probe import GateInputs, ObservableAttention
 from ..layers.beam_state import BeamState, IncrementalState
 from ..layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest
 from ..layers.embedding import SharedTableOutput, VocabularyEmbedding
 from ..layers.encoder_attention import (
     EncoderAttention,
     FocusAttention,
-    attention_dropout,
-    focal_options,
-    laid_out,
+    check_unsupported_arguments,
+    get_attention_dropout,
+    get_focal_options,
+    make_contiguous,
     merge_heads,
-    queries_to_beams,
-    refuse,
-    self_attention_inputs,
+    move_beams_to_rows,
+    project_self_attention_inputs,
     split_heads,
 )
 from ..layers.pointer import Pointer
 from ..layers.sharing import leave_out_shared, restore_shared_names, share_sublayers
-from ..vocabulary.dictionary import known_words, without_tail
-from ..vocabulary.word_vectors import load_vectors
-from .common import PositionedModel, plain_options, position_limit, register_presets
-from .source_factors import check_given, check_trained_factors, factor_tables, parse_factors
+from ..vocabulary.dictionary import count_known_words, remove_copy_tail
+from ..vocabulary.word_vectors import load_word_vectors
+from .common import PositionedModel, compute_position_limit, register_presets, to_namespace
+from .source_factors import check_factor_count, check_trained_factors, make_factor_tables, parse_factors
 from .transformer_options import (
     PRESETS,
     SummarizationTransformerConfig,
     check_options,
+    make_preset_config,
     parse_layers,
-    preset_config,
 )
 
 
-class BridgeAttention(Observed, MultiheadAttention):
+class BridgeAttention(ObservableAttention, MultiheadAttention):
     """Cross-attention from the decoder to the encoder (called "bridge" in ETADS) with an optional saliency gate.
 
     Section 3.3 of the paper describes the gate.
@@ -121,12 +121,12 @@ class BridgeAttention(Observed, MultiheadAttention):
                 to 1 over the document; see :func:`saliency_attention`.
             need_head_weights: whether to return the weights of each head instead, (H, B * beam, T, S).
         """
-        refuse(self, attn_mask=attn_mask, before_softmax=before_softmax)
+        check_unsupported_arguments(self, attn_mask=attn_mask, before_softmax=before_softmax)
         memory = self._project_memory(key, key_padding_mask, incremental_state)
         rows, documents = query.size(1), memory["prev_key"].size(0)
         projected = self.q_proj(query)
         q = split_heads(projected, self.num_heads, documents).to(memory["prev_key"].dtype)
-        gate_q = self._gate_queries(projected, documents)
+        gate_q = self._compute_gate_queries(projected, documents)
         if gate_q is not None:
             gate_q = gate_q.to(q.dtype)
         if isinstance(incremental_state, BeamState):
@@ -136,7 +136,7 @@ class BridgeAttention(Observed, MultiheadAttention):
         out = self.out_proj(merge_heads(out, rows).to(query.dtype))
         if weights is None:
             return out, None
-        weights = queries_to_beams(weights, rows)
+        weights = move_beams_to_rows(weights, rows)
         return out, weights.transpose(0, 1) if need_head_weights else weights.mean(dim=1)
 
     def _attend(
@@ -156,12 +156,12 @@ class BridgeAttention(Observed, MultiheadAttention):
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
-            return self._gated(q, gate_q, memory, need_weights, own_format=False)
-        dropout_p = attention_dropout(self)
+            return self._attend_with_gate(q, gate_q, memory, need_weights, own_format=False)
+        dropout_p = get_attention_dropout(self)
         if need_weights:
             weights = attention_weights(q, k, mask)
             return torch.matmul(F.dropout(weights, p=dropout_p).to(v.dtype), v), weights
-        note_kernel(q, q.shape[3], dropout_p, masked=mask is not None)
+        warn_without_fused_kernel(q, q.shape[3], dropout_p, masked=mask is not None)
         attend = None if mask is None else ~mask[:, None, None, :]
         return F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=dropout_p), None
 
@@ -176,13 +176,13 @@ class BridgeAttention(Observed, MultiheadAttention):
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
         if gate_q is not None:
-            return self._gated(q, gate_q, memory, need_weights, own_format=True)
+            return self._attend_with_gate(q, gate_q, memory, need_weights, own_format=True)
         # With few queries, the plain product is faster than the fused kernel.
         weights = attention_weights(q, k, mask, own_format=True)
-        out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(v.dtype), v)
+        out = torch.matmul(F.dropout(weights, p=get_attention_dropout(self)).to(v.dtype), v)
         return out, weights if need_weights else None
 
-    def _gated(
+    def _attend_with_gate(
         self, q: Tensor, gate_q: Tensor, memory: Dict[str, Any], need_weights: bool, own_format: bool
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """Call :func:`saliency_attention`. Return its output and, if requested, the attention weights."""
@@ -192,25 +192,25 @@ class BridgeAttention(Observed, MultiheadAttention):
             level = at_least_float32(self.gate_level)
         if self.observer is not None:
             self.observer.add_gate(GateInputs(q, k, gate_q, gate_k, mask, self.gate, level))
-        dropout_p = attention_dropout(self)
+        dropout_p = get_attention_dropout(self)
         result = saliency_attention(
             q, k, v, gate_q, gate_k, mask, dropout_p, need_weights, own_format, self.gate, level
         )
         return result if isinstance(result, tuple) else (result, None)
 
-    def _gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
+    def _compute_gate_queries(self, projected: Tensor, documents: int) -> Optional[Tensor]:
         """Compute the gate's queries (B, H, beam * T, D) from the projected queries (T, B * beam, d_m).
 
         Returns None if there is no gate.
         """
         if self.gate_q_proj is None:
             return None
-        gate_q = self._gate_vectors(self.gate_q_proj(projected), documents)
+        gate_q = self._split_gate_vectors(self.gate_q_proj(projected), documents)
         if self.gate_slope is not None:
             gate_q = gate_q * (self.gate_slope * self.head_dim**0.5)[:, None, None]
         return gate_q
 
-    def _gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
+    def _split_gate_vectors(self, projected: Tensor, documents: int) -> Tensor:
         """Split vectors (T, B * beam, d_m) into heads (B, H, beam * T, D). Normalise them if the gate uses cosines."""
         vectors = split_heads(projected, self.num_heads, documents)
         return vectors if self.gate_slope is None else F.normalize(at_least_float32(vectors), dim=-1).to(vectors.dtype)
@@ -231,7 +231,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             "prev_value": split_heads(self.v_proj(key), self.num_heads),
         }
         if self.gate_k_proj is not None:
-            memory["prev_gate_key"] = self._gate_vectors(self.gate_k_proj(projected), projected.size(1))
+            memory["prev_gate_key"] = self._split_gate_vectors(self.gate_k_proj(projected), projected.size(1))
         # In a search, an unneeded mask costs time in every step. On a GPU, checking for padding would cost even more.
         if key_padding_mask is not None and (shared is None or key_padding_mask.is_cuda or key_padding_mask.any()):
             memory["prev_key_padding_mask"] = key_padding_mask
@@ -239,7 +239,7 @@ class BridgeAttention(Observed, MultiheadAttention):
             # Convert the tensors once to the dtype and memory layout that the products in all steps use.
             dtype = incremental_state.dtype or key.dtype  # type: ignore[union-attr]
             memory = {
-                name: x if x.dtype == torch.bool else laid_out(x.to(dtype), name != "prev_value")
+                name: x if x.dtype == torch.bool else make_contiguous(x.to(dtype), name != "prev_value")
                 for name, x in memory.items()
             }
             shared[self] = memory
@@ -290,7 +290,9 @@ class SummaryAttention(MultiheadAttention):
         """
         if not isinstance(incremental_state, BeamState):
             if incremental_state is None and not need_weights:
-                note_kernel(query, self.head_dim, attention_dropout(self), masked=attn_mask is not None)
+                warn_without_fused_kernel(
+                    query, self.head_dim, get_attention_dropout(self), masked=attn_mask is not None
+                )
             if attn_mask is not None and key_padding_mask is not None:
                 # PyTorch would also combine the masks, but it would warn about their different types and import sympy.
                 hidden = key_padding_mask.repeat_interleave(self.num_heads, 0).unsqueeze(1)  # (B * H, 1, T)
@@ -307,15 +309,18 @@ class SummaryAttention(MultiheadAttention):
                 before_softmax=before_softmax,
                 need_head_weights=need_head_weights,
             )
-        refuse(self, attn_mask=attn_mask, before_softmax=before_softmax, need_head_weights=need_head_weights)
+        check_unsupported_arguments(
+            self, attn_mask=attn_mask, before_softmax=before_softmax, need_head_weights=need_head_weights
+        )
         rows, documents = query.size(1), incremental_state.documents
         q, k, v = (
-            split_heads(projected, self.num_heads, documents) for projected in self_attention_inputs(self, query)
+            split_heads(projected, self.num_heads, documents)
+            for projected in project_self_attention_inputs(self, query)
         )
-        keys, values = incremental_state.remember(self, k, v)
+        keys, values = incremental_state.append_keys_and_values(self, k, v)
         scores = torch.matmul((q * self.scaling).to(keys.dtype), keys.transpose(-1, -2))  # (B, H, beam, columns)
         weights = at_least_float32(scores).masked_fill_(incremental_state.hidden, -math.inf).softmax(-1)
-        out = torch.matmul(F.dropout(weights, p=attention_dropout(self)).to(values.dtype), values)
+        out = torch.matmul(F.dropout(weights, p=get_attention_dropout(self)).to(values.dtype), values)
         return self.out_proj(merge_heads(out, rows).to(query.dtype)), None
 
     def reorder_incremental_state(
@@ -327,13 +332,13 @@ class SummaryAttention(MultiheadAttention):
         return super().reorder_incremental_state(incremental_state, new_order)
 
 
-def _relu_in_place(layer: Any, cfg: Any) -> None:
+def _use_relu_in_place(layer: Any, cfg: Any) -> None:
     """Apply ReLU in place. The backward pass does not need the output of the preceding linear layer."""
     if str(cfg.activation_fn) == "relu" and not cfg.quant_noise.pq:
         layer.activation_fn = torch.relu_
 
 
-class PlainEncoderLayer(TransformerEncoderLayerBase):
+class MemoryEfficientEncoderLayer(TransformerEncoderLayerBase):
     """fairseq's encoder layer with :class:`EncoderAttention`."""
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> EncoderAttention:
@@ -352,13 +357,13 @@ class FocusEncoderLayer(TransformerEncoderLayerBase):
 
     def __init__(self, cfg: Any):
         super().__init__(cfg)
-        _relu_in_place(self, cfg)
+        _use_relu_in_place(self, cfg)
 
     def build_self_attention(self, embed_dim: int, cfg: Any) -> FocusAttention:
         return FocusAttention(
             embed_dim,
             cfg.encoder.attention_heads,
-            focal=focal_options(cfg),
+            focal=get_focal_options(cfg),
             kernel=str(cfg.attention_kernel),
             dropout=cfg.attention_dropout,
             q_noise=self.quant_noise,
@@ -372,7 +377,7 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
     def __init__(self, cfg: Any, saliency: bool):
         self._saliency = saliency  # used by build_encoder_attention, which super().__init__ calls
         super().__init__(cfg)
-        _relu_in_place(self, cfg)
+        _use_relu_in_place(self, cfg)
 
     def build_self_attention(
         self, embed_dim: int, cfg: Any, add_bias_kv: bool = False, add_zero_attn: bool = False
@@ -402,12 +407,12 @@ class BridgeDecoderLayer(TransformerDecoderLayerBase):
         )
 
 
-def encoder_offsets(count: int) -> Sequence[int]:
+def list_encoder_offsets(count: int) -> Sequence[int]:
     """Return the offsets of the ``count`` nearest words on each side, nearest first: -1, 1, -2, 2, …"""
     return [sign * distance for distance in range(1, count + 1) for sign in (-1, 1)]
 
 
-def decoder_offsets(count: int) -> Sequence[int]:
+def list_decoder_offsets(count: int) -> Sequence[int]:
     """Return the offsets of the ``count`` preceding words, nearest first: -1, -2, …"""
     return [-distance for distance in range(1, count + 1)]
 
@@ -453,7 +458,7 @@ class NeighbourInputs(nn.Module):
         return total
 
 
-def _wrap(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
+def _wrap_layer(layer: nn.Module, cfg: TransformerConfig) -> nn.Module:
     """Wrap a layer for activation checkpointing and FSDP, as fairseq does."""
     if cfg.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
@@ -472,7 +477,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.focus_layers = parse_layers(cfg.focus_layers, cfg.encoder.layers, "--focus-layers")
         self._layer_numbers = itertools.count()  # fairseq does not pass the layer index to build_encoder_layer
-        super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         width = cfg.encoder.embed_dim
         self.aggregation: Optional[Aggregation] = None
         if str(cfg.aggregation) != "none":
@@ -488,10 +493,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         self.gate = EncoderGate(width) if cfg.encoder.gate else None
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.encoder.neighbours:
-            self.neighbours = NeighbourInputs(width, encoder_offsets(cfg.encoder.neighbours))
+            self.neighbours = NeighbourInputs(width, list_encoder_offsets(cfg.encoder.neighbours))
         self.factors, self.factor_maps = nn.ModuleDict(), nn.ModuleDict()
 
-    def read_factors(self, tables: nn.ModuleDict) -> None:
+    def add_factors(self, tables: nn.ModuleDict) -> None:
         """Add source factors to the encoder's input. ``tables`` maps factor names to embeddings."""
         width = self.embed_tokens.embedding_dim
         self.factors = tables
@@ -505,7 +510,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         x: Tensor = self.embed_tokens(src_tokens)
         if factors is None and not self.factors:
             return x
-        check_given(self.factors, factors)
+        check_factor_count(self.factors, factors)
         assert factors is not None
         for (name, table), column in zip(self.factors.items(), factors.unbind(dim=2)):
             vectors = table(column)
@@ -514,7 +519,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: SummarizationTransformerConfig) -> nn.Module:
         has_focus = next(self._layer_numbers) in self.focus_layers
-        return _wrap(FocusEncoderLayer(cfg) if has_focus else PlainEncoderLayer(cfg), cfg)
+        return _wrap_layer(FocusEncoderLayer(cfg) if has_focus else MemoryEfficientEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
         """Compute fairseq's input embeddings (B, S, D), and add the neighbour inputs of ``--encoder-neighbours``."""
@@ -583,10 +588,10 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
     def __init__(self, cfg: SummarizationTransformerConfig, dictionary: Any, embed_tokens: nn.Module):
         self.saliency_layers = parse_layers(cfg.saliency_layers, cfg.decoder.layers, "--saliency-layers")
         self._layer_numbers = itertools.count()
-        super().__init__(cfg, without_tail(dictionary), embed_tokens)
+        super().__init__(cfg, remove_copy_tail(dictionary), embed_tokens)
         self.neighbours: Optional[NeighbourInputs] = None
         if cfg.decoder.neighbours:
-            self.neighbours = NeighbourInputs(self.embed_dim, decoder_offsets(cfg.decoder.neighbours))
+            self.neighbours = NeighbourInputs(self.embed_dim, list_decoder_offsets(cfg.decoder.neighbours))
             # In fairseq's decoder, only embed_positions receives the whole summary. The decoder adds its output to the
             # word embeddings.
             self.embed_positions.register_forward_hook(self._add_neighbours)
@@ -595,10 +600,10 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             widths = self.output_embed_dim, cfg.encoder.embed_dim
             self.pointer = Pointer(*widths, str(cfg.pointer), continues=cfg.pointer_continue)
             if cfg.pointer_initial_generate:
-                self.pointer.begin_generating(cfg.pointer_initial_generate)
+                self.pointer.initialise_generation_probability(cfg.pointer_initial_generate)
 
     def build_decoder_layer(self, cfg: SummarizationTransformerConfig, no_encoder_attn: bool = False) -> nn.Module:
-        return _wrap(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
+        return _wrap_layer(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
     def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
         """Add the neighbour inputs of ``--decoder-neighbours`` to position embeddings.
@@ -613,7 +618,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         added = self.neighbours(self.embed_tokens(tokens), tokens.eq(self.padding_idx))
         return positions + self.embed_scale * added[:, -steps:]
 
-    def begin_output_bias(self, probabilities: Tensor) -> None:
+    def initialise_output_bias(self, probabilities: Tensor) -> None:
         """Initialise the bias of the output layer with the logarithms of ``probabilities`` (V,)."""
         with torch.no_grad():
             self.output_projection.bias.copy_(probabilities.log())
@@ -660,7 +665,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
             assert encoder_out is not None, "the decoder needs the encoder's output"
             (memory,) = encoder_out.get("last_states", encoder_out["encoder_out"])
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
-        return output.pair()
+        return output.to_pair()
 
     def upgrade_state_dict_named(self, state_dict: Dict[str, Any], name: str) -> Dict[str, Any]:
         """Upgrade old weights. With --adaptive-softmax-cutoff, drop the weight of the output layer."""
@@ -721,27 +726,27 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         Raises:
             ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
         """
-        config = SummarizationTransformerConfig.from_namespace(plain_options(cfg))
+        config = SummarizationTransformerConfig.from_namespace(to_namespace(cfg))
         if task.is_loading:  # a checkpoint already contains the word embeddings
             config.encoder.embed_path = config.decoder.embed_path = None
         check_options(config, task)
         for side, part in (("source", config.encoder), ("target", config.decoder)):
             option = f"max_{side}_positions"
-            setattr(config, option, position_limit(getattr(config, option), task, side, part.learned_pos))
+            setattr(config, option, compute_position_limit(getattr(config, option), task, side, part.learned_pos))
         widths = parse_factors(config.source_factors, task.factor_dictionaries, config.encoder.embed_dim)
         model: SummarizationTransformer = super().build_model(config, task)
         if widths:
-            model.encoder.read_factors(factor_tables(widths, task.factor_dictionaries))
+            model.encoder.add_factors(make_factor_tables(widths, task.factor_dictionaries))
         if not task.is_loading:
-            model.begin_with_text(config, task)
+            model.initialise_from_text(config, task)
         return model
 
-    def begin_with_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
+    def initialise_from_text(self, config: SummarizationTransformerConfig, task: Any) -> None:
         """Initialise word embeddings and the output layer's bias from the training text if options request this."""
         if config.embed_from_text:
-            begin_vectors(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
+            initialise_embeddings_from_text(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
-            self.decoder.begin_output_bias(word_probabilities(task, self.decoder.pointer is not None))
+            self.decoder.initialise_output_bias(word_probabilities(task, self.decoder.pointer is not None))
 
     @property
     def factors(self) -> Tuple[str, ...]:
@@ -759,10 +764,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @classmethod
     def build_embedding(cls, cfg: Any, dictionary: Any, embed_dim: int, path: Optional[str] = None) -> nn.Module:
-        words = without_tail(dictionary)
+        words = remove_copy_tail(dictionary)
         plain = super().build_embedding(cfg, words, embed_dim)
         side = "encoder" if path == cfg.encoder.embed_path else "decoder"
-        load_vectors(path, words, plain, f"--{side}-embed-path")
+        load_word_vectors(path, words, plain, f"--{side}-embed-path")
         return VocabularyEmbedding(plain, dictionary.unk())
 
     @classmethod
@@ -771,10 +776,10 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Embedding) -> SummarizationTransformerDecoder:
-        words = known_words(tgt_dict)
+        words = count_known_words(tgt_dict)
         if words < embed_tokens.num_embeddings:  # the table is shared with the encoder, which has a larger vocabulary
             embed_tokens = VocabularyEmbedding(embed_tokens, tgt_dict.unk(), words)
         return SummarizationTransformerDecoder(cfg, tgt_dict, embed_tokens)
 
 
-register_presets(SummarizationTransformer, PRESETS, preset_config)
+register_presets(SummarizationTransformer, PRESETS, make_preset_config)

@@ -18,8 +18,15 @@ from ..kernels import flex
 from ..kernels.focus import KERNELS
 from ..layers.aggregation import AGGREGATIONS
 from ..layers.encoder_attention import CENTERS, SCOPES_HELP, STRENGTHS, parse_scopes
-from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_needs, check_values, flag
-from .common import PointerOptions, check_pointer, preset_dataclass
+from ..platform.option_checks import (
+    NOT_NEGATIVE,
+    PROBABILITY,
+    SIZE,
+    check_requirements,
+    check_values,
+    format_option_name,
+)
+from .common import PointerOptions, check_pointer, make_preset_dataclass
 from .source_factors import HELP as FACTORS_HELP
 
 BIAS_INITS = ("zeros", "frequencies")
@@ -339,7 +346,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
     return frozenset(chosen)
 
 
-def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
+def _iterate_flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
     """Yield the name, type and field of each option. Nested names are flattened, such as encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
@@ -349,22 +356,22 @@ def _flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
             yield f"{outer.name}_{inner.name}", inner.type, inner
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a flat dataclass with all options. ``changes`` overrides the paper's defaults.
 
     fairseq's command line (--encoder-layers) and Hydra (model.encoder_layers) can both read flat dataclasses.
     """
     options = []
-    for option, kind, source in _flat_fields():
+    for option, kind, source in _iterate_flat_fields():
         if option.endswith("_name") or option in _LEFT_OUT:
             continue
         metadata = {**source.metadata, **_CHECKS.get(option, {})}
         metadata["help"] = _HELP.get(option, metadata.get("help", option.replace("_", " ")))
         options.append((option, kind, source.default, metadata))
-    return preset_dataclass(name, options, {**_PAPER, **changes}, __name__)
+    return make_preset_dataclass(name, options, {**_PAPER, **changes}, __name__)
 
 
-_DECLARED = preset_config("options")
+_DECLARED = make_preset_config("options")
 """All options with their metadata."""
 
 
@@ -374,28 +381,28 @@ def check_options(config: SummarizationTransformerConfig, task: Any) -> None:
     Raises:
         ValueError: options are incompatible. The message lists their names, their values and the valid choices.
     """
-    values = _Flat(config)
+    values = _FlatConfigView(config)
     check_values(values, _DECLARED)
-    check_needs(values, _DECLARED, skip=_ONLY_NEW if task.is_loading else ())
-    _check_inherited(config, is_new=not task.is_loading)
+    check_requirements(values, _DECLARED, skip=_ONLY_NEW if task.is_loading else ())
+    _check_inherited_options(config, is_new=not task.is_loading)
     check_pointer(config, task)
-    _check_attention(config)
+    _check_attention_options(config)
     if not task.is_loading:
-        _check_kernel(config)
+        _check_attention_kernel(config)
     _check_aggregation(config)
     if config.share_encoder_decoder_layers:
-        _check_sharing(config)
+        _check_layer_sharing(config)
 
 
-class _Flat:
+class _FlatConfigView:
     """A view of a nested config that has the flat option names of the command line as attributes."""
 
     def __init__(self, config: Any):
-        for name, _, _ in _flat_fields():
+        for name, _, _ in _iterate_flat_fields():
             setattr(self, name, getattr(config, name))
 
 
-def _check_attention(config: SummarizationTransformerConfig) -> None:
+def _check_attention_options(config: SummarizationTransformerConfig) -> None:
     """Raise ValueError if a variant of focus-attention or the gate has no effect, or if a scope is invalid.
 
     A variant has no effect in a model without the corresponding layers. In this case, the variant in the preset is
@@ -410,14 +417,14 @@ def _check_attention(config: SummarizationTransformerConfig) -> None:
             raise ValueError(f"--{flag} {value} has no effect with --{layers.replace('_', '-')} none: choose layers")
 
 
-def _check_kernel(config: SummarizationTransformerConfig) -> None:
+def _check_attention_kernel(config: SummarizationTransformerConfig) -> None:
     """Raise ValueError if --attention-kernel has no effect or cannot be used in training."""
     kernel = str(config.attention_kernel)
     if kernel != "auto" and str(config.focus_layers).strip() == "none":
         raise ValueError(f"--attention-kernel {kernel} has no effect with --focus-layers none: choose layers")
     if kernel != "flex":
         return
-    problem = flex.version_problem()
+    problem = flex.find_version_problem()
     if problem:
         raise ValueError(f"--attention-kernel flex: {problem}; choose auto, fused or plain")
     if config.attention_dropout:
@@ -438,7 +445,7 @@ def _check_aggregation(config: SummarizationTransformerConfig) -> None:
         )
 
 
-def _check_sharing(config: SummarizationTransformerConfig) -> None:
+def _check_layer_sharing(config: SummarizationTransformerConfig) -> None:
     """Raise ValueError if the encoder and the decoder cannot share layers because their shapes differ."""
     for name in ("layers", "embed_dim", "ffn_embed_dim", "attention_heads", "normalize_before"):
         encoder, decoder = getattr(config.encoder, name), getattr(config.decoder, name)
@@ -450,7 +457,7 @@ def _check_sharing(config: SummarizationTransformerConfig) -> None:
             )
 
 
-def _check_inherited(config: Any, is_new: bool) -> None:
+def _check_inherited_options(config: Any, is_new: bool) -> None:
     """Check fairseq's own options.
 
     Args:
@@ -478,11 +485,14 @@ def _check_inherited(config: Any, is_new: bool) -> None:
     for option in (f"{side}_{name}" for side in ("encoder", "decoder") for name in ("embed_dim", "ffn_embed_dim")):
         if config.quant_noise_pq and (block < 1 or getattr(config, option) % block):
             raise ValueError(
-                f"--quant-noise-pq-block-size {block} does not divide {flag(option)} {getattr(config, option)}"
+                f"--quant-noise-pq-block-size {block} does not divide "
+                f"{format_option_name(option)} {getattr(config, option)}"
             )
     for option in ("tie_adaptive_weights", "tie_adaptive_proj"):
         if is_new and getattr(config, option):
-            raise ValueError(f"{flag(option)} needs fairseq's --adaptive-input, which these models do not have")
+            raise ValueError(
+                f"{format_option_name(option)} needs fairseq's --adaptive-input, which these models do not have"
+            )
     if is_new and config.decoder_input_dim != config.decoder_embed_dim:
         raise ValueError(
             f"--decoder-input-dim {config.decoder_input_dim} has no effect: summaries' word vectors have "
@@ -497,6 +507,6 @@ def _check_output_width(config: Any) -> None:
     for option in ("share_all_embeddings", "share_decoder_input_output_embed"):
         if width != wanted and getattr(config, option):
             raise ValueError(
-                f"{flag(option)} needs an output layer as wide as the embeddings, but --decoder-output-dim is "
-                f"{wanted} and --decoder-embed-dim {width}"
+                f"{format_option_name(option)} needs an output layer as wide as the embeddings, but "
+                f"--decoder-output-dim is {wanted} and --decoder-embed-dim {width}"
             )

@@ -75,12 +75,12 @@ def _checkpoint_classes() -> List[Any]:
     return classes
 
 
-class _UnreadableError(Exception):
+class _UnreadableFileError(Exception):
     """Exception raised if a file cannot be read with torch.load."""
 
 
 @contextlib.contextmanager
-def _weights_only() -> Iterator[None]:
+def _load_weights_only() -> Iterator[None]:
     """Context manager in which torch.load uses weights_only=True, regardless of torch's default and the environment.
 
     If a file was not written by torch.save, torch raises various errors with messages that recommend disabling this
@@ -97,7 +97,7 @@ def _weights_only() -> Iterator[None]:
         except Exception as error:
             first = next(iter(str(error).splitlines()), "")
             readable = "PytorchStreamReader" in first or isinstance(error, EOFError)
-            raise _UnreadableError(
+            raise _UnreadableFileError(
                 (first or "it ends early") if readable else "it was not written by torch.save"
             ) from None
 
@@ -112,7 +112,7 @@ class DamagedCheckpointError(RuntimeError):
     """Exception raised if a checkpoint is damaged."""
 
 
-def _damage(path: str) -> str:
+def _describe_damage(path: str) -> str:
     """Return a description of the damage in a checkpoint file, or an empty string if the file is intact.
 
     torch saves a checkpoint as a zip archive with a CRC-32 checksum for each tensor, but does not verify these
@@ -139,23 +139,23 @@ def _damage(path: str) -> str:
     return f"the checksum of {damaged} is wrong" if damaged else ""
 
 
-def _is_whole(path: str) -> bool:
+def _is_complete_archive(path: str) -> bool:
     """Return whether a file is an archive that was written by torch.save and contains correct checksums."""
-    if not zipfile.is_zipfile(path) or _damage(path):
+    if not zipfile.is_zipfile(path) or _describe_damage(path):
         return False
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
     return any(name.endswith("/data.pkl") for name in names) and not any("/code/" in name for name in names)
 
 
-def _progress(path: str) -> Tuple[int, bool]:
+def _read_training_progress(path: str) -> Tuple[int, bool]:
     """Return the number of updates before a checkpoint was saved, and whether training can resume from the checkpoint.
 
     The result is (-1, False) if the file is not a checkpoint, or if it was saved because training failed (crash.pt).
     The tensors in the file are not read.
     """
     try:
-        with _weights_only():
+        with _load_weights_only():
             state = torch.load(path, map_location="cpu", mmap=True)
         updates = int(state["optimizer_history"][-1]["num_updates"])
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
@@ -166,7 +166,7 @@ def _progress(path: str) -> Tuple[int, bool]:
         return -1, False
 
 
-def _refuse_damaged(path: str, reason: str) -> NoReturn:
+def _raise_damaged_error(path: str, reason: str) -> NoReturn:
     """Raise DamagedCheckpointError. The message describes the damage and recommends another checkpoint in the folder.
 
     Checkpoints from which training can resume take precedence over checkpoints that can only be used for generation.
@@ -175,10 +175,10 @@ def _refuse_damaged(path: str, reason: str) -> NoReturn:
     others = [str(file) for file in Path(path).parent.glob("*.pt") if file.name != Path(path).name]
     found = []
     for file in others:
-        updates, is_resumable = _progress(file)
+        updates, is_resumable = _read_training_progress(file)
         if updates >= 0:
             found.append((is_resumable, updates, os.path.getmtime(file), file))
-    best = next((entry for entry in sorted(found, reverse=True) if _is_whole(entry[-1])), None)
+    best = next((entry for entry in sorted(found, reverse=True) if _is_complete_archive(entry[-1])), None)
     training, generation = "--restore-file (training)", "--path (generation; --checkpoint of scripts/generate.sh)"
     if best is None:
         advice = f"Name another checkpoint with {training} or {generation}"
@@ -189,16 +189,16 @@ def _refuse_damaged(path: str, reason: str) -> NoReturn:
     raise DamagedCheckpointError(f"{path}: not a complete checkpoint ({reason}). {advice}.") from None
 
 
-def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+def _load_safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``load_checkpoint_to_cpu`` to reject files that are damaged or contain unsafe classes."""
 
     @functools.wraps(load_checkpoint)
     def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
-        reason = _damage(path) if os.path.isfile(path) else ""
+        reason = _describe_damage(path) if os.path.isfile(path) else ""
         if reason:
-            _refuse_damaged(path, reason)
+            _raise_damaged_error(path, reason)
         try:
-            with _weights_only():
+            with _load_weights_only():
                 return load_checkpoint(path, *args, **kwargs)
         except pickle.UnpicklingError as error:
             found = re.search(r"(?:GLOBAL|class) ([\w.]+)", str(error))
@@ -208,14 +208,14 @@ def _safely(load_checkpoint: Callable[..., Any]) -> Callable[..., Any]:
                 "with any other content can run code when it is loaded. Get the file from its author again. If you "
                 "trust it, save it again without this object."
             ) from None
-        except _UnreadableError as error:
-            _refuse_damaged(path, str(error))
+        except _UnreadableFileError as error:
+            _raise_damaged_error(path, str(error))
 
     load_checkpoint_to_cpu.is_safe = True  # type: ignore[attr-defined]
     return load_checkpoint_to_cpu
 
 
-def _save_anew(save: Callable[..., Any]) -> Callable[..., Any]:
+def _retry_saving(save: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``_torch_persistent_save``, so that a second attempt to save a checkpoint overwrites the first.
 
     Without this patch, fairseq would append to the incomplete data from the first attempt.
@@ -251,7 +251,7 @@ def _copy_atomically(src_path: str, dst_path: str, overwrite: bool = False) -> b
     return True
 
 
-def replacements_file(replace_unk: str) -> str:
+def parse_replacements_file(replace_unk: str) -> str:
     """Return the FILE in ``--replace-unk FILE``, or an empty string if no file is specified.
 
     If no file is specified, fairseq sets the option to "@@ ".
@@ -259,7 +259,7 @@ def replacements_file(replace_unk: str) -> str:
     return "" if replace_unk == "@@ " else replace_unk
 
 
-def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
+def _avoid_attribute_recursion(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]:
     """Wrap the ``__getattr__`` method of fairseq's task state to avoid infinite recursion.
 
     If the state has no fields, the original method calls itself endlessly. This occurs while a state is being unpickled
@@ -276,18 +276,18 @@ def _state_attribute(plain: Callable[[Any, str], Any]) -> Callable[[Any, str], A
     return get
 
 
-def _without_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
+def _allow_missing_alignments(load_align_dict: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``load_align_dict``, so that ``--replace-unk`` can be used without a file."""
 
     @functools.wraps(load_align_dict)
     def load(replace_unk: Any) -> Any:
-        return load_align_dict(None if replace_unk is None else replacements_file(replace_unk))
+        return load_align_dict(None if replace_unk is None else parse_replacements_file(replace_unk))
 
     load.is_patched = True  # type: ignore[attr-defined]
     return load
 
 
-def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
+def _check_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``load_model_ensemble_and_task``, so that the task checks ``--model-overrides`` first."""
 
     @functools.wraps(load_models)
@@ -304,7 +304,7 @@ def _checking_overrides(load_models: Callable[..., Any]) -> Callable[..., Any]:
 _PIECE = re.compile(r"\d+|<unk>|<mask>")
 
 
-def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
+def _ignore_invalid_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]:
     """Wrap the ``decode`` method of ``--bpe gpt2``, which raises an error for words that are not numbers.
 
     The word "<<unk>>", which represents the unknown word in references, is decoded to "<unk>". Padding words in BART's
@@ -322,7 +322,7 @@ def _only_pieces(decode: Callable[[Any, str], str]) -> Callable[[Any, str], str]
 _loaders: "weakref.WeakSet[iterators.BackgroundConsumer]" = weakref.WeakSet()
 
 
-def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
+def _copy_matrix_marks(build: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``build_fp32_params``, so that copies of marked matrices are also marked (see ``kernels/linear.py``).
 
     The wrapper also enables --fp16 on CPUs. fairseq groups parameters by the index of their GPU, but parameters on a
@@ -345,7 +345,7 @@ def _with_marks(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_fp32_params
 
 
-def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
+def _clip_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``clip_grad_norm_``, which would otherwise move norms to a visible GPU even with --cpu."""
 
     @functools.wraps(clip)
@@ -361,7 +361,7 @@ def _clipped_in_place(clip: Callable[..., Any]) -> Callable[..., Any]:
     return clip_grad_norm
 
 
-def _corrected(train_step: Callable[..., Any]) -> Callable[..., Any]:
+def _correct_train_step(train_step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Trainer.train_step`` to correct the handling of empty batches and of overflows with --fp16 on CPUs.
 
     With --update-freq, the last update in an epoch may consist of several batches followed by an empty batch. fairseq
@@ -389,7 +389,7 @@ MEMORY_EFFICIENT = ("adam", "lazy_adam", "adafactor", "adamax", "nag")
 """Optimisers that do not require a full-precision copy of the weights."""
 
 
-def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
+def _name_optimizer_in_error(build: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``MemoryEfficientFP16Optimizer.build_optimizer``, so that its error message names the option."""
 
     @functools.wraps(build)
@@ -410,7 +410,7 @@ def _refusing_by_name(build: Callable[..., Any]) -> Callable[..., Any]:
     return build_optimizer
 
 
-def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
+def _unscale_once(step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.step``, so that gradients are divided by the loss scale of --amp only once.
 
     fairseq uses torch's scaler to divide the gradients before they are clipped. For the step, it passes a different
@@ -430,7 +430,7 @@ def _unscaled_once(step: Callable[..., Any]) -> Callable[..., Any]:
     return step_once
 
 
-def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
+def _limit_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``NanDetector.add_hooks``, so that it adds backward hooks only to modules without submodules.
 
     If a gradient is not finite, fairseq repeats the update with these hooks. torch would then raise StopIteration for
@@ -448,7 +448,7 @@ def _without_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]
     return add
 
 
-class _EndedLoader(iterators.BackgroundConsumer):
+class _StoppableLoader(iterators.BackgroundConsumer):
     """fairseq's thread for loading batches in advance, with an additional method that stops the thread.
 
     fairseq does not stop this thread before the interpreter exits. If training ends in the middle of an epoch while the
@@ -471,7 +471,7 @@ class _EndedLoader(iterators.BackgroundConsumer):
             self.join(0.01)
 
 
-def _end_loaders() -> None:
+def _stop_loaders() -> None:
     for loader in list(_loaders):
         loader.end(seconds=10.0)
 
@@ -489,56 +489,56 @@ def install() -> None:
     """
     torch.serialization.add_safe_globals(_checkpoint_classes())
     if not hasattr(checkpoint_utils.load_checkpoint_to_cpu, "is_safe"):
-        checkpoint_utils.load_checkpoint_to_cpu = _safely(checkpoint_utils.load_checkpoint_to_cpu)
+        checkpoint_utils.load_checkpoint_to_cpu = _load_safely(checkpoint_utils.load_checkpoint_to_cpu)
     if not hasattr(checkpoint_utils.load_model_ensemble_and_task, "is_checking"):
-        checkpoint_utils.load_model_ensemble_and_task = _checking_overrides(
-            checkpoint_utils.load_model_ensemble_and_task
-        )
+        checkpoint_utils.load_model_ensemble_and_task = _check_overrides(checkpoint_utils.load_model_ensemble_and_task)
     if file_io.IOPathManager is None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
-        checkpoint_utils._torch_persistent_save = _save_anew(checkpoint_utils._torch_persistent_save)
+        checkpoint_utils._torch_persistent_save = _retry_saving(checkpoint_utils._torch_persistent_save)
     # At this point, the module is fully imported only if the command is fairseq-train.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install(command)
         resuming.install(command)
     if not hasattr(GPT2BPE.decode, "is_patched"):
-        GPT2BPE.decode = _only_pieces(GPT2BPE.decode)
+        GPT2BPE.decode = _ignore_invalid_pieces(GPT2BPE.decode)
     if not hasattr(utils.load_align_dict, "is_patched"):
-        utils.load_align_dict = _without_alignments(utils.load_align_dict)
+        utils.load_align_dict = _allow_missing_alignments(utils.load_align_dict)
     if not hasattr(StatefulContainer.__getattr__, "is_patched"):
-        StatefulContainer.__getattr__ = _state_attribute(StatefulContainer.__getattr__)
+        StatefulContainer.__getattr__ = _avoid_attribute_recursion(StatefulContainer.__getattr__)
     if not hasattr(_FP16OptimizerMixin.build_fp32_params, "is_patched"):
-        _FP16OptimizerMixin.build_fp32_params = classmethod(_with_marks(_FP16OptimizerMixin.build_fp32_params.__func__))
+        _FP16OptimizerMixin.build_fp32_params = classmethod(
+            _copy_matrix_marks(_FP16OptimizerMixin.build_fp32_params.__func__)
+        )
     if not hasattr(MemoryEfficientFP16Optimizer.build_optimizer, "is_patched"):
         build = MemoryEfficientFP16Optimizer.build_optimizer.__func__
-        MemoryEfficientFP16Optimizer.build_optimizer = classmethod(_refusing_by_name(build))
+        MemoryEfficientFP16Optimizer.build_optimizer = classmethod(_name_optimizer_in_error(build))
     if not hasattr(utils.clip_grad_norm_, "is_patched"):
-        utils.clip_grad_norm_ = _clipped_in_place(utils.clip_grad_norm_)
+        utils.clip_grad_norm_ = _clip_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
-        Trainer.train_step = _corrected(Trainer.train_step)
+        Trainer.train_step = _correct_train_step(Trainer.train_step)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
-        NanDetector.add_hooks = _without_backward_hooks(NanDetector.add_hooks)
+        NanDetector.add_hooks = _limit_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
-        AMPOptimizer.step = _unscaled_once(AMPOptimizer.step)
-    if iterators.BackgroundConsumer is not _EndedLoader:
-        iterators.BackgroundConsumer = _EndedLoader
-        atexit.register(_end_loaders)
+        AMPOptimizer.step = _unscale_once(AMPOptimizer.step)
+    if iterators.BackgroundConsumer is not _StoppableLoader:
+        iterators.BackgroundConsumer = _StoppableLoader
+        atexit.register(_stop_loaders)
 
 
 _optimizer_steps = 0
 
 
-def _count_step(*_: Any) -> None:
+def _count_optimizer_step(*_: Any) -> None:
     global _optimizer_steps
     _optimizer_steps += 1
 
 
-register_optimizer_step_post_hook(_count_step)
+register_optimizer_step_post_hook(_count_optimizer_step)
 
 
-def optimizer_steps() -> int:
+def count_optimizer_steps() -> int:
     """Return how many steps torch's optimisers have taken in this process since this module was imported.
 
     The version counters of parameters do not record these steps, because fairseq's optimisers modify

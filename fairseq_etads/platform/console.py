@@ -14,7 +14,7 @@ from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, 
 
 from ..version import version
 from .errors import InputError
-from .systems import belongs_to, is_there, system_of
+from .systems import explain_missing_system, find_required_system, is_installed
 
 USER_ERROR = 2
 """Exit status if the input or an option is invalid."""
@@ -29,13 +29,15 @@ class Parser(argparse.ArgumentParser):
         super().__init__(*args, **kwargs)
         self._words: List[str] = []
         self._is_intermixed = False
-        self.register("type", int, _integer)
+        self.register("type", int, _parse_integer)
         if " " not in self.prog:  # subcommands such as "etads-human make" do not have --version
             suppressed: Any = {
                 "dest": argparse.SUPPRESS,
                 "default": argparse.SUPPRESS,
             }  # the parsed options must not contain --version, because reports record them
-            self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and exit", **suppressed)
+            self.add_argument(
+                "--version", action=_VersionAction, nargs=0, help="show the version and exit", **suppressed
+            )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Parse the command line like argparse, but also accept files after options.
@@ -64,13 +66,15 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Print the name of the command and the message, and exit with status 2."""
-        self.exit(USER_ERROR, f"{self.prog}: {printable(message)}{self._advice(message)} (see --help)\n")
+        self.exit(
+            USER_ERROR, f"{self.prog}: {escape_unprintable(message)}{self._suggest_correction(message)} (see --help)\n"
+        )
 
-    def _advice(self, message: str) -> str:
+    def _suggest_correction(self, message: str) -> str:
         """Return a suggestion of what the user probably meant, or an empty string."""
         if message.startswith("unrecognized arguments: "):
             for word in message.partition(": ")[2].split():
-                near = closest(word.partition("=")[0], self._options()) if word.startswith("--") else ""
+                near = find_closest(word.partition("=")[0], self._list_options()) if word.startswith("--") else ""
                 if near:
                     return f"; did you mean {near}?"
         without_value = re.match(r"argument (\S+): expected (?:one|at least one) argument", message)
@@ -78,10 +82,10 @@ class Parser(argparse.ArgumentParser):
             names = without_value.group(1).split("/")
             for word, value in zip(self._words, self._words[1:]):
                 if word in names and value.startswith("-") and value not in self._option_string_actions:
-                    return f"; write a value that begins with - as {names[0]}={printable(value)}"
+                    return f"; write a value that begins with - as {names[0]}={escape_unprintable(value)}"
         return ""
 
-    def _options(self) -> List[str]:
+    def _list_options(self) -> List[str]:
         """Return the long options of this parser and of its subcommands."""
         options = [name for name in self._option_string_actions if name.startswith("--")]
         for action in self._actions:
@@ -91,7 +95,7 @@ class Parser(argparse.ArgumentParser):
         return options
 
 
-class _ShowVersion(argparse.Action):
+class _VersionAction(argparse.Action):
     """Action that prints the version, which is only determined when the option is used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
@@ -99,12 +103,12 @@ class _ShowVersion(argparse.Action):
         parser.exit()
 
 
-def closest(word: str, known: Iterable[str]) -> str:
+def find_closest(word: str, known: Iterable[str]) -> str:
     """Return the word in ``known`` that is most similar to ``word``, or an empty string if none is similar."""
     return next(iter(difflib.get_close_matches(word, list(known), 1)), "")
 
 
-def _integer(text: str) -> int:
+def _parse_integer(text: str) -> int:
     """Parse an integer with at most 64 bits, which is the limit of numpy and torch."""
     number = int(text)
     if not -(2**63) <= number < 2**63:
@@ -112,7 +116,7 @@ def _integer(text: str) -> int:
     return number
 
 
-_integer.__name__ = "int"  # argparse uses this name in the message "invalid int value"
+_parse_integer.__name__ = "int"  # argparse uses this name in the message "invalid int value"
 
 
 def command(
@@ -122,9 +126,9 @@ def command(
 
     The decorated function receives the parsed options.
 
-    ``main(argv)`` parses the options, calls the decorated function within :func:`errors_in_one_line`, and returns the
-    exit status. Modules that require torch or fairseq should be imported inside the decorated function, so that
-    ``--help`` and messages about invalid options are shown immediately.
+    ``main(argv)`` parses the options, calls the decorated function within :func:`report_errors_in_one_line`, and
+    returns the exit status. Modules that require torch or fairseq should be imported inside the decorated function, so
+    that ``--help`` and messages about invalid options are shown immediately.
 
     Args:
         make_parser: function that creates the argument parser. The ``prog`` of the parser must be the name of the
@@ -145,7 +149,7 @@ def command(
     return decorate
 
 
-def add_jobs(parser: argparse.ArgumentParser) -> None:
+def add_jobs_option(parser: argparse.ArgumentParser) -> None:
     """Add the option --jobs to a parser."""
     parser.add_argument(
         "--jobs",
@@ -167,18 +171,18 @@ def check_positive(**numbers: Optional[int]) -> None:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
-def add_max_tokens(add: Callable[..., Any]) -> None:
+def add_max_tokens_option(add: Callable[..., Any]) -> None:
     """Add the option --max-tokens to a parser."""
     text = "maximum number of source tokens per batch (default: %(default)s)"
     add("--max-tokens", metavar="N", type=int, default=8000, help=text)
 
 
-def add_device(add: Callable[..., Any]) -> None:
+def add_device_option(add: Callable[..., Any]) -> None:
     """Add the option --device to a parser."""
     add("--device", help="device to run on, such as cpu or cuda:0 (default: a GPU if available, otherwise the CPU)")
 
 
-def printable(text: str) -> str:
+def escape_unprintable(text: str) -> str:
     """Escape characters in a text that cannot be printed or that control a terminal.
 
     This is necessary because names in the input can contain any characters.
@@ -189,7 +193,7 @@ def printable(text: str) -> str:
 _CONTROLS = {number: f"\\x{number:02x}" for number in (*range(32), *range(127, 160)) if chr(number) not in "\t\n"}
 
 
-class _Terminal:
+class _EscapingStream:
     """Output stream for a terminal. It escapes control characters, which may occur in documents and file names."""
 
     def __init__(self, stream: TextIO):
@@ -203,30 +207,30 @@ class _Terminal:
 
 
 @contextlib.contextmanager
-def _harmless_output() -> Iterator[None]:
+def _escape_output() -> Iterator[None]:
     """Context manager in which control characters are escaped when they are printed to a terminal.
 
     Output to files and pipes is not affected.
     """
     plain = sys.stdout
     if plain is not None and plain.isatty():
-        sys.stdout = _Terminal(plain)
+        sys.stdout = _EscapingStream(plain)
     try:
         yield
     finally:
         sys.stdout = plain
 
 
-def sentence(error: BaseException) -> str:
+def format_error(error: BaseException) -> str:
     """Return the message of an error as a single line."""
     text = str(error)
     if isinstance(error, OSError) and error.filename is not None and error.strerror:
         text = f"{os.fsdecode(error.filename)}: {error.strerror}"
-    return printable(" ".join(line.strip() for line in text.split("\n")).strip())
+    return escape_unprintable(" ".join(line.strip() for line in text.split("\n")).strip())
 
 
 @contextlib.contextmanager
-def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
+def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     """Context manager that converts exceptions to exit statuses and one-line messages on stderr.
 
     - InputError, OSError or an exception in ``more``: the message "command: message" is printed. The exit status is 2.
@@ -241,7 +245,7 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
     """
     expected: Tuple[Type[BaseException], ...] = (InputError, OSError, *more)
     _open_closed_files()
-    with _exit_on_signals(command), _harmless_output():
+    with _exit_on_signals(command), _escape_output():
         try:
             if sys.stdout is None:  # the parent process has closed standard output
                 raise InputError("standard output is closed; redirect it to a file, or to /dev/null")
@@ -251,24 +255,24 @@ def errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[None]:
             _discard_output()
             sys.exit(128 + signal.SIGPIPE)
         except ModuleNotFoundError as error:
-            system = system_of(error.name or "")
-            if system is None or is_there(system):
+            system = find_required_system(error.name or "")
+            if system is None or is_installed(system):
                 raise
-            print(f"{command}: {belongs_to('this', system)}", file=sys.stderr)
+            print(f"{command}: {explain_missing_system('this', system)}", file=sys.stderr)
             sys.exit(USER_ERROR)
         except expected as error:
-            text = sentence(error)
+            text = format_error(error)
             print(text if text.startswith(f"{command}: ") else f"{command}: {text}", file=sys.stderr)
             sys.exit(USER_ERROR)
         except MemoryError as error:
-            print(f"{command}: not enough memory{f' ({sentence(error)})' if str(error) else ''}", file=sys.stderr)
+            print(f"{command}: not enough memory{f' ({format_error(error)})' if str(error) else ''}", file=sys.stderr)
             sys.exit(USER_ERROR)
 
 
 def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
-    """Call a function within :func:`errors_in_one_line`, and return the exit status of the command."""
+    """Call a function within :func:`report_errors_in_one_line`, and return the exit status of the command."""
     try:
-        with errors_in_one_line(command, *more):
+        with report_errors_in_one_line(command, *more):
             work()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
@@ -290,7 +294,7 @@ def _open_closed_files() -> None:
         sys.stderr = os.fdopen(2, "w", closefd=False)
 
 
-def limit_caches_of_shapes() -> None:
+def limit_shape_caches() -> None:
     """Limit the number of matrix shapes for which torch caches kernels. Call this function before importing torch.
 
     torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes. Without a
@@ -310,10 +314,10 @@ def leave_signals_to_parent() -> None:
     signal.signal(signal.SIGTERM, _end_worker)
     parent = multiprocessing.parent_process()
     if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+        threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
 
 
-def _end_with(parent: Any) -> None:
+def _end_with_parent(parent: Any) -> None:
     parent.join()
     _end_worker(signal.SIGTERM, None)
 
@@ -332,7 +336,7 @@ def _exit_on_signals(command: str) -> Iterator[None]:
     Signals that the process already ignores, for example because of nohup, remain ignored.
     """
 
-    def leave(number: int, frame: Any) -> None:
+    def exit_with_signal(number: int, frame: Any) -> None:
         if number == signal.SIGINT:
             print(f"\n{command}: interrupted", file=sys.stderr)
         sys.exit(128 + number)
@@ -341,7 +345,7 @@ def _exit_on_signals(command: str) -> Iterator[None]:
     for number in _SIGNALS:
         if signal.getsignal(number) is not signal.SIG_IGN:
             with contextlib.suppress(ValueError):  # signal handlers can only be set in the main thread
-                before[number] = signal.signal(number, leave)
+                before[number] = signal.signal(number, exit_with_signal)
     try:
         yield
     finally:

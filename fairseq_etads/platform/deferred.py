@@ -14,7 +14,7 @@ STATISTICS = (
 """Modules that fairseq and nltk import for scores, classifiers and parsers. Importing them takes 1.8 seconds."""
 
 
-class _StandIn(ModuleType):
+class _ModulePlaceholder(ModuleType):
     """Placeholder for a module. Its functions import the real module when they are called."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
@@ -28,7 +28,7 @@ class _StandIn(ModuleType):
 
 
 @contextlib.contextmanager
-def deferred(*names: str) -> Iterator[None]:
+def defer_imports(*names: str) -> Iterator[None]:
     """Context manager that defers ``from NAME import function`` and ``from PACKAGE import MODULE``.
 
     The imported functions work as usual, but the real module is only imported when they are called for the first time.
@@ -38,7 +38,7 @@ def deferred(*names: str) -> Iterator[None]:
         names: names of the modules to defer, such as "scipy.stats". If importing a package is also slow, its name must
             precede the names of its modules.
     """
-    stand_ins = {name: _StandIn(name) for name in names if name not in sys.modules}
+    stand_ins = {name: _ModulePlaceholder(name) for name in names if name not in sys.modules}
     for name, module in stand_ins.items():
         package, _, last = name.rpartition(".")
         if package in stand_ins:
@@ -56,5 +56,5 @@ def deferred(*names: str) -> Iterator[None]:
 def importing_fairseq() -> Iterator[None]:
     """Context manager for importing fairseq without slow statistics modules or a message about tensorboardX."""
     logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
-    with deferred(*STATISTICS):
+    with defer_imports(*STATISTICS):
         yield

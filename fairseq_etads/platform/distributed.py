@@ -69,18 +69,18 @@ class Launched(NamedTuple):
         return cls(rank, int(os.environ["WORLD_SIZE"]), int(os.environ.get("LOCAL_RANK", rank)))
 
 
-def _is_given(option: str) -> bool:
+def _is_option_given(option: str) -> bool:
     """Return whether an option occurs on the command line. fairseq does not accept abbreviated options."""
     return option in (word.partition("=")[0] for word in sys.argv[1:])
 
 
-def _without_implied_tpu(cfg: Any) -> None:
+def _unset_implied_tpu(cfg: Any) -> None:
     """Unset ``tpu`` unless a TPU may be available. fairseq sets it for --bf16 and --memory-efficient-bf16.
 
     With ``tpu`` but without torch_xla, training would never start.
     """
     may_have_tpu = distributed_utils.xm is not None and not (cfg.common.cpu or torch.cuda.is_available())
-    if not cfg.common.bf16 or may_have_tpu or _is_given("--tpu"):
+    if not cfg.common.bf16 or may_have_tpu or _is_option_given("--tpu"):
         return
     for part in cfg.values():
         if isinstance(part, (DictConfig, Namespace)) and "tpu" in part:
@@ -88,7 +88,7 @@ def _without_implied_tpu(cfg: Any) -> None:
 
 
 @contextlib.contextmanager
-def _hidden_gpus() -> Iterator[None]:
+def _hide_gpus() -> Iterator[None]:
     """Context manager that hides all GPUs from fairseq, torch and new processes.
 
     With --cpu, fairseq's trainer does not use GPUs, but other parts of fairseq still do.
@@ -98,7 +98,7 @@ def _hidden_gpus() -> Iterator[None]:
         yield
 
 
-def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
+def _support_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``call_main``, so that it also works on CPUs.
 
     The wrapper starts the workers of a command, or connects the current process to the other workers.
@@ -108,35 +108,35 @@ def _on_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
         options, launched = cfg.distributed_training, Launched.from_environment()
         command = main.__module__.rpartition(".")[2]
-        _without_implied_tpu(cfg)
+        _unset_implied_tpu(cfg)
         if cfg.common.cpu and torch.cuda.is_available():
-            with _hidden_gpus():
+            with _hide_gpus():
                 return call(cfg, main, **kwargs)
         if command != "eval_lm" and cfg.dataset.num_shards > 1:
             raise ValueError(f"--num-shards {cfg.dataset.num_shards}: fairseq-{command} ignores this option")
         if launched is not None and options.distributed_init_method is None and options.distributed_world_size == 1:
             options.distributed_world_size = launched.workers  # fairseq's default is the number of GPUs, but at least 1
-        _check_sharded(cfg)
+        _check_sharding(cfg)
         if cfg.common.tpu or (torch.cuda.is_available() and not cfg.common.cpu):
             return call_main(cfg, main, **kwargs)
         if cfg.common.amp:
             logger.warning("--amp: training on CPUs uses float32; --bf16 uses bfloat16")
-        _set_up_cpu(options, launched)
+        _set_up_cpu_workers(options, launched)
         if options.distributed_world_size > 1 and command == "interactive":
             raise ValueError(
                 f"{options.distributed_world_size} workers: each fairseq-interactive would summarise the whole input; "
                 "divide the input among them, as scripts/generate.sh --shard I/N does"
             )
         if options.distributed_world_size == 1 or options.distributed_no_spawn:
-            with _lost_connection_in_words():
+            with _explain_lost_connection():
                 return call_main(cfg, main, **kwargs)
-        return _spawn(cfg, main, kwargs)
+        return _spawn_workers(cfg, main, kwargs)
 
     call.is_patched = True  # type: ignore[attr-defined]
     return call
 
 
-def _check_sharded(cfg: Any) -> None:
+def _check_sharding(cfg: Any) -> None:
     """Check that parameters are not sharded if an update consists of several batches.
 
     The last batch of a worker may be empty. In this case, fairseq also treats the other batches of the worker as empty
@@ -154,7 +154,7 @@ def _check_sharded(cfg: Any) -> None:
         )
 
 
-def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
+def _set_up_cpu_workers(options: Any, launched: Optional[Launched]) -> None:
     """Configure the connection between workers on CPUs, which fairseq only does for GPUs.
 
     Args:
@@ -166,7 +166,7 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
     """
     for name in ("distributed_world_size", "distributed_num_procs"):  # both default to the number of GPUs
         is_default = getattr(options, name) == getattr(DistributedTrainingConfig, name)
-        if is_default and not _is_given("--" + name.replace("_", "-")):
+        if is_default and not _is_option_given("--" + name.replace("_", "-")):
             setattr(options, name, 1)
     if str(options.ddp_backend) in ("fully_sharded", "slowmo"):
         raise ValueError(
@@ -189,16 +189,16 @@ def _set_up_cpu(options: Any, launched: Optional[Launched]) -> None:
             "--distributed-no-spawn: this worker cannot find the others; give --distributed-init-method "
             "tcp://HOST:PORT and --distributed-rank, or start the workers with torchrun"
         )
-    options.distributed_init_method = f"tcp://localhost:{_free_port()}"
+    options.distributed_init_method = f"tcp://localhost:{_find_free_port()}"
 
 
-def _free_port() -> int:
+def _find_free_port() -> int:
     with socket.socket() as taken:
         taken.bind(("localhost", 0))
         return int(taken.getsockname()[1])
 
 
-def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
+def _spawn_workers(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     """Start the workers on this machine, and wait until they end.
 
     If training uses several machines, --distributed-num-procs is greater than 1 and determines the number of workers on
@@ -235,7 +235,7 @@ def _spawn(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
 
 
 @contextlib.contextmanager
-def _lost_connection_in_words() -> Iterator[None]:
+def _explain_lost_connection() -> Iterator[None]:
     """Context manager that raises WorkerEndedError instead of gloo's error if another worker has ended."""
     try:
         yield
@@ -248,7 +248,7 @@ def _lost_connection_in_words() -> Iterator[None]:
         ) from None
 
 
-class _AnyDevice(DistributedDataParallel):
+class _AnyDeviceDataParallel(DistributedDataParallel):
     """DistributedDataParallel that ignores fairseq's device indices if the model is on a CPU."""
 
     def __init__(self, module: Any, device_ids: Any = None, output_device: Any = None, **options: Any):
@@ -275,17 +275,17 @@ def _all_gather_objects(all_gather_list: Callable[..., Any]) -> Callable[..., An
     return gather
 
 
-class _Timer(StopwatchMeter):
+class _TrackedTimer(StopwatchMeter):
     """Timer of fairseq that records whether it has ever been started. fairseq-generate starts it for each batch."""
 
     has_run = False
 
     def start(self) -> None:
-        _Timer.has_run = True
+        _TrackedTimer.has_run = True
         super().start()
 
 
-def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
+def _generate_in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the ``main`` function of fairseq-generate, so that each of n processes summarises every n-th batch.
 
     The number of processes and the index of the current process are set by --num-shards and --shard-id. If these
@@ -314,7 +314,7 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
         except (
             ZeroDivisionError
         ):  # fairseq divides by the elapsed time and the number of words, which are 0 without batches
-            if options.distributed_world_size == 1 or _Timer.has_run:
+            if options.distributed_world_size == 1 or _TrackedTimer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")
 
@@ -325,11 +325,11 @@ def _in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Patch fairseq to support several processes. This function can be called repeatedly."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
-        distributed_utils.call_main = _on_any_device(distributed_utils.call_main)
+        distributed_utils.call_main = _support_any_device(distributed_utils.call_main)
         distributed_utils.all_gather_list = _all_gather_objects(distributed_utils.all_gather_list)
-    distributed_fairseq_model.DistributedDataParallel = _AnyDevice
+    distributed_fairseq_model.DistributedDataParallel = _AnyDeviceDataParallel
     # At this point, the module is fully imported only if the command is fairseq-generate.
     command: Any = sys.modules.get("fairseq_cli.generate")
     if hasattr(command, "main") and not hasattr(command.main, "is_patched"):
-        command.main = _in_shards(command.main)
-        command.StopwatchMeter = _Timer
+        command.main = _generate_in_shards(command.main)
+        command.StopwatchMeter = _TrackedTimer

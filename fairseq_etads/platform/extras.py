@@ -30,24 +30,24 @@ An extra is considered installed if none of its modules is missing.
 """
 
 
-def missing_modules(extra: str) -> Tuple[str, ...]:
+def find_missing_modules(extra: str) -> Tuple[str, ...]:
     """Return the modules of an extra that are not installed."""
     return tuple(name for name in EXTRAS[extra] if importlib.util.find_spec(name) is None)
 
 
-def install_line(extra: str) -> str:
+def format_install_command(extra: str) -> str:
     """Return the command for installing an extra in this environment.
 
     If the clone of the repository still exists, the command contains its path.
     """
-    clone = _clone()
+    clone = _find_clone()
     if clone is None:
         return f"python -m pip install '.[{extra}]' in a clone of fairseq-etads"
     where = "." if clone == Path.cwd() else str(clone)
     return f"python -m pip install {shlex.quote(f'{where}[{extra}]')}"
 
 
-def _clone() -> Optional[Path]:
+def _find_clone() -> Optional[Path]:
     """Return the repository clone from which this package is imported or was installed, or None if it is not found."""
     package = Path(__file__).resolve().parents[1]
     candidates = [package.parent]

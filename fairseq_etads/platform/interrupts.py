@@ -13,7 +13,7 @@ def end_quietly_while_importing() -> None:
     """Install a hook that hides the traceback if Ctrl-C interrupts the import of this project's modules.
 
     The process exits with status 130. While a command is running, signals are handled by
-    :func:`fairseq_etads.platform.console.errors_in_one_line` instead.
+    :func:`fairseq_etads.platform.console.report_errors_in_one_line` instead.
     """
     plain_hook = sys.excepthook
 

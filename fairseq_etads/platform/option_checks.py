@@ -11,7 +11,8 @@ is checked:
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
   reason is empty, the message states that this option has no effect in combination with the other one.
 
-:func:`conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists all of them.
+:func:`find_conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists all of
+them.
 """
 
 import math
@@ -68,17 +69,17 @@ NOT_NEGATIVE = Bounds(0)
 """Bounds of a weight or another number that must not be negative."""
 
 
-def flag(name: str) -> str:
+def format_option_name(name: str) -> str:
     """Format the name of an option as it is written on a command line."""
     return f"--{name.replace('_', '-')}"
 
 
-def shown(option: str, value: Any) -> str:
+def format_option(option: str, value: Any) -> str:
     """Format an option and its value as they are written on a command line."""
-    return flag(option) if value is True else f"{flag(option)} {_plain(value)}"
+    return format_option_name(option) if value is True else f"{format_option_name(option)} {_to_plain_value(value)}"
 
 
-def listed(choices: Sequence[str]) -> str:
+def join_choices(choices: Sequence[str]) -> str:
     """Format a list of choices as part of a sentence."""
     return f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
 
@@ -96,12 +97,12 @@ def check_values(cfg: Any, config: Any) -> None:
         if value is None:
             continue
         if bounds is not None and not bounds.admit(value):
-            raise ValueError(f"{flag(option.name)} {value}: choose {bounds}")
-        if choices is not None and _plain(value) not in choices:
-            raise ValueError(f"{shown(option.name, value)}: choose from {', '.join(choices)}")
+            raise ValueError(f"{format_option_name(option.name)} {value}: choose {bounds}")
+        if choices is not None and _to_plain_value(value) not in choices:
+            raise ValueError(f"{format_option(option.name, value)}: choose from {', '.join(choices)}")
 
 
-def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
+def check_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: Collection[str] = ()) -> None:
     """Raise ValueError if an option requires another option that is not enabled, or excludes one that is enabled.
 
     Args:
@@ -112,14 +113,14 @@ def check_needs(cfg: Any, config: Any, has: Collection[str] = (), skip: Collecti
         skip: names of options that are not checked.
     """
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
-    given = {name: value for name, value in given_options(cfg, config).items() if name not in skip}
+    given = {name: value for name, value in get_given_options(cfg, config).items() if name not in skip}
     declared = {option.name: option.metadata for option in fields(config)}
-    found = conflict(given, declared, {*has, *flags(present)})
+    found = find_conflict(given, declared, {*has, *list_enabled_options(present)})
     if found:
         raise ValueError(found)
 
 
-def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
+def find_conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]], there: Collection[str]) -> str:
     """Return a message about the first option that has no effect or excludes another option.
 
     The message is empty if there are no conflicts.
@@ -128,48 +129,49 @@ def conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, Any]]
         given: mapping from the names of options with non-default values to their values.
         declared: mapping from option names to the metadata of the options.
         there: options and mechanisms that are enabled, in the form in which they are written on a command line, see
-            :func:`flags`.
+            :func:`list_enabled_options`.
     """
     for name, value in given.items():
         metadata = declared.get(name, {})
         needs = metadata.get("needs", ())
         if needs and not any(needed in there for needed in needs):
-            return f"{shown(name, value)} has no effect {metadata.get('without') or 'without ' + listed(needs)}"
+            without = metadata.get("without") or "without " + join_choices(needs)
+            return f"{format_option(name, value)} has no effect {without}"
         for other, reason in metadata.get("excludes", {}).items():
             if other in there and not reason:
-                return f"{shown(name, value)} has no effect with {_with_value(other, there)}: choose one"
+                return f"{format_option(name, value)} has no effect with {_format_with_value(other, there)}: choose one"
             if other in there:
-                return f"{shown(name, value)} does not go with {_with_value(other, there)}: {reason}"
+                return f"{format_option(name, value)} does not go with {_format_with_value(other, there)}: {reason}"
     return ""
 
 
-def flags(present: Mapping[str, Any]) -> Set[str]:
+def list_enabled_options(present: Mapping[str, Any]) -> Set[str]:
     """Return all enabled options, both with and without their values, such as "--pointer" and "--pointer soft".
 
     For options with the value "none", only the form with the value is returned.
     """
-    on = {name: _plain(value) for name, value in present.items() if is_on(value)}
-    off = {shown(name, value) for name, value in present.items() if _plain(value) == "none"}
-    return {flag(name) for name in on} | {shown(name, value) for name, value in on.items()} | off
+    on = {name: _to_plain_value(value) for name, value in present.items() if is_enabled(value)}
+    off = {format_option(name, value) for name, value in present.items() if _to_plain_value(value) == "none"}
+    return {format_option_name(name) for name in on} | {format_option(name, value) for name, value in on.items()} | off
 
 
-def is_on(value: Any) -> bool:
+def is_enabled(value: Any) -> bool:
     """Return whether an option with this value is enabled. The value -1 disables fairseq's --diverse-beam-groups."""
-    plain = _plain(value)
+    plain = _to_plain_value(value)
     # A value that begins with "${" is an unresolved OmegaConf interpolation of an option in another part of the
     # configuration.
     return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
 
 
-def given_options(cfg: Any, config: Any) -> Dict[str, Any]:
+def get_given_options(cfg: Any, config: Any) -> Dict[str, Any]:
     """Return the names and values of all options with non-default values.
 
     An option that is explicitly set to its default value is not included.
     """
-    return {name: getattr(cfg, name) for name, default in defaults_of(config) if _is_given(cfg, name, default)}
+    return {name: getattr(cfg, name) for name, default in iterate_defaults(config) if _is_given(cfg, name, default)}
 
 
-def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
+def iterate_defaults(config: Any) -> Iterator[Tuple[str, Any]]:
     """Yield the name and the default value of each option.
 
     Options that refer to other parts of fairseq's configuration are skipped.
@@ -179,7 +181,7 @@ def defaults_of(config: Any) -> Iterator[Tuple[str, Any]]:
             yield option.name, option.default
 
 
-def _with_value(other: str, there: Collection[str]) -> str:
+def _format_with_value(other: str, there: Collection[str]) -> str:
     """Return an option together with its value, or only the option if its value is not known."""
     return next((shown for shown in sorted(there) if shown.startswith(f"{other} ")), other)
 
@@ -188,8 +190,9 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
     value = getattr(cfg, name, default)
     if isinstance(default, (bool, int, float)) or value is None or default is None:
         return bool(value != default)
-    return str(_plain(value)) != str(_plain(default))  # compare members of an enumeration by their values
+    # members of an enumeration are compared by their values
+    return str(_to_plain_value(value)) != str(_to_plain_value(default))
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_value(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value

@@ -2,9 +2,11 @@
 
 All commands of this project use this module to write files:
 
-- :func:`writing` and :func:`writing_bytes` write a file under a temporary name in the same folder. They rename it when
+- :func:`open_output` and :func:`open_binary_output` write a file under a temporary name in the same folder. They rename
+it when
   it is complete. If the process is killed, an existing file is not changed.
-- :func:`locked` prevents other processes from writing to the same file or folder, and reports which process holds the
+- :func:`lock_output` prevents other processes from writing to the same file or folder, and reports which process holds
+the
   lock. The lock is released when the process ends, regardless of the reason.
 - :func:`check_outputs` raises an error if an output file is the same as an input file, directly or through a link.
 """
@@ -38,7 +40,7 @@ from typing import (
 )
 
 from .errors import InputError
-from .processes import lock
+from .processes import lock_file
 
 PARTIAL = ".partial"
 """Suffix of files that are not yet complete."""
@@ -62,16 +64,16 @@ class _Lock:
         """Lock the file, and create it if necessary. Returns False if another process holds the lock."""
         while True:
             file = open(self.path, "a+", encoding="utf-8")  # noqa: SIM115  # closed by release()
-            if not lock(file):
+            if not lock_file(file):
                 file.close()
                 return False
             # The previous holder may have deleted the file after it was opened here but before it was locked.
-            if _is_still(file, self.path):
+            if _is_still_at(file, self.path):
                 break
             file.close()
         file.truncate(0)
         started = time.strftime("%Y-%m-%d %H:%M:%S")
-        about = {"pid": os.getpid(), "host": socket.gethostname(), "command": _command(), "started": started}
+        about = {"pid": os.getpid(), "host": socket.gethostname(), "command": _get_command_line(), "started": started}
         file.write(json.dumps(about))
         file.flush()
         self._file = file
@@ -99,7 +101,7 @@ class _Lock:
             self._file = None
 
 
-def _is_still(file: IO[Any], path: Path) -> bool:
+def _is_still_at(file: IO[Any], path: Path) -> bool:
     """Return whether an open file is still located at ``path``."""
     try:
         there = path.stat()
@@ -109,12 +111,12 @@ def _is_still(file: IO[Any], path: Path) -> bool:
     return (opened.st_dev, opened.st_ino) == (there.st_dev, there.st_ino)
 
 
-def _command() -> str:
+def _get_command_line() -> str:
     return os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
 
 
 @contextlib.contextmanager
-def locked(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
+def lock_output(output: Path, option: str = "--output", folder: bool = False) -> Iterator[Tuple[int, ...]]:
     """Context manager in which other processes cannot write to an output file or folder.
 
     It yields a tuple that contains the file descriptor of the lock. The tuple is empty if a caller already holds the
@@ -178,7 +180,7 @@ def _make_folders(folder: Path, option: str) -> List[Path]:
 
 
 @contextlib.contextmanager
-def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
+def _replace_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = None) -> Iterator[Path]:
     """Yield the path of a temporary file that replaces ``path`` on exit, unless an error is raised inside the context.
 
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
@@ -189,16 +191,16 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
         yield path
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path, "output"):
+    with lock_output(path, "output"):
         # The current process holds the lock, so these files must have been left by killed processes.
-        for stale in _partials(path):
+        for stale in _find_partial_files(path):
             with contextlib.suppress(FileNotFoundError):
                 stale.unlink()
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
         try:
             yield partial
             if expected_lines is not None:
-                _check_lines(partial, path, expected_lines())
+                _check_line_count(partial, path, expected_lines())
             os.replace(partial, path)
         except BaseException as error:
             with contextlib.suppress(FileNotFoundError):
@@ -208,13 +210,13 @@ def _completed(path: Path, expected_lines: Optional[Callable[[], int]] = None) -
             raise
 
 
-def _partials(path: Path) -> List[Path]:
-    """Return the incomplete files that earlier calls of :func:`_completed` have left for ``path``."""
+def _find_partial_files(path: Path) -> List[Path]:
+    """Return the incomplete files that earlier calls of :func:`_replace_on_exit` have left for ``path``."""
     pattern = re.compile(rf"{re.escape(path.name)}\.[0-9a-f]{{8}}{re.escape(PARTIAL)}")
     return [other for other in path.parent.iterdir() if pattern.fullmatch(other.name)]
 
 
-def _check_lines(partial: Path, path: Path, expected: int) -> None:
+def _check_line_count(partial: Path, path: Path, expected: int) -> None:
     with open(partial, "rb") as file:
         written = sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
     if written != expected:
@@ -224,7 +226,7 @@ def _check_lines(partial: Path, path: Path, expected: int) -> None:
 
 
 @contextlib.contextmanager
-def writing(
+def open_output(
     path: Union[str, Path], errors: str = "strict", newline: str = "\n", lines: Optional[Callable[[], int]] = None
 ) -> Iterator[TextIO]:
     """Open a UTF-8 text file for writing. It receives its final name only when it is complete.
@@ -238,41 +240,41 @@ def writing(
         InputError: another process is writing to the file, or the number of lines is not as expected.
     """
     how: Dict[str, Any] = {"encoding": "utf-8", "errors": errors, "newline": newline}
-    with _completed(Path(path), lines) as partial, open(partial, "w", **how) as file:
+    with _replace_on_exit(Path(path), lines) as partial, open(partial, "w", **how) as file:
         yield file
 
 
 @contextlib.contextmanager
-def writing_bytes(path: Union[str, Path]) -> Iterator[BinaryIO]:
-    """Open a binary file for writing. As with :func:`writing`, it receives its final name only when it is complete."""
-    with _completed(Path(path)) as partial, open(partial, "wb") as file:
+def open_binary_output(path: Union[str, Path]) -> Iterator[BinaryIO]:
+    """Open a binary file for writing. It receives its final name only when complete, as with :func:`open_output`."""
+    with _replace_on_exit(Path(path)) as partial, open(partial, "wb") as file:
         yield file
 
 
 @contextlib.contextmanager
-def writing_by_name(path: Union[str, Path]) -> Iterator[Path]:
+def make_temporary_output(path: Union[str, Path]) -> Iterator[Path]:
     """Yield a temporary path for libraries that open files themselves.
 
-    As with :func:`writing`, the file receives its final name only when it is complete.
+    As with :func:`open_output`, the file receives its final name only when it is complete.
     """
-    with _completed(Path(path)) as partial:
+    with _replace_on_exit(Path(path)) as partial:
         yield partial
 
 
 def copy_file(source: Path, target: Path) -> None:
     """Copy a file. The copy receives its final name only when it is complete."""
-    with writing_by_name(target) as partial:
+    with make_temporary_output(target) as partial:
         shutil.copyfile(source, partial)
 
 
 def write_text(path: Union[str, Path], text: str, errors: str = "strict") -> None:
     """Write a text to a file, which receives its final name only when it is complete."""
-    with writing(path, errors) as file:
+    with open_output(path, errors) as file:
         file.write(text)
 
 
 @contextlib.contextmanager
-def writing_folder(path: Path, option: str) -> Iterator[Path]:
+def make_output_folder(path: Path, option: str) -> Iterator[Path]:
     """Yield the path of a temporary folder, which is renamed to ``path`` when it is complete.
 
     An empty folder at ``path`` is replaced. If an error is raised inside the context, the temporary folder is deleted.
@@ -285,7 +287,7 @@ def writing_folder(path: Path, option: str) -> Iterator[Path]:
     if path == Path.cwd():
         raise InputError(f"{option} {given}: is the current folder, which cannot be replaced; name another folder")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with locked(path, option):
+    with lock_output(path, option):
         if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise InputError(f"{option} {given} already exists: name another folder, or delete it")
         partial = path.with_name(f"{path.name}.{secrets.token_hex(4)}{PARTIAL}")
@@ -309,19 +311,19 @@ def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
         InputError: two paths refer to the same file, either directly or through links.
     """
     written: Dict[str, Tuple[str, Path]] = {}
-    for option, path in _paths(outputs):
-        identity = _identity(path)
+    for option, path in _iterate_paths(outputs):
+        identity = _make_file_identity(path)
         if identity in written:
             raise InputError(f"{option} {path} and {written[identity][0]} name the same file: choose two names")
         written[identity] = option, path
-    for name, path in _paths(inputs):
-        identity = _identity(path)
+    for name, path in _iterate_paths(inputs):
+        identity = _make_file_identity(path)
         if identity in written:
             option, output = written[identity]
             raise InputError(f"{option} {output} is also read ({name} {path}): name another file to write to")
 
 
-def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
+def _iterate_paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
     for option, value in named.items():
         values: Iterable[Any] = [value] if isinstance(value, (str, Path)) or value is None else value
         for path in values:
@@ -329,7 +331,7 @@ def _paths(named: Mapping[str, Any]) -> Iterator[Tuple[str, Path]]:
                 yield option, Path(path)
 
 
-def _identity(path: Path) -> str:
+def _make_file_identity(path: Path) -> str:
     """Return a key that is the same for all paths that refer to the same file."""
     try:
         about = path.stat()

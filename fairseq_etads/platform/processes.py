@@ -8,7 +8,7 @@ from typing import IO, Any, Callable, Iterator, Optional, Tuple
 from .errors import InputError
 
 
-def lock(file: IO[Any]) -> bool:
+def lock_file(file: IO[Any]) -> bool:
     """Lock an open file until the current process ends. Returns False if another process holds the lock.
 
     If locks are not supported, as on Windows and some network file systems, the result is always True.
@@ -27,7 +27,7 @@ def lock(file: IO[Any]) -> bool:
 
 
 @contextlib.contextmanager
-def process_pool(
+def make_process_pool(
     count: int, start: Callable[..., None], arguments: Tuple[Any, ...] = (), context: Optional[Any] = None
 ) -> Iterator[ProcessPoolExecutor]:
     """Context manager that creates a pool of ``count`` processes.

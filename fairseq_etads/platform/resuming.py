@@ -10,9 +10,9 @@ import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from unittest import mock
 
-from .deferred import STATISTICS, deferred
+from .deferred import STATISTICS, defer_imports
 
-with deferred(*STATISTICS):
+with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils
     from fairseq.data import iterators
     from fairseq.trainer import Trainer
@@ -28,7 +28,7 @@ _AT_THE_START = ("initial_accumulator", "no_bias_correction")
 """Optimiser options that only have an effect at the start of training."""
 
 
-class _Position(NamedTuple):
+class _EpochPosition(NamedTuple):
     """Position in an epoch at which the remaining batches are redistributed among the workers."""
 
     epoch: int
@@ -44,7 +44,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
     of epochs only if training is restarted at that point. This class corrects both errors.
     """
 
-    _resumed: Optional[_Position] = None
+    _resumed: Optional[_EpochPosition] = None
 
     @property
     def iterations_in_epoch(self) -> int:
@@ -99,7 +99,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         if workers == self.num_shards and not state_dict.get("is_shared_out_again"):
             return super().load_state_dict(state_dict)
         logger.info(f"{self.num_shards} workers share the rest of epoch {epoch}: {found - read:,} of {found:,} batches")
-        self.epoch, self._resumed = epoch, _Position(epoch, read)
+        self.epoch, self._resumed = epoch, _EpochPosition(epoch, read)
         self._next_epoch_itr = self._get_iterator_for_epoch(epoch, shuffle=state_dict.get("shuffle", True))
 
     def ordered_batches(self, epoch: int, fix_batches_to_gpus: bool, shuffle: bool) -> List[Any]:
@@ -119,7 +119,7 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
 
-def _saved_options(state: Dict[str, Any], group: str) -> Any:
+def _get_saved_options(state: Dict[str, Any], group: str) -> Any:
     """Return a group of options from a checkpoint.
 
     The result is an empty dictionary if the checkpoint does not contain the group.
@@ -128,13 +128,13 @@ def _saved_options(state: Dict[str, Any], group: str) -> Any:
     return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
 
 
-def _update_freq(options: Any, epoch: int) -> int:
+def _get_update_freq(options: Any, epoch: int) -> int:
     """Return the value of --update-freq for an epoch."""
     values = options.get("update_freq") or [1]
     return int(values[min(epoch, len(values)) - 1])
 
 
-class _Resumption:
+class _CheckpointAdapter:
     """Compare a checkpoint with the current options, and adapt it before fairseq's trainer loads it.
 
     Args:
@@ -158,14 +158,14 @@ class _Resumption:
         check = getattr(self.trainer.task, "check_resumed", None)
         if check is not None:
             check(state.get("task_state") or {}, path)
-        self._keep_position(state, path)
-        self._begin_average(state)
+        self._adapt_position(state, path)
+        self._initialise_average(state)
         if not self.reset_optimizer and state.get("last_optimizer_state") is not None:
-            self._begin_schedule(state)
-            self._note_changed_options(state)
-        self._forget_another_metric(state)
+            self._reset_changed_scheduler(state)
+            self._store_changed_options(state)
+        self._remove_best_of_other_metric(state)
 
-    def _keep_position(self, state: Dict[str, Any], path: str) -> None:
+    def _adapt_position(self, state: Dict[str, Any], path: str) -> None:
         """Adapt the position in the epoch if the number of workers or --update-freq has changed."""
         position = state["extra_state"].get("train_iterator") or {}
         epoch = position.get("epoch", 1)
@@ -174,27 +174,27 @@ class _Resumption:
                 f"{path} does not record how much of the data was read (like crash.pt), so training starts with the "
                 "first epoch"
             )
-        workers = _saved_options(state, "distributed_training").get("distributed_world_size")
+        workers = _get_saved_options(state, "distributed_training").get("distributed_world_size")
         if not position.get("iterations_in_epoch") or workers is None:
             return
         position.setdefault("workers", workers)
         position.setdefault("batches_read", position["iterations_in_epoch"] * position["workers"])
-        saved, now = _saved_options(state, "optimization"), self.cfg.optimization
-        if saved and _update_freq(saved, epoch) != _update_freq(now, epoch):
+        saved, now = _get_saved_options(state, "optimization"), self.cfg.optimization
+        if saved and _get_update_freq(saved, epoch) != _get_update_freq(now, epoch):
             position["is_shared_out_again"] = True
 
-    def _begin_average(self, state: Dict[str, Any]) -> None:
+    def _initialise_average(self, state: Dict[str, Any]) -> None:
         """Initialise the average of --store-ema with the checkpoint's weights if the checkpoint contains no average."""
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
             logger.info("--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
 
-    def _begin_schedule(self, state: Dict[str, Any]) -> None:
+    def _reset_changed_scheduler(self, state: Dict[str, Any]) -> None:
         """Replace the state of the scheduler if --lr-scheduler has changed.
 
         Training continues as if the new scheduler had been used from the beginning.
         """
-        saved = _saved_options(state, "lr_scheduler").get("_name")
+        saved = _get_saved_options(state, "lr_scheduler").get("_name")
         name = getattr(self.cfg.lr_scheduler, "_name", None)
         if self.reset_lr_scheduler or saved is None or saved == name:
             return
@@ -202,9 +202,9 @@ class _Resumption:
         logger.info(f"--lr-scheduler {name}: replaces {saved} from update {updates:,} on")
         state["optimizer_history"][-1]["lr_scheduler_state"] = self.trainer.lr_scheduler.state_dict()
 
-    def _note_changed_options(self, state: Dict[str, Any]) -> None:
+    def _store_changed_options(self, state: Dict[str, Any]) -> None:
         """Store changed optimiser options in the state, so that :meth:`finish` can apply them in each worker."""
-        saved, now = _saved_options(state, "optimizer"), dict(self.cfg.optimizer)
+        saved, now = _get_saved_options(state, "optimizer"), dict(self.cfg.optimizer)
         if saved.get("_name") != now.get("_name"):
             return
         changed = {
@@ -212,14 +212,14 @@ class _Resumption:
             for name, value in now.items()
             if name in saved and name != "lr" and saved[name] != value
         }
-        rates = list(_saved_options(state, "optimization").get("lr") or []), list(self.cfg.optimization.lr)
+        rates = list(_get_saved_options(state, "optimization").get("lr") or []), list(self.cfg.optimization.lr)
         if rates[0] and rates[0] != rates[1]:
             changed["lr"] = rates
         state["extra_state"]["changed_options"] = changed
 
-    def _forget_another_metric(self, state: Dict[str, Any]) -> None:
+    def _remove_best_of_other_metric(self, state: Dict[str, Any]) -> None:
         """Remove the best validation score from the state if --best-checkpoint-metric has changed."""
-        saved, now = _saved_options(state, "checkpoint"), self.cfg.checkpoint
+        saved, now = _get_saved_options(state, "checkpoint"), self.cfg.checkpoint
         names = ("best_checkpoint_metric", "maximize_best_checkpoint_metric")
         if saved and any(saved.get(name) != now.get(name) for name in names) and "best" in state["extra_state"]:
             logger.info(
@@ -232,12 +232,12 @@ class _Resumption:
     def finish(self, extra_state: Dict[str, Any]) -> None:
         """After the trainer has loaded the checkpoint, apply changed settings that the trainer ignores."""
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
-            self._apply(name, saved, value)
+            self._apply_option(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
         if self.cfg.ema.store_ema and frequency > 1:  # fairseq would count from 0 again
             self.trainer.ema.update_freq_counter = self.trainer.get_num_updates() % frequency
 
-    def _apply(self, name: str, saved: Any, value: Any) -> None:
+    def _apply_option(self, name: str, saved: Any, value: Any) -> None:
         """Apply a changed option to the optimiser and log the change, or log that the old value is kept."""
         flag = "--" + name.replace("_", "-")
         if name == "lr":
@@ -250,16 +250,16 @@ class _Resumption:
                     f'{value[0]}}}"'
                 )
             return
-        found = [group for group in self.trainer.optimizer.param_groups if _key(group, name, saved)]
+        found = [group for group in self.trainer.optimizer.param_groups if _find_group_key(group, name, saved)]
         for group in found:
-            group[_key(group, name, saved)] = _read(value)
+            group[_find_group_key(group, name, saved)] = _parse_option_value(value)
         if found:
             logger.info(f"{flag} {value}: replaces {saved} from update {self.trainer.get_num_updates():,} on")
         elif name in _AT_THE_START:
             logger.warning(f"{flag} {value}: has no effect on a resumed training; the value remains {saved}")
 
 
-def _read(value: Any) -> Any:
+def _parse_option_value(value: Any) -> Any:
     """Parse the value of an option, which may be a Python literal, such as the betas of Adam."""
     try:
         return ast.literal_eval(value) if isinstance(value, str) else value
@@ -267,13 +267,13 @@ def _read(value: Any) -> Any:
         return value
 
 
-def _key(group: Dict[str, Any], option: str, value: Any) -> str:
+def _find_group_key(group: Dict[str, Any], option: str, value: Any) -> str:
     """Return the key of an option in a parameter group, or an empty string if the group does not contain it."""
     names = (name for name in group if option == name or option.endswith("_" + name))
-    return next((name for name in names if group[name] == _read(value)), "")
+    return next((name for name in names if group[name] == _parse_option_value(value)), "")
 
 
-def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
+def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``Trainer.load_checkpoint`` to adapt the checkpoint before loading, and apply changed options afterwards."""
 
     @functools.wraps(load)
@@ -281,7 +281,7 @@ def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, filename: str, reset_optimizer: bool = False, reset_lr_scheduler: bool = False, *args: Any, **kw: Any
     ) -> Any:
         resumption, read = (
-            _Resumption(self, reset_optimizer, reset_lr_scheduler),
+            _CheckpointAdapter(self, reset_optimizer, reset_lr_scheduler),
             checkpoint_utils.load_checkpoint_to_cpu,
         )
 
@@ -300,7 +300,7 @@ def _resuming(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_checkpoint
 
 
-def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
+def _save_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
     """Wrap ``Trainer.save_checkpoint``, so that it also saves the counter of --patience."""
 
     @functools.wraps(save)
@@ -314,7 +314,7 @@ def _saving_patience(save: Callable[..., Any], command: Any) -> Callable[..., An
     return save_checkpoint
 
 
-def _loading_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
+def _restore_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
     """Wrap ``load_checkpoint``, so that it restores the counter of --patience.
 
     Otherwise, fairseq would start counting from 0 again.
@@ -341,8 +341,8 @@ def install(command: Any) -> None:
         command: the module ``fairseq_cli.train``.
     """
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
-        Trainer.save_checkpoint = _saving_patience(Trainer.save_checkpoint, command)
-        Trainer.load_checkpoint = _resuming(Trainer.load_checkpoint)
+        Trainer.save_checkpoint = _save_patience(Trainer.save_checkpoint, command)
+        Trainer.load_checkpoint = _adapt_on_loading(Trainer.load_checkpoint)
     if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
-        checkpoint_utils.load_checkpoint = _loading_patience(checkpoint_utils.load_checkpoint, command)
+        checkpoint_utils.load_checkpoint = _restore_patience(checkpoint_utils.load_checkpoint, command)
     iterators.EpochBatchIterator = ResumableBatches

@@ -14,20 +14,20 @@ import signal
 import threading
 from typing import Any, Callable, List, NoReturn, Optional, Tuple
 
-from .deferred import STATISTICS, deferred
+from .deferred import STATISTICS, defer_imports
 
-with deferred(*STATISTICS):
+with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils
     from fairseq.logging import metrics
 
 logger = logging.getLogger(__name__)
 
 
-class _Interrupted(BaseException):
+class _ValidationInterrupted(BaseException):
     """Exception raised if a signal arrives during validation, so that a checkpoint can be saved immediately."""
 
 
-class Interruption:
+class InterruptionHandler:
     """Signal handler that ends training after the current update, so that a checkpoint can be saved first.
 
     It handles SIGINT and SIGTERM. A second signal ends training immediately. A checkpoint is saved only if training
@@ -40,16 +40,16 @@ class Interruption:
         self.may_raise = False
         """Whether the handler may raise an exception, which is the case while no weights are being modified."""
 
-    def watch(self) -> None:
+    def install_handlers(self) -> None:
         """Start handling the signals, except for signals that the process ignores."""
         if threading.current_thread() is not threading.main_thread():
             return
         self.process = os.getpid()
         for number in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(number) not in (signal.SIG_IGN, self._handle):
-                signal.signal(number, self._handle)
+            if signal.getsignal(number) not in (signal.SIG_IGN, self._handle_signal):
+                signal.signal(number, self._handle_signal)
 
-    def _handle(self, number: int, frame: Any) -> None:
+    def _handle_signal(self, number: int, frame: Any) -> None:
         if (
             os.getpid() != self.process
         ):  # this is a data-loading worker, which also receives Ctrl-C although its batch is still needed
@@ -57,22 +57,22 @@ class Interruption:
                 os._exit(128 + number)
             return
         for handled in (signal.SIGINT, signal.SIGTERM):
-            if signal.getsignal(handled) == self._handle:
+            if signal.getsignal(handled) == self._handle_signal:
                 signal.signal(handled, signal.SIG_DFL)
         self.number = number
         if self.may_raise:
-            raise _Interrupted
+            raise _ValidationInterrupted
 
-    def end(self) -> NoReturn:
+    def exit_with_signal_status(self) -> NoReturn:
         """Exit with the status that shells use for the signal."""
         raise SystemExit(128 + self.number)
 
 
-_interruption = Interruption()
+_interruption = InterruptionHandler()
 _last_save = {"minutes": 0.0}
 
 
-def is_over(cfg: Any, trainer: Any) -> bool:
+def is_training_over(cfg: Any, trainer: Any) -> bool:
     """Return whether training must end now because of --max-update or --stop-time-hours."""
     updates, limit = trainer.get_num_updates(), cfg.optimization.max_update
     if 0 < limit <= updates:
@@ -85,7 +85,9 @@ def is_over(cfg: Any, trainer: Any) -> bool:
     return False
 
 
-def due(cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool) -> Tuple[bool, bool]:
+def is_validation_or_saving_due(
+    cfg: Any, updates: int, epoch: int, end_of_epoch: bool, is_last: bool
+) -> Tuple[bool, bool]:
     """Return whether to validate and whether to save a checkpoint after this update.
 
     With ``--validate-interval-updates 0`` (the default), the model is validated whenever a checkpoint is saved, as in
@@ -116,23 +118,25 @@ def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
 
-def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
+def _make_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
     ) -> Tuple[List[Optional[float]], bool]:
-        """Validate the model and save a checkpoint after an update if :func:`due` requires it.
+        """Validate the model and save a checkpoint after an update if :func:`is_validation_or_saving_due` requires it.
 
         This function replaces the function of the same name in fairseq.
         """
-        stop = is_over(cfg, trainer)
-        validate, save = due(cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop)
+        stop = is_training_over(cfg, trainer)
+        validate, save = is_validation_or_saving_due(
+            cfg, trainer.get_num_updates(), epoch_itr.epoch, end_of_epoch, stop
+        )
         losses: List[Optional[float]] = [None]
         if validate and not _interruption.number:
             # Validation at the end of an epoch must not be interrupted, because the scheduler requires the loss.
             _interruption.may_raise = not end_of_epoch
             try:
                 losses = command.validate(cfg, trainer, task, epoch_itr, valid_subsets)
-            except _Interrupted:
+            except _ValidationInterrupted:
                 pass
             finally:
                 _interruption.may_raise = False
@@ -148,14 +152,14 @@ def _replacing_validate_and_save(command: Any) -> Callable[..., Any]:
         if _interruption.number:
             name = signal.Signals(_interruption.number).name
             logger.info(f"Interrupted by {name} after {trainer.get_num_updates()} updates")
-            _interruption.end()
+            _interruption.exit_with_signal_status()
         return losses, stop
 
     validate_and_save.is_patched = True  # type: ignore[attr-defined]
     return validate_and_save
 
 
-def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
+def wrap_train_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq-train's ``train``, so that it logs the plan first and never exceeds --max-update.
 
     ``train`` runs one epoch. fairseq checks the number of updates only after an update. If training were started again
@@ -172,10 +176,10 @@ def planned_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
             train_epoch.has_begun = True  # type: ignore[attr-defined]
             check_best_metric(cfg, trainer, epoch_itr.epoch)
             _last_save["minutes"] = trainer.cumulative_training_time() / 60
-            for line in plan(cfg, epoch_itr):
+            for line in describe_plan(cfg, epoch_itr):
                 logger.info(f"training plan: {line}")
             if cfg.distributed_training.distributed_world_size == 1:
-                _interruption.watch()
+                _interruption.install_handlers()
         return train(cfg, trainer, task, epoch_itr)
 
     train_epoch.is_patched = True  # type: ignore[attr-defined]
@@ -195,7 +199,7 @@ def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:
     metric = cfg.checkpoint.best_checkpoint_metric
     if metric == "loss" or cfg.dataset.disable_validation or hasattr(trainer.task, "post_validate"):
         return  # all criterions report a loss, and a task with post_validate may report further metrics
-    reported = _reported_metrics(trainer, cfg.dataset.valid_subset.split(",")[0], epoch)
+    reported = _find_reported_metrics(trainer, cfg.dataset.valid_subset.split(",")[0], epoch)
     if reported and metric not in (*reported, "num_updates"):
         choices = ", ".join(name for name in reported if name not in _NO_QUALITY)
         raise ValueError(f"--best-checkpoint-metric {metric}: not reported by the validation; choose from {choices}")
@@ -205,7 +209,7 @@ _NO_QUALITY = ("bsz", "ups", "wpb", "wps")
 """Metrics that are always reported in validation, but describe batches and speed rather than quality."""
 
 
-def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
+def _find_reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
     """Evaluate the first batch of a validation set, and return the names of all reported metrics.
 
     The list is empty if the validation set does not contain any batches.
@@ -222,12 +226,12 @@ def _reported_metrics(trainer: Any, subset: str, epoch: int) -> List[str]:
     return sorted({*found.get_smoothed_values(), *(further or ())})
 
 
-def _in_epochs(updates: float, updates_per_epoch: int) -> str:
+def _format_epochs(updates: float, updates_per_epoch: int) -> str:
     epochs = updates / updates_per_epoch
     return f"{epochs:.{0 if epochs == round(epochs) else 2 if epochs < 1 else 1}f} epoch{'' if epochs == 1 else 's'}"
 
 
-def plan(cfg: Any, epoch_itr: Any) -> List[str]:
+def describe_plan(cfg: Any, epoch_itr: Any) -> List[str]:
     """Return lines of text that describe how training will proceed with the given options.
 
     They contain the number of updates per epoch, the validation interval, the patience, the peak learning rate and the
@@ -245,11 +249,11 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
         lines.append("no validation")
     elif every > 0:
         at_end = " and at the end of each epoch" if cfg.dataset.validate_interval == 1 else ""
-        lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)}){at_end}")
+        lines.append(f"validation every {every:,} updates ({_format_epochs(every, per_epoch)}){at_end}")
     else:
         epochs = cfg.dataset.validate_interval
         every = epochs * per_epoch
-        lines.append(f"validation every {every:,} updates ({_in_epochs(every, per_epoch)})")
+        lines.append(f"validation every {every:,} updates ({_format_epochs(every, per_epoch)})")
     patience = cfg.checkpoint.patience
     if patience > 0 and not cfg.dataset.disable_validation:
         # Validations at the end of an epoch are also counted, so training may end earlier.
@@ -257,13 +261,13 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
         metric = cfg.checkpoint.best_checkpoint_metric
         lines.append(
             f"patience: training ends after {patience} validations without a better {metric}, at most {most:,} updates "
-            f"({_in_epochs(most, per_epoch)})"
+            f"({_format_epochs(most, per_epoch)})"
         )
     scheduler = getattr(cfg.lr_scheduler, "_name", None) or "fixed"
     warmup = getattr(cfg.lr_scheduler, "warmup_updates", 0) or 0
     after = f" after {warmup:,} updates of warm-up" if warmup else ""
     lines.append(f"peak rate {max(cfg.optimization.lr):.3g}{after} ({scheduler})")
-    tokens = _source_tokens(epoch_itr)
+    tokens = _compute_mean_source_tokens(epoch_itr)
     if tokens is not None:
         shards = getattr(epoch_itr, "num_shards", 1) * freq
         update = f", {tokens * shards:,.0f} in an update" if shards > 1 else ""
@@ -271,7 +275,7 @@ def plan(cfg: Any, epoch_itr: Any) -> List[str]:
     return lines
 
 
-def _source_tokens(epoch_itr: Any) -> Optional[float]:
+def _compute_mean_source_tokens(epoch_itr: Any) -> Optional[float]:
     """Return the mean number of source tokens per batch, or None if the document lengths are unknown."""
     sizes, batches = getattr(epoch_itr.dataset, "src_sizes", None), getattr(epoch_itr, "frozen_batches", None)
     if sizes is None or not batches:
@@ -285,5 +289,5 @@ def _source_tokens(epoch_itr: Any) -> Optional[float]:
 def install(command: Any) -> None:
     """Patch the module ``fairseq_cli.train``. This function can be called repeatedly."""
     if not hasattr(command.train, "is_patched"):
-        command.train = planned_epoch(command.train)
-        command.validate_and_save = _replacing_validate_and_save(command)
+        command.train = wrap_train_epoch(command.train)
+        command.validate_and_save = _make_validate_and_save(command)

@@ -15,14 +15,22 @@ from torch import Tensor, nn
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.shortlist import Shortlist
 from .encoded import EncodedBatch
-from .ensemble import Ensemble, output_vocabulary
-from .hypotheses import ActiveHypotheses, Extensions, Finished, Results, best_extensions, recombined, take_beams
-from .progress import OnStep, StepAttention, best_so_far
-from .rules import Source, Step, rules_of
-from .settings import SearchSettings, SpecialTokens, check_least_length, selection_of
-from .shortlisting import batch_candidates, in_columns
-from .strategies import extended_constraints, for_one_search, keeps_beam_order, widest_beam
-from .terms import ActiveTerm, SearchTerm, TermBatch, gain_of
+from .ensemble import Ensemble, make_output_vocabulary
+from .hypotheses import (
+    ActiveHypotheses,
+    Extensions,
+    FinishedHypotheses,
+    Results,
+    find_best_extensions,
+    gather_beams,
+    recombine_extensions,
+)
+from .progress import OnStep, StepAttention, find_best_so_far
+from .rules import SearchStep, Source, make_rules
+from .settings import SearchSettings, SpecialTokens, check_minimum_length, get_selection
+from .shortlisting import convert_to_search_ids, find_batch_candidates
+from .strategies import compute_widest_beam, copy_for_one_search, extend_constraints, keeps_beam_order
+from .terms import ActiveTerm, SearchTerm, TermBatch, compute_largest_gain
 
 STEPS_BETWEEN_LOOKS = 4
 """Number of steps between checks for finished documents on a GPU, because each check waits for the GPU.
@@ -84,19 +92,21 @@ class BeamSearch:
         self.settings, self.scoring, self.on_step = settings, settings.scoring, request.on_step
         self.source = Source.of(net_input, request.special.eos, request.special.pad)
         self.documents, self.device = len(self.source.lengths), self.source.lengths.device
-        limits = self._length_limits()
+        limits = self._compute_length_limits()
         self.longest = torch.tensor(limits, dtype=torch.long, device=self.device)  # (B,), without the end symbol
         self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (settings.exact_length or settings.match_source_len):
-            check_least_length(settings.min_len, min(limits))
+            check_minimum_length(settings.min_len, min(limits))
         special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
         self.candidates: Optional[Candidates] = None
         self.special, self.start = special, start
         if request.shortlist is not None:
             given = request.prefix_tokens, request.constraints
-            self.candidates = batch_candidates(request.shortlist, net_input, *given, special, start, settings.beam_size)
-            self.special, self.start = in_columns(special, start, self.candidates)
+            self.candidates = find_batch_candidates(
+                request.shortlist, net_input, *given, special, start, settings.beam_size
+            )
+            self.special, self.start = convert_to_search_ids(special, start, self.candidates)
         self.ensemble = Ensemble(
             request.models,
             net_input,
@@ -104,21 +114,21 @@ class BeamSearch:
             settings.beam_size,
             settings.temperature,
             request.encoded,
-            selection_of(sample, settings),
+            get_selection(sample, settings),
             self.candidates,
         )
-        self.vocabulary = output_vocabulary(request.models, net_input, self.candidates)
+        self.vocabulary = make_output_vocabulary(request.models, net_input, self.candidates)
         self.batch = TermBatch(net_input, self.vocabulary, request.dictionary)
         begun = [term.begin(self.batch) for term in request.terms]
         self.terms: List[ActiveTerm] = [term for term in begun if term is not None]
-        self.prefix = None if request.prefix_tokens is None else self._checked_prefix(request.prefix_tokens)
+        self.prefix = None if request.prefix_tokens is None else self._convert_prefix(request.prefix_tokens)
         self.sample_ids = torch.arange(self.documents, device=self.device)
         ids = sample.get("id")
         numbers: Sequence[int] = range(self.documents)
         if isinstance(ids, Tensor) and isinstance(request.strategy, fairseq_search.PrefixConstrainedBeamSearch):
             numbers = ids.tolist()
-        self.strategy = for_one_search(request.strategy, self.vocabulary, numbers, self.device)
-        packed = extended_constraints(
+        self.strategy = copy_for_one_search(request.strategy, self.vocabulary, numbers, self.device)
+        packed = extend_constraints(
             request.constraints,
             request.strategy,
             self.vocabulary,
@@ -130,12 +140,12 @@ class BeamSearch:
         self.packed_constraints = packed  # for the strategy, which reads them on the CPU
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
-        self.rules = rules_of(settings, self.special, min(limits), end_counts)
+        self.rules = make_rules(settings, self.special, min(limits), end_counts)
         # Progress reports must not include documents that are finished.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
-    def _length_limits(self) -> List[int]:
+    def _compute_length_limits(self) -> List[int]:
         """Return the maximum number of tokens in each summary, not counting the end symbol."""
         settings = self.settings
         if settings.exact_length:
@@ -147,8 +157,8 @@ class BeamSearch:
                     f"--match-source-len: a document has {longest} tokens, but the models have positions only "
                     f"for summaries of {settings.max_len - 1} tokens (--truncate-source shortens documents)"
                 )
-            # As in fairseq, the limit is the same for all documents. The rule end_at_source_length ends each summary at
-            # the length of its source document.
+            # As in fairseq, the limit is the same for all documents. The rule limit_to_source_length ends each summary
+            # at the length of its source document.
             return [longest] * self.documents
         if settings.max_len_per_document and settings.max_len_a:
             tokens = self.source.token_counts().tolist()
@@ -156,7 +166,7 @@ class BeamSearch:
             tokens = [self.source.width] * self.documents
         return [min(int(settings.max_len_a * n + settings.max_len_b), settings.max_len - 1) for n in tokens]
 
-    def _checked_prefix(self, prefix: Tensor) -> Tensor:
+    def _convert_prefix(self, prefix: Tensor) -> Tensor:
         """Convert summary prefixes (B, T) to search ids, and check their lengths."""
         prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
         if self.settings.exact_length:  # ignore end symbols, because only this option determines the length
@@ -179,16 +189,16 @@ class BeamSearch:
         settings = self.settings
         start = torch.full((self.documents, settings.beam_size, 1), self.start, device=self.device)
         lprobs, attention = self.ensemble.step(start, first=True)
-        beam = widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
+        beam = compute_widest_beam(self.strategy, settings.beam_size, lprobs.size(-1))
         longest = self.max_len + 1  # including the end symbol
         self.live = ActiveHypotheses(self.documents, beam, longest, self.start, self.device, settings.keep_attention)
         by_score = settings.early_stopping != "fairseq"
-        self.done = Finished(self.documents, beam, longest, self.device, by_score)
+        self.done = FinishedHypotheses(self.documents, beam, longest, self.device, by_score)
         self.strategy.init_constraints(self.packed_constraints, beam)
         for step in range(longest):
             if step:
                 lprobs, attention = self.ensemble.step(self.live.tokens[:, :, : step + 1], first=False)
-            if not self._advance(step, lprobs, attention):
+            if not self._run_step(step, lprobs, attention):
                 break
         results = self.done.results()
         if self.vocabulary is not None:
@@ -197,7 +207,7 @@ class BeamSearch:
                     hypothesis["tokens"] = self.vocabulary.dictionary_ids(hypothesis["tokens"], document)
         return results
 
-    def _advance(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
+    def _run_step(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:
         """Run one step of the search. Returns False if no document is left.
 
         In the first step, the size of the beam dimension is 1.
@@ -210,13 +220,13 @@ class BeamSearch:
         live, beam = self.live, self.live.beam
         self._apply_rules(step, lprobs)
         cost = self._add_coverage(attention)
-        extensions = self._select(step, lprobs, cost)  # (B, 2 * beam)
+        extensions = self._select_extensions(step, lprobs, cost)  # (B, 2 * beam)
         ends = extensions.words.eq(self.special.eos) & extensions.selection_score.ne(-math.inf)
         ends[:, :beam] &= ~live.used_up
         # end symbols outside the best ``beam`` extensions are ignored
         ended_now = ends[:, :beam] & ~live.decided[:, None]
         if step == self.max_len:
-            self._finish(step, extensions, ended_now, torch.ones_like(live.decided), cost)
+            self._finish_hypotheses(step, extensions, ended_now, torch.ones_like(live.decided), cost)
             return False
 
         ends[:, :beam] |= live.used_up
@@ -232,18 +242,18 @@ class BeamSearch:
         if not keeps_beam_order(self.strategy):
             log_probs = log_probs.masked_fill(ended, -math.inf)  # finished hypotheses have no continuation
         stuck = log_probs.amax(1).eq(-math.inf)
-        self._finish(step, extensions, ended_now, stuck, cost)
+        self._finish_hypotheses(step, extensions, ended_now, stuck, cost)
         live.extend(step, parents, words, log_probs)
         self.strategy.update_constraints(chosen)
-        cost = None if cost is None else take_beams(cost, parents)
+        cost = None if cost is None else gather_beams(cost, parents)
         if self.on_step is not None:
             scores = self.scoring.final(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
             read = StepAttention(attention, self.ensemble.copying())
-            self.on_step(best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
-        live.decided = live.decided | stuck | self._is_decided(step, log_probs, cost)
-        return self._continue(step, parents)
+            self.on_step(find_best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
+        live.decided = live.decided | stuck | self._is_search_decided(step, log_probs, cost)
+        return self._reorder_state(step, parents)
 
-    def _documents_left(self, step: int) -> Optional[Tensor]:
+    def _find_unfinished_documents(self, step: int) -> Optional[Tensor]:
         """Return the rows (n,) of the documents that remain in the batch, or None if all documents remain."""
         if (step + 1) % self.steps_between_looks:
             return None
@@ -253,7 +263,7 @@ class BeamSearch:
         documents = left.nonzero().flatten()
         return None if len(documents) == len(left) else documents
 
-    def _continue(self, step: int, parents: Tensor) -> bool:
+    def _reorder_state(self, step: int, parents: Tensor) -> bool:
         """Reorder the states of models and terms, and remove finished documents.
 
         Returns False if no document is left.
@@ -262,7 +272,7 @@ class BeamSearch:
             step: the step index, starting from 0.
             parents: the indices (B, beam) of the beams that the new hypotheses continue.
         """
-        documents = self._documents_left(step)
+        documents = self._find_unfinished_documents(step)
         if documents is not None:
             if not len(documents):
                 return False
@@ -287,7 +297,7 @@ class BeamSearch:
         dictated: Optional[Tensor] = None
         if self.prefix is not None and number < min(self.prefix.size(1), self.max_len):
             dictated = self.prefix[:, number]
-        step = Step(
+        step = SearchStep(
             number,
             lprobs,
             self.live,
@@ -318,7 +328,7 @@ class BeamSearch:
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
         return self.scoring.coverage_cost(live.coverage, padding)
 
-    def _select(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
+    def _select_extensions(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """Select the best extensions for each document, given log-probabilities (B, beam, V).
 
         In the first step, the beam dimension has size 1.
@@ -349,12 +359,19 @@ class BeamSearch:
         k = min(2 * beam, most)  # twice the beam size, because half of the extensions may end
         if self.settings.recombine and step:
             tokens, words = live.tokens[:, :, : step + 1], self.settings.recombine
-            return recombined(
-                lambda count: best_extensions(lprobs, before, count, stepwise), tokens, words, self.special.eos, k, most
+            return recombine_extensions(
+                lambda count: find_best_extensions(lprobs, before, count, stepwise),
+                tokens,
+                words,
+                self.special.eos,
+                k,
+                most,
             )
-        return best_extensions(lprobs, before, k, stepwise)
+        return find_best_extensions(lprobs, before, k, stepwise)
 
-    def _finish(self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]) -> None:
+    def _finish_hypotheses(
+        self, step: int, extensions: Extensions, ends: Tensor, stuck: Tensor, cost: Optional[Tensor]
+    ) -> None:
         """Add the completed extensions to the finished hypotheses.
 
         If a document has neither a continuation nor a finished hypothesis, a hypothesis with the score -inf is added,
@@ -378,13 +395,15 @@ class BeamSearch:
             return
         parents = extensions.parents[documents, :beam]
         log_probs = extensions.log_probs[documents, :beam].masked_fill(unanswered[documents, None], -math.inf)
-        score = self.scoring.final(log_probs, step + 1, None if cost is None else take_beams(cost[documents], parents))
+        score = self.scoring.final(
+            log_probs, step + 1, None if cost is None else gather_beams(cost[documents], parents)
+        )
         end = torch.full_like(parents, self.special.eos).unsqueeze(2)
-        words = take_beams(live.tokens[documents, :, 1 : step + 1], parents)
-        sums = take_beams(live.log_probs[documents, :, :step], parents)
+        words = gather_beams(live.tokens[documents, :, 1 : step + 1], parents)
+        sums = gather_beams(live.log_probs[documents, :, :step], parents)
         ancestors: Optional[Tensor] = None
         if live.ancestors is not None:
-            earlier = take_beams(live.ancestors[documents, :, :step], parents)
+            earlier = gather_beams(live.ancestors[documents, :, :step], parents)
             ancestors = torch.cat([earlier, parents.unsqueeze(2)], dim=2)
         self.done.add(
             live.batch_rows[documents],
@@ -395,7 +414,7 @@ class BeamSearch:
             ancestors,
         )
 
-    def _is_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
+    def _is_search_decided(self, step: int, log_probs: Tensor, cost: Optional[Tensor]) -> Tensor:
         """Return a boolean mask (B,) that is True for documents that need no further step.
 
         Args:
@@ -408,7 +427,7 @@ class BeamSearch:
             return self.done.count(live.batch_rows) >= live.beam
         worst = self.done.score[live.batch_rows, min(settings.nbest, live.beam) - 1]
         lengths = None if self.source.padding is None else self.source.token_counts()
-        gain = max(0.0, -settings.unk_penalty) + gain_of(self.terms)
+        gain = max(0.0, -settings.unk_penalty) + compute_largest_gain(self.terms)
         longest: Union[int, Tensor] = step + 2
         if settings.early_stopping == "admissible":
             longest = self.max_len + 1 if self.same_length else (self.longest + 1).clamp(min=step + 2)

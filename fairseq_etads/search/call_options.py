@@ -11,7 +11,7 @@ import difflib
 from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
-from ..platform.option_checks import flag as flag
+from ..platform.option_checks import format_option_name as format_option_name
 from . import options
 from .options import DECLARED, LARGEST
 
@@ -68,18 +68,18 @@ class CallOption(NamedTuple):
     least: Optional[float] = None
 
 
-def _call_option(name: str) -> CallOption:
+def _make_call_option(name: str) -> CallOption:
     if name == "shortlist":  # the shortlist is a file in the folder, and a call only chooses whether to use it
         return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
     bounds = metadata.get("bounds")
     least = metadata.get("least_in_call", None if bounds is None else bounds.at_least)
-    setting, kind = options.setting_of(declared), options.kind_of(declared)
+    setting, kind = options.get_setting_name(declared), options.get_option_type(declared)
     return CallOption(declared, setting, kind, metadata["help"], metadata.get("choices", ()), least)
 
 
-OPTIONS: Dict[str, CallOption] = {name: _call_option(name) for name in _NAMES}
+OPTIONS: Dict[str, CallOption] = {name: _make_call_option(name) for name in _NAMES}
 """A dictionary from option names to options.
 
 On the command line, the names contain dashes instead of underscores. "shortlist" refers to a file in the model folder
@@ -92,23 +92,23 @@ BEAMS = {"content": 12, "hypothesis": 12, "none": DEFAULTS["beam"]}
 """A dictionary from the values of ``choose`` to the default values of ``beam``."""
 
 
-def default_of(name: str) -> Any:
+def get_default(name: str) -> Any:
     """Return the value that an option has if neither the call nor the folder sets it."""
     option = OPTIONS[name]
     return DEFAULTS.get(name, False if option.kind is bool else DECLARED[option.declared].default)
 
 
-def present_value(name: str, decoding: Mapping[str, Any]) -> Any:
+def get_value(name: str, decoding: Mapping[str, Any]) -> Any:
     """Return the value of an option if it is set in ``decoding``, and otherwise the default value.
 
     Args:
         name: the option name.
         decoding: a dictionary from the names of the options that are set to their values.
     """
-    return decoding.get(name, default_of(name))
+    return decoding.get(name, get_default(name))
 
 
-def check(given: Dict[str, Any]) -> Dict[str, Any]:
+def check_options(given: Dict[str, Any]) -> Dict[str, Any]:
     """Check that all options exist and have valid values, and return them unchanged.
 
     Raises:
@@ -116,54 +116,56 @@ def check(given: Dict[str, Any]) -> Dict[str, Any]:
     """
     for name, value in given.items():
         if name not in OPTIONS:
-            raise InputError(_unknown(name))
-        refused = _refusal(name, value)
+            raise InputError(_format_unknown_option(name))
+        refused = _find_value_error(name, value)
         if refused:
             raise InputError(refused)
     return given
 
 
-def _unknown(name: str) -> str:
+def _format_unknown_option(name: str) -> str:
     written = name if isinstance(name, str) else repr(name)
     close = difflib.get_close_matches(str(name), OPTIONS, n=1)
     meant = f"; did you mean {close[0]}?" if close else "."
     return f"there is no decoding option {written}{meant} Choose from {', '.join(OPTIONS)}"
 
 
-def _refusal(name: str, value: Any) -> str:
+def _find_value_error(name: str, value: Any) -> str:
     """Return the error message for an invalid value, or an empty string if the value is valid."""
     option = OPTIONS[name]
     if name == "shortlist":
-        return "" if isinstance(value, bool) else f"{flag(name)} {value!r}: choose True or False"
-    refused = options.refusal(option.declared, value).replace(flag(option.declared), flag(name))
+        return "" if isinstance(value, bool) else f"{format_option_name(name)} {value!r}: choose True or False"
+    refused = options.format_value_error(option.declared, value).replace(
+        format_option_name(option.declared), format_option_name(name)
+    )
     if refused or option.choices or option.kind not in (int, float):
         return refused
     if not abs(value) <= LARGEST:
-        return f"{flag(name)} {value}: choose a number of at most {LARGEST:,}"
+        return f"{format_option_name(name)} {value}: choose a number of at most {LARGEST:,}"
     if option.least is not None and value < option.least:
-        return f"{flag(name)} {value}: choose {option.least} or more"
+        return f"{format_option_name(name)} {value}: choose {option.least} or more"
     return ""
 
 
-def search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
+def make_search_settings(decoding: Dict[str, Any]) -> Dict[str, Any]:
     """Check decoding options, and convert them to a dictionary of search settings.
 
     The keys of this dictionary are the field names of :class:`SearchSettings`. Options that are missing are added with
     the values in :data:`DEFAULTS`.
 
     Raises:
-        InputError: an option is invalid (see :func:`check`), or the minimum length exceeds the maximum length.
+        InputError: an option is invalid (see :func:`check_options`), or the minimum length exceeds the maximum length.
     """
-    together = {**DEFAULTS, **check(decoding)}
+    together = {**DEFAULTS, **check_options(decoding)}
     if not together.get("max_len_a") and not together.get("exact_length") and together["min_len"] > together["max_len"]:
         raise InputError(f"--min-len {together['min_len']}: choose at most --max-len, which is {together['max_len']}")
     return {OPTIONS[name].setting: value for name, value in together.items()}
 
 
-def call_settings(
+def make_call_settings(
     folder: Mapping[str, Any], given: Dict[str, Any], has_pointer: Optional[bool] = None
 ) -> Dict[str, Any]:
-    """Return the search settings for a call, in the same format as :func:`search_settings`.
+    """Return the search settings for a call, in the same format as :func:`make_search_settings`.
 
     If the call sets ``choose`` to another value than the folder but does not set ``beam``, the beam size is taken from
     :data:`BEAMS`.
@@ -175,27 +177,28 @@ def call_settings(
             on it are not checked.
 
     Raises:
-        InputError: an option is invalid (see :func:`search_settings`), or an option that the call sets has no effect.
+        InputError: an option is invalid (see :func:`make_search_settings`), or an option that the call sets has no
+            effect.
     """
     together = {**folder, **given}
     # a maximum length in the call also limits the folder's minimum length
-    if "max_len" in check(given) and "min_len" not in given:
-        together["min_len"] = min(present_value("min_len", together), given["max_len"])
-    if present_value("choose", together) != present_value("choose", folder) and "beam" not in given:
+    if "max_len" in check_options(given) and "min_len" not in given:
+        together["min_len"] = min(get_value("min_len", together), given["max_len"])
+    if get_value("choose", together) != get_value("choose", folder) and "beam" not in given:
         together["beam"] = BEAMS[together["choose"]]
-    settings = search_settings(together)
+    settings = make_search_settings(together)
     new = {
         name: value
         for name, value in given.items()
-        if value != default_of(name) and not (name in folder and value == folder[name])
+        if value != get_default(name) and not (name in folder and value == folder[name])
     }
-    idle = options.without_effect(new, {name: present_value(name, together) for name in OPTIONS}, has_pointer)
+    idle = options.find_option_without_effect(new, {name: get_value(name, together) for name in OPTIONS}, has_pointer)
     if idle:
         raise InputError(idle)
     return settings
 
 
-class _Switch(argparse.Action):
+class _BooleanAction(argparse.Action):
     """A boolean option with a ``--no-…`` counterpart.
 
     Before Python 3.13, the corresponding class of argparse prints SUPPRESS in the help.
@@ -209,7 +212,7 @@ class _Switch(argparse.Action):
         setattr(namespace, self.dest, not str(option_string).startswith("--no-"))
 
 
-def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
+def add_decoding_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence[str] = ()) -> None:
     """Add a group of decoding options to a parser. The parsed arguments contain only options that the user set.
 
     Args:
@@ -222,10 +225,12 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
         if name in without:
             continue
         if option.kind is bool:
-            group.add_argument(flag(name), action=_Switch, nargs=0, default=argparse.SUPPRESS, help=option.help)
+            group.add_argument(
+                format_option_name(name), action=_BooleanAction, nargs=0, default=argparse.SUPPRESS, help=option.help
+            )
         else:
             group.add_argument(
-                flag(name),
+                format_option_name(name),
                 metavar=None if option.choices else {int: "N", float: "X", str: "TEXT"}[option.kind],
                 type=option.kind,
                 choices=option.choices or None,
@@ -234,6 +239,6 @@ def add_arguments(parser: argparse.ArgumentParser, title: str, without: Sequence
             )
 
 
-def given_on(args: argparse.Namespace) -> Dict[str, Any]:
+def get_given_options(args: argparse.Namespace) -> Dict[str, Any]:
     """Return the decoding options that were set on the command line, after checking them."""
-    return check({name: getattr(args, name) for name in OPTIONS if hasattr(args, name)})
+    return check_options({name: getattr(args, name) for name in OPTIONS if hasattr(args, name)})

@@ -22,29 +22,29 @@ class EncodedModel:
 
     def encoder_out(self, model: Any, device: torch.device) -> Any:
         """Return the model's encoder output on ``device``, or None if it is not cached."""
-        return _moved(self._encoder_out, device) if self._model is model else None
+        return _move_to_device(self._encoder_out, device) if self._model is model else None
 
-    def keep_encoder_out(self, model: Any, encoder_out: Any) -> None:
+    def store_encoder_out(self, model: Any, encoder_out: Any) -> None:
         """Store an encoder output, and remove all other values from the cache."""
         self._model, self._memory = model, None
-        self._encoder_out = _moved(encoder_out, torch.device("cpu"))
+        self._encoder_out = _move_to_device(encoder_out, torch.device("cpu"))
 
-    def memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
+    def get_first_step_memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
         """Return the cached :attr:`BeamState.memory` of the first step on ``device``, or None if it is not cached."""
-        memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _moved(self._memory, device)
+        memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _move_to_device(self._memory, device)
         return memory if self._model is model else None
 
-    def keep_memory(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
+    def store_first_step_memory(self, memory: Dict[nn.Module, Dict[str, Tensor]]) -> None:
         """Store the value of :attr:`BeamState.memory` after the first step.
 
         The cache must already contain the encoder output of the same model.
         """
         if self._memory is None:
-            self._memory = _moved(memory, torch.device("cpu"))
+            self._memory = _move_to_device(memory, torch.device("cpu"))
 
     def tensors(self) -> Iterator[Tensor]:
         """Iterate over all cached tensors."""
-        yield from _tensors([self._encoder_out, self._memory])
+        yield from _iterate_tensors([self._encoder_out, self._memory])
 
 
 class EncodedBatch:
@@ -77,20 +77,20 @@ class EncodedBatch:
         return sum({storage.data_ptr(): storage.nbytes() for storage in storages}.values())
 
 
-def _moved(value: Any, device: torch.device) -> Any:
+def _move_to_device(value: Any, device: torch.device) -> Any:
     """Copy a nested structure of dictionaries, lists and tuples, and move its tensors to ``device``."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, dict):
-        return {key: _moved(entry, device) for key, entry in value.items()}
+        return {key: _move_to_device(entry, device) for key, entry in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_moved(entry, device) for entry in value))
-    return type(value)(_moved(entry, device) for entry in value) if isinstance(value, (list, tuple)) else value
+        return type(value)(*(_move_to_device(entry, device) for entry in value))
+    return type(value)(_move_to_device(entry, device) for entry in value) if isinstance(value, (list, tuple)) else value
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _iterate_tensors(value: Any) -> Iterator[Tensor]:
     if isinstance(value, Tensor):
         yield value
     elif isinstance(value, (dict, list, tuple)):
         for entry in value.values() if isinstance(value, dict) else value:
-            yield from _tensors(entry)
+            yield from _iterate_tensors(entry)

@@ -11,15 +11,15 @@ from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
-from ..layers.decoder_output import DecoderOutput, decoder_capabilities
+from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import Candidates
 from ..vocabulary.output import OutputVocabulary
 from .encoded import EncodedBatch, EncodedModel
-from .shortlisting import restricted
+from .shortlisting import restrict_softmax
 
 
-class Member:
+class EnsembleMember:
     """One model of the ensemble, with its encoder output and decoder state.
 
     The rows of tensors are sorted by document and then by beam.
@@ -39,16 +39,16 @@ class Member:
     def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel]):
         self.model: Any = model
         self.encoded = encoded
-        self.capabilities = decoder_capabilities(model)
+        self.capabilities = get_decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
         if encoded is not None:
-            self.encoder_out = encoded.encoder_out(model, _device(net_input))
+            self.encoder_out = encoded.encoder_out(model, _get_device(net_input))
         self.pointer: Optional[PointerOutput] = None
         if self.encoder_out is None and hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
             if encoded is not None:
-                encoded.keep_encoder_out(model, self.encoder_out)
+                encoded.store_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
         """Run the decoder on extended ids (rows, t), and return its output for at least the last of the t steps."""
@@ -89,14 +89,14 @@ class Member:
             # compute in place, because the memory is reused; see inference.WideLinear
             lprobs = torch.log_softmax(logits, dim=-1, out=logits)
         else:
-            lprobs = self._log_probs((logits, *out[1:]), temperature)
+            lprobs = self._compute_log_probs((logits, *out[1:]), temperature)
             self.pointer = output.pointer
             if output.pointer is not None and output.pointer.hard:
                 output.logits = logits
-                undecided = self._log_probs(output.mixed().pair(), temperature)
+                undecided = self._compute_log_probs(output.mixed().to_pair(), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
-    def _log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
+    def _compute_log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
         """Compute log-probabilities (rows, V) from the decoder output for the last word."""
         lprobs = self.model.get_normalized_probs(output, log_probs=True, sample=None)[:, -1].float()
         if temperature != 1.0 and self.capabilities.pointer is not None:
@@ -105,7 +105,7 @@ class Member:
         return result
 
 
-class SharingMember(Member):
+class SharingMember(EnsembleMember):
     """A member of the ensemble that is a model of this project.
 
     All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.layers.beam_state`).
@@ -131,12 +131,12 @@ class SharingMember(Member):
         candidates: Optional[Candidates] = None,
     ):
         super().__init__(model, net_input, encoded)
-        self._restricted = {} if candidates is None else restricted(model, net_input["src_tokens"], candidates)
+        self._restricted = {} if candidates is None else restrict_softmax(model, net_input["src_tokens"], candidates)
         self.encoder_out = {**self.encoder_out, **self._restricted}
         dtype, device = getattr(model, "memory_dtype", None), net_input["src_tokens"].device
         self.state = BeamState(documents, device, dtype)
         if encoded is not None:
-            self.state.memory = encoded.memory(model, device) or {}
+            self.state.memory = encoded.get_first_step_memory(model, device) or {}
         self.selection = selection if self.capabilities.pointer is not None else None
         # Collect the modules with a state only once. fairseq would search for them at every step.
         self._stateful = [part for part in model.decoder.modules() if hasattr(part, "reorder_incremental_state")]
@@ -150,7 +150,7 @@ class SharingMember(Member):
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
             # after the first step, the memory is complete and no document has finished
-            self.encoded.keep_memory(self.state.memory)
+            self.encoded.store_first_step_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
             # store the probabilities in the memory, where rows of finished documents are removed
@@ -159,7 +159,7 @@ class SharingMember(Member):
             output = DecoderOutput.of(out)
             assert output.pointer is not None
             output.pointer = output.pointer.selected(self.selection._replace(probabilities=probabilities))
-            out = output.pair()
+            out = output.to_pair()
         return out
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -172,7 +172,7 @@ class SharingMember(Member):
             self.encoder_out = {**self._restricted, **selected}
 
 
-class RepeatingMember(Member):
+class RepeatingMember(EnsembleMember):
     """A member of the ensemble that is a fairseq model from outside this project.
 
     As in fairseq, the encoder output is repeated for each beam.
@@ -191,7 +191,7 @@ class RepeatingMember(Member):
         super().__init__(model, net_input, encoded)
         self.first_beam, self.rows = beam, documents * beam
         self.state: Dict[str, Any] = {}
-        self._reorder_encoder_out(torch.arange(documents, device=_device(net_input)).repeat_interleave(beam))
+        self._reorder_encoder_out(torch.arange(documents, device=_get_device(net_input)).repeat_interleave(beam))
 
     def _reorder_encoder_out(self, rows: Tensor) -> None:
         if self.encoder_out is not None:
@@ -213,24 +213,24 @@ class RepeatingMember(Member):
         self.rows = len(rows)
 
 
-def _device(net_input: Dict[str, Tensor]) -> torch.device:
+def _get_device(net_input: Dict[str, Tensor]) -> torch.device:
     return next(tensor.device for tensor in net_input.values() if isinstance(tensor, Tensor))
 
 
 def _has_plain_softmax(model: Any) -> bool:
     """Return whether the model's word distribution is simply the softmax of the decoder output."""
-    capabilities = decoder_capabilities(model)
+    capabilities = get_decoder_capabilities(model)
     return (
         capabilities.shares_documents
         and not capabilities.has_adaptive_softmax
         and capabilities.pointer is None
         and not capabilities.large_vocabulary_trick
-        and _normalises_as_usual(model)
-        and _normalises_as_usual(model.decoder)
+        and _has_known_normalisation(model)
+        and _has_known_normalisation(model.decoder)
     )
 
 
-def _normalises_as_usual(part: Any) -> bool:
+def _has_known_normalisation(part: Any) -> bool:
     """Return whether ``get_normalized_probs`` is defined by fairseq or this project rather than another package."""
     return type(part).get_normalized_probs.__module__.split(".")[0] in ("fairseq", __name__.split(".")[0])
 
@@ -271,9 +271,9 @@ class Ensemble:
         self.temperature = temperature
         self.documents = documents
         kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
-        self.members: List[Member] = [
+        self.members: List[EnsembleMember] = [
             SharingMember(model, net_input, part, documents, selection, candidates)
-            if decoder_capabilities(model).shares_documents
+            if get_decoder_capabilities(model).shares_documents
             else RepeatingMember(model, net_input, part, documents, beam)
             for model, part in zip(models, kept)
         ]
@@ -309,7 +309,7 @@ class Ensemble:
             self.decided_against = together.isneginf()
             mixture = _log_mean_probs([x if mixed is None else mixed for x, mixed in zip(log_probs, undecided)])
             together = torch.where(self.decided_against, mixture, together)
-        return together, _mean(attentions)
+        return together, _average_attention(attentions)
 
     def copying(self) -> Optional[Tensor]:
         """Return the mean copy distribution (B, beam, S) of the last step, or None if no model has a pointer.
@@ -318,7 +318,7 @@ class Ensemble:
         """
         pointers = (member.pointer for member in self.members)
         found = [pointer.log_copy[:, -1].exp() for pointer in pointers if pointer is not None]
-        return _mean([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
+        return _average_attention([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
         """Reorder the decoder states of all members; see :meth:`Member.reorder`.
@@ -355,13 +355,13 @@ def _log_mean_probs(log_probs: List[Tensor]) -> Tensor:
     return total.sub_(math.log(len(log_probs)))
 
 
-def _mean(attentions: List[Tensor]) -> Optional[Tensor]:
+def _average_attention(attentions: List[Tensor]) -> Optional[Tensor]:
     if not attentions:
         return None
     return attentions[0] if len(attentions) == 1 else torch.stack(attentions).mean(0)
 
 
-def output_vocabulary(
+def make_output_vocabulary(
     models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
 ) -> Optional[OutputVocabulary]:
     """Return the output vocabulary of an ensemble, or None if no model has one.
@@ -374,9 +374,9 @@ def output_vocabulary(
         candidates: the words over which all models compute the softmax, or None for the vocabularies of the models. The
             search ids of the candidates are their columns.
     """
-    able: List[Any] = [model for model in models if decoder_capabilities(model).has_output_vocabulary]
-    able.sort(key=lambda model: decoder_capabilities(model).pointer is None)
+    able: List[Any] = [model for model in models if get_decoder_capabilities(model).has_output_vocabulary]
+    able.sort(key=lambda model: get_decoder_capabilities(model).pointer is None)
     if able and candidates is not None:
-        found: OutputVocabulary = restricted(able[0], net_input["src_tokens"], candidates)["vocabulary"]
+        found: OutputVocabulary = restrict_softmax(able[0], net_input["src_tokens"], candidates)["vocabulary"]
         return found
     return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None

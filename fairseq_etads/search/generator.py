@@ -18,8 +18,8 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..layers.decoder_output import decoder_capabilities, pointer_of
-from ..vocabulary.dictionary import known_words
+from ..layers.decoder_output import get_decoder_capabilities, get_pointer
+from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
 from .beam_search import BeamSearch, SearchRequest
@@ -29,10 +29,10 @@ from .inference import InferenceModel
 from .language_model import LanguageModelTerm
 from .penalties import Scoring
 from .progress import OnStep
-from .settings import SearchSettings, SpecialTokens, selection_of
+from .settings import SearchSettings, SpecialTokens, get_selection
 from .shortlisting import check_shortlist
 from .strategies import check_strategy
-from .terms import SearchTerm, option_terms
+from .terms import SearchTerm, make_option_terms
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class SummaryGenerator:
         terms: Sequence[SearchTerm] = (),
         **options: Any,
     ):
-        _refuse_unknown(options)
+        _check_option_names(options)
         settings = SearchSettings.of(
             beam_size=beam_size, max_len_a=max_len_a, max_len_b=max_len_b, max_len=max_len, min_len=min_len,
             normalize_scores=normalize_scores, len_penalty=len_penalty, unk_penalty=unk_penalty,
@@ -102,17 +102,17 @@ class SummaryGenerator:
         self.tgt_dict, self.source_dictionary = tgt_dict, source_dictionary
         self.search = fairseq_search.BeamSearch(tgt_dict) if search_strategy is None else search_strategy
         language_model = [] if lm_model is None else [LanguageModelTerm(lm_model, settings.lm_weight)]
-        self.terms: List[SearchTerm] = [*language_model, *option_terms(settings), *terms]
+        self.terms: List[SearchTerm] = [*language_model, *make_option_terms(settings), *terms]
         self._term_models = [model for term in self.terms for model in term.models]
-        has_pointer = any(pointer_of(model) is not None for model in self.models)
-        positions = _positions([*self.models, *self._term_models])
+        has_pointer = any(get_pointer(model) is not None for model in self.models)
+        positions = _compute_maximum_length([*self.models, *self._term_models])
         self.settings = settings.resolved(self.search, has_pointer, len(tgt_dict), positions)
         if any(term.reranks for term in self.terms):
             if self.settings.beam_size == 1:
                 raise ValueError("--beam 1: --content-model needs more than one hypothesis to choose from")
             self.settings = replace(self.settings, nbest=self.settings.beam_size)
-        has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in self.models)
-        check_strategy(self.search, self.settings.beam_size, known_words(tgt_dict) if has_tail else len(tgt_dict))
+        has_tail = any(get_decoder_capabilities(model).has_output_vocabulary for model in self.models)
+        check_strategy(self.search, self.settings.beam_size, count_known_words(tgt_dict) if has_tail else len(tgt_dict))
         for term in self.terms:
             term.check(self.models, tgt_dict)
         if shortlist is not None:
@@ -121,7 +121,7 @@ class SummaryGenerator:
         self.special = SpecialTokens.of(tgt_dict, settings, eos)
         self.symbols_to_strip_from_output = {*(symbols_to_strip_from_output or ()), self.special.eos}
         if inference_models is None:
-            inference_models = [_inference_model(model, settings.infer_dtype) for model in self.models]
+            inference_models = [_make_inference_model(model, settings.infer_dtype) for model in self.models]
         self._inference_models = inference_models
 
     def cuda(self) -> "SummaryGenerator":
@@ -161,7 +161,7 @@ class SummaryGenerator:
             bos_token: the id of the start symbol, or None to use the end symbol.
             encoded: a cache for the models' outputs, which further calls with the same batch can reuse, or None.
             on_step: a function that is called after each step of the search with the best hypotheses so far
-                (:class:`~fairseq_etads.search.progress.BestSoFar`), or None. The function can stop the search by
+                (:class:`~fairseq_etads.search.progress.BestHypothesis`), or None. The function can stop the search by
                 raising an exception.
 
         Returns:
@@ -183,7 +183,7 @@ class SummaryGenerator:
         needs_weights = settings.copied_positions and settings.infer_dtype in ("int8", "auto")
         # the inference copies are always in evaluation mode
         others = [m for m, copied in zip(self.models, self._inference_models) if copied is None or needs_weights]
-        with evaluating([*others, *self._term_models]):
+        with in_evaluation_mode([*others, *self._term_models]):
             search = BeamSearch(
                 SearchRequest(
                     settings,
@@ -202,13 +202,13 @@ class SummaryGenerator:
                 )
             )
             results = search.run()
-            _warn_of_impossible(results, sample.get("id"))
+            _warn_about_impossible_summaries(results, sample.get("id"))
             for term in self.terms:
                 term.finish(results, search.batch)
             if settings.copied_positions:
                 models = self.models if needs_weights else active_models
-                copying = next(model for model in models if pointer_of(model) is not None)
-                selection = selection_of(sample, settings)
+                copying = next(model for model in models if get_pointer(model) is not None)
+                selection = get_selection(sample, settings)
                 source_words.add_copied_positions(results, copying, net_input, special, selection, search.candidates)
         if settings.replace_unk:
             source_words.replace_unknown_words(
@@ -219,7 +219,7 @@ class SummaryGenerator:
         return results
 
 
-def _refuse_unknown(options: Dict[str, Any]) -> None:
+def _check_option_names(options: Dict[str, Any]) -> None:
     """Raise TypeError if one of ``options`` does not exist. The message lists all arguments."""
     unknown = sorted(options.keys() - set(SearchSettings.option_names()))
     if unknown:
@@ -228,7 +228,7 @@ def _refuse_unknown(options: Dict[str, Any]) -> None:
         raise TypeError(f"SummaryGenerator has no argument {', '.join(unknown)}; choose from {known}")
 
 
-def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
+def _warn_about_impossible_summaries(results: Results, ids: Optional[Tensor]) -> None:
     """Log a warning about documents for which the search found no summary with a positive probability."""
     scores = torch.stack([hypotheses[0]["score"] for hypotheses in results]).tolist()
     rows = [row for row, score in enumerate(scores) if score == -math.inf]
@@ -240,18 +240,18 @@ def _warn_of_impossible(results: Results, ids: Optional[Tensor]) -> None:
         )
 
 
-def _positions(models: Sequence[Any]) -> int:
+def _compute_maximum_length(models: Sequence[Any]) -> int:
     """Return the maximum summary length, including the end symbol, that all models support."""
     limits = [model.max_decoder_positions() for model in models if hasattr(model, "max_decoder_positions")]
     return min([sys.maxsize, *limits])
 
 
-def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
+def _make_inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[InferenceModel]:
     """Create an :class:`InferenceModel` for a model of this project.
 
     Returns None for other models, which are used without a copy.
     """
-    if decoder_capabilities(model).shares_documents:
+    if get_decoder_capabilities(model).shares_documents:
         return InferenceModel(model, infer_dtype)
     if infer_dtype not in (None, "auto"):  # "auto" selects an available dtype, which here is the model's own
         raise ValueError(f"--infer-dtype {infer_dtype}: only models of this project can be converted to other dtypes")
@@ -259,10 +259,10 @@ def _inference_model(model: Any, infer_dtype: Optional[str]) -> Optional[Inferen
 
 
 _mode_lock = threading.Lock()
-_modes: "weakref.WeakKeyDictionary[nn.Module, _Mode]" = weakref.WeakKeyDictionary()
+_modes: "weakref.WeakKeyDictionary[nn.Module, _EvaluationMode]" = weakref.WeakKeyDictionary()
 
 
-class _Mode(NamedTuple):
+class _EvaluationMode(NamedTuple):
     """The number of searches that need a model in evaluation mode, and the modules that were in training mode."""
 
     searches: int
@@ -270,7 +270,7 @@ class _Mode(NamedTuple):
 
 
 @contextlib.contextmanager
-def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
+def in_evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
     """Keep models in evaluation mode within a ``with`` block.
 
     If several searches run at the same time, the last of them restores the original mode of each module.
@@ -278,7 +278,7 @@ def evaluating(models: Iterable[nn.Module]) -> Iterator[None]:
     models = list(models)
     with _mode_lock:
         for model in models:
-            mode = _modes.get(model) or _Mode(0, [module for module in model.modules() if module.training])
+            mode = _modes.get(model) or _EvaluationMode(0, [module for module in model.modules() if module.training])
             _modes[model] = mode._replace(searches=mode.searches + 1)
             model.eval()
     try:

@@ -19,7 +19,7 @@ class Extensions(NamedTuple):
     parents: Tensor  # indices of the beams that are extended
 
 
-def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
+def find_best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
     """Find the k extensions of each document with the largest log P, from which a coverage cost can be subtracted.
 
     Args:
@@ -30,7 +30,7 @@ def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optio
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
-    score, index = top_values(lprobs, k, offset.unsqueeze(2))
+    score, index = find_top_values(lprobs, k, offset.unsqueeze(2))
     words, parents = index % width, index // width
     if coverage_cost is None:
         return Extensions(score, score, words, parents)
@@ -39,10 +39,10 @@ def best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optio
 
 
 TOP_BLOCK = 128
-"""Number of words in each block of :func:`top_values`."""
+"""Number of words in each block of :func:`find_top_values`."""
 
 
-def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
+def find_top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     """Compute ``(x + offset).flatten(1).topk(k)`` without computing the whole sum.
 
     Args:
@@ -72,7 +72,7 @@ def top_values(x: Tensor, k: int, offset: Tensor) -> Tuple[Tensor, Tensor]:
     return values, index.gather(1, order)
 
 
-def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
+def group_by_last_words(tokens: Tensor, words: int) -> Tensor:
     """Group the hypotheses (B, beam, t) of each document by their last words.
 
     Returns, for each hypothesis, the beam index (B, beam) of the first hypothesis in its group.
@@ -82,7 +82,7 @@ def groups_by_last_words(tokens: Tensor, words: int) -> Tensor:
     return same.int().argmax(dim=2)
 
 
-def recombined(
+def recombine_extensions(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
     """Find the best extensions that differ in their last words.
@@ -101,7 +101,7 @@ def recombined(
         ``count`` extensions for each document. If a document has fewer extensions, the remaining entries have the score
         -inf.
     """
-    group = groups_by_last_words(tokens, words - 1)  # (B, beam)
+    group = group_by_last_words(tokens, words - 1)  # (B, beam)
     # At most ``largest`` extensions have the same last words, so ``count`` * ``largest`` extensions are enough.
     largest = tokens.size(1)
     if tokens.device.type == "cpu":  # on a GPU, more extensions are faster than a synchronisation
@@ -127,7 +127,7 @@ Results = List[List[Dict[str, Tensor]]]
 """The result of a search, a list of hypotheses for each document (see ``SummaryGenerator.generate``)."""
 
 
-def take_beams(x: Tensor, parents: Tensor) -> Tensor:
+def gather_beams(x: Tensor, parents: Tensor) -> Tensor:
     """Gather the entries of ``x`` (B, beam, …) at the beam indices ``parents`` (B, beam').
 
     Returns a tensor (B, beam', …).
@@ -177,15 +177,15 @@ class ActiveHypotheses:
             words: the ids of the new words (B, beam).
             log_probs: the log-probabilities of the extended hypotheses (B, beam).
         """
-        self.tokens = take_beams(self.tokens, parents)
+        self.tokens = gather_beams(self.tokens, parents)
         self.tokens[:, :, step + 1] = words
-        self.log_probs = take_beams(self.log_probs, parents)
+        self.log_probs = gather_beams(self.log_probs, parents)
         self.log_probs[:, :, step] = log_probs
         if self.ancestors is not None:
-            self.ancestors = take_beams(self.ancestors, parents)
+            self.ancestors = gather_beams(self.ancestors, parents)
             self.ancestors[:, :, step] = parents
         if self.coverage is not None:
-            self.coverage = take_beams(self.coverage, parents)
+            self.coverage = gather_beams(self.coverage, parents)
 
     def keep_documents(self, documents: Tensor) -> None:
         """Keep only the documents with the given row indices (n,)."""
@@ -194,7 +194,7 @@ class ActiveHypotheses:
                 setattr(self, name, value.index_select(0, documents))
 
 
-class Finished:
+class FinishedHypotheses:
     """The finished hypotheses, at most ``size`` per document, and the recorded attention of all steps.
 
     Args:
@@ -262,7 +262,7 @@ class Finished:
         for kept, new in ((self.tokens, tokens), (self.log_probs, log_probs), (self.ancestors, ancestors)):
             if new is not None:
                 new = torch.nn.functional.pad(new, (0, kept.size(2) - new.size(2)))
-                kept[batch_rows] = take_beams(torch.cat([kept[batch_rows], new], dim=1), order)
+                kept[batch_rows] = gather_beams(torch.cat([kept[batch_rows], new], dim=1), order)
 
     def results(self) -> Results:
         """Return a list of hypotheses for each document, sorted from best to worst, in fairseq's format."""
@@ -298,5 +298,5 @@ class Finished:
         result = torch.zeros(documents, size, source_length, longest, device=self.tokens.device)
         for step, (batch_rows, attention) in enumerate(self._attention):
             ancestors = self.ancestors[batch_rows, :, step].clamp(max=attention.size(1) - 1)
-            result[batch_rows, :, :, step] = take_beams(attention, ancestors)
+            result[batch_rows, :, :, step] = gather_beams(attention, ancestors)
         return result

@@ -21,15 +21,15 @@ from torch import Tensor, nn
 from torch.nn.utils import skip_init
 
 from ..kernels import cpu as kernels
-from ..kernels.linear import fix_normalised_weights, is_plain_linear, normalised_weights
+from ..kernels.linear import fix_normalised_weights, is_plain_linear, iterate_normalised_weights
 from ..kernels.precision import keeps_float32
 from ..layers.embedding import SharedTableOutput
 from ..layers.encoder_attention import (
     SELF_ATTENTION_INPUTS,
-    attention_dropout,
-    is_fairseqs_attention,
+    get_attention_dropout,
+    is_plain_attention,
     merge_heads,
-    self_attention_inputs,
+    project_self_attention_inputs,
     split_heads,
 )
 from ..layers.recurrent import OutputLayer
@@ -69,21 +69,21 @@ class PackedLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in)."""
-        return self.product(self.inputs(x)).to(self.out_dtype or x.dtype)
+        return self.compute_product(self.prepare_inputs(x)).to(self.out_dtype or x.dtype)
 
-    def inputs(self, x: Tensor) -> Tensor:
-        """Convert ``x`` to the format that :meth:`product` expects.
+    def prepare_inputs(self, x: Tensor) -> Tensor:
+        """Convert ``x`` to the format that :meth:`compute_product` expects.
 
         The result can be passed to all layers of this class with the same dtype.
         """
         return x.to(self.dtype)
 
-    def product(self, inputs: Tensor) -> Tensor:
+    def compute_product(self, inputs: Tensor) -> Tensor:
         return kernels.packed_linear(inputs, self.packed, self.packed_bias, self.relu)
 
-    def product_into(self, result: Tensor, inputs: Tensor) -> None:
+    def write_product(self, result: Tensor, inputs: Tensor) -> None:
         """Compute the product and write it to ``result`` (n, out), which is a slice of a wider tensor."""
-        result.copy_(self.product(inputs))
+        result.copy_(self.compute_product(inputs))
 
 
 class Int8Linear(nn.Module):
@@ -91,7 +91,7 @@ class Int8Linear(nn.Module):
 
     Products are summed as 32-bit integers, so only rounding causes errors. Weights are rounded to multiples of 1/127 of
     the largest absolute weight in their row. Inputs are rounded to multiples of 1/127 or 1/63 of the largest absolute
-    value in the input vector (:func:`kernels.int8_levels`).
+    value in the input vector (:func:`kernels.measure_int8_levels`).
 
     Args:
         weight: the weight (out, in).
@@ -103,7 +103,7 @@ class Int8Linear(nn.Module):
         super().__init__()
         weight = weight.detach().float()
         scale = weight.abs().amax(1).clamp(min=torch.finfo(torch.float32).tiny) / 127
-        levels = kernels.int8_levels()
+        levels = kernels.measure_int8_levels()
         if levels is None:
             raise ValueError("this processor does not support 8-bit integer products")
         self.levels = levels
@@ -113,12 +113,12 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in). The outputs have the dtype of ``x``."""
-        rows, largest = self.inputs(x.reshape(-1, x.size(-1)))
+        rows, largest = self.prepare_inputs(x.reshape(-1, x.size(-1)))
         out = kernels.int8_linear(rows, self.packed, self.levels)
-        self._rescale(out, largest, out)
+        self._rescale_product(out, largest, out)
         return out.view(*x.shape[:-1], -1).to(x.dtype)
 
-    def inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
+    def prepare_inputs(self, x: Tensor) -> Tuple[Tensor, Tensor]:
         """Divide each row of ``x`` (n, in) by its largest absolute value.
 
         Returns the scaled rows (n, in) and the largest absolute values (n, 1), which all layers of this class can use.
@@ -129,12 +129,12 @@ class Int8Linear(nn.Module):
         largest.clamp_(min=torch.finfo(torch.float32).tiny)
         return x / largest, largest
 
-    def product_into(self, result: Tensor, inputs: Tuple[Tensor, Tensor]) -> None:
+    def write_product(self, result: Tensor, inputs: Tuple[Tensor, Tensor]) -> None:
         """Compute the product and write it to ``result`` (n, out), which is a slice of a wider tensor."""
         rows, largest = inputs
-        self._rescale(kernels.int8_linear(rows, self.packed, self.levels), largest, result)
+        self._rescale_product(kernels.int8_linear(rows, self.packed, self.levels), largest, result)
 
-    def _rescale(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
+    def _rescale_product(self, product: Tensor, largest: Tensor, result: Tensor) -> None:
         """Write ``product`` (n, out) * ``largest`` (n, 1) + bias to ``result`` (n, out).
 
         If the ReLU is enabled, it is applied to the result.
@@ -147,7 +147,7 @@ class Int8Linear(nn.Module):
             result.clamp_(min=0)
 
 
-class _ThreadMemory(threading.local):
+class _ThreadBuffers(threading.local):
     """A separate result buffer for each thread. Copies and unpickled objects have no buffer initially."""
 
     result: Optional[Tensor] = None
@@ -184,9 +184,9 @@ class WideLinear(nn.Module):
         self.blocks = nn.ModuleList(
             make(weight.detach()[a:b], None if bias is None else bias.detach()[a:b]) for a, b in self.ranges
         )
-        self._memory = _ThreadMemory()
+        self._memory = _ThreadBuffers()
 
-    def of_words(self, words: Tensor) -> "WideLinear":
+    def restrict_to_words(self, words: Tensor) -> "WideLinear":
         """Create a layer with newly packed weights that computes logits (…, C) only for the word ids (C,)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
@@ -201,9 +201,9 @@ class WideLinear(nn.Module):
             self._memory.result = result = torch.empty(len(x_rows), self.out_features)
         result = result[: len(x_rows)]
         first: Any = self.blocks[0]
-        inputs = first.inputs(x_rows)
+        inputs = first.prepare_inputs(x_rows)
         for (a, b), block in zip(self.ranges, self.blocks):
-            block.product_into(result[:, a:b], inputs)  # type: ignore[operator]
+            block.write_product(result[:, a:b], inputs)  # type: ignore[operator]
         return result.view(*x.shape[:-1], self.out_features)
 
 
@@ -223,7 +223,7 @@ class DocumentAttention(nn.Module):
         self.num_heads = attention.num_heads
         self.q_proj, self.k_proj, self.v_proj = attention.q_proj, attention.k_proj, attention.v_proj
         self.out_proj = attention.out_proj
-        self.dropout_p = attention_dropout(attention)
+        self.dropout_p = get_attention_dropout(attention)
 
     def forward(
         self,
@@ -240,7 +240,7 @@ class DocumentAttention(nn.Module):
         """
         if attn_mask is not None or need_weights:
             raise NotImplementedError(f"attn_mask={attn_mask!r}, need_weights={need_weights!r}")
-        q, k, v = (split_heads(projected, self.num_heads) for projected in self_attention_inputs(self, query))
+        q, k, v = (split_heads(projected, self.num_heads) for projected in project_self_attention_inputs(self, query))
         attend = None if key_padding_mask is None else ~key_padding_mask[:, None, None, :]
         out = F.scaled_dot_product_attention(q, k, v, attn_mask=attend, dropout_p=self.dropout_p)
         return self.out_proj(merge_heads(out).to(query.dtype)), None
@@ -253,7 +253,7 @@ _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
 """Minimum CUDA compute capabilities for products at full speed in bfloat16 (Ampere) and float16 (Volta)."""
 
 
-def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
+def copy_structure(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:
     """Copy the modules of a model without copying its tensors, and set the copy to evaluation mode.
 
     In the copy, weights that are computed by weight normalisation are replaced with their current values.
@@ -274,7 +274,7 @@ def structural_copy(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]]
     for module in model.modules():
         dictionary = getattr(module, "dictionary", None)
         shared[id(dictionary)] = dictionary  # share dictionaries, because they are large and never change
-    shared.update((id(weight), weight) for weight in normalised_weights(model))
+    shared.update((id(weight), weight) for weight in iterate_normalised_weights(model))
     result = copy.deepcopy(model, shared)
     fix_normalised_weights(result)
     for module in result.modules():
@@ -297,12 +297,12 @@ def _replace_linears(module: nn.Module, make: Callable[[nn.Module, str, nn.Linea
 
 
 @functools.cache
-def _say(level: int, infer_dtype: Optional[str], what: str) -> None:
+def _log_products(level: int, infer_dtype: Optional[str], what: str) -> None:
     """Log a message about the matrix products. Each message is logged only once per process."""
     logger.log(level, f"--infer-dtype {infer_dtype}: {what}" if infer_dtype else f"generation: {what}")
 
 
-class _Products(NamedTuple):
+class _MatrixProducts(NamedTuple):
     """The implementation of matrix products that an inference copy uses on this processor.
 
     Attributes:
@@ -318,14 +318,16 @@ class _Products(NamedTuple):
     memory: torch.dtype
 
 
-def _cpu_products(infer_dtype: Optional[str]) -> _Products:
+def _choose_cpu_products(infer_dtype: Optional[str]) -> _MatrixProducts:
     """Choose the implementation of matrix products for ``infer_dtype`` on this processor, and log the choice."""
-    levels = kernels.int8_levels() if infer_dtype == "int8" else None
+    levels = kernels.measure_int8_levels() if infer_dtype == "int8" else None
     has_bfloat16 = infer_dtype in ("bf16", "int8") and kernels.can_pack_weights(torch.bfloat16)
     narrow = (("int8", levels, "8-bit integer"), ("bf16", has_bfloat16, "bfloat16"), ("fp16", False, "float16"))
     for wanted, there, name in narrow:
         if infer_dtype == wanted and not there:
-            _say(logging.WARNING, wanted, f"this processor or torch has no fast {name} products, so float32 is used")
+            _log_products(
+                logging.WARNING, wanted, f"this processor or torch has no fast {name} products, so float32 is used"
+            )
     dtype = torch.bfloat16 if has_bfloat16 and infer_dtype == "bf16" else torch.float32
     memory = torch.bfloat16 if has_bfloat16 and (levels or infer_dtype == "bf16") else torch.float32
     packed = kernels.can_pack_weights(dtype)
@@ -333,8 +335,8 @@ def _cpu_products(infer_dtype: Optional[str]) -> _Products:
     if levels:
         keys = f"keys and values in {str(memory).split('.')[1]}"
         kernel = f"8-bit integer products of FBGEMM, inputs rounded to 1/{levels} of their largest; {keys}"
-    _say(logging.INFO, infer_dtype, kernel)
-    return _Products(dtype, packed, bool(levels), memory)
+    _log_products(logging.INFO, infer_dtype, kernel)
+    return _MatrixProducts(dtype, packed, bool(levels), memory)
 
 
 PROBE_ROWS = 40
@@ -343,7 +345,7 @@ PROBE_GAIN = 1.1
 """Minimum speed-up factor that is required to choose a narrower dtype. Smaller differences may be due to chance."""
 
 
-def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
+def _count_products_per_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int], ...]:
     """Count the matrix products in a decoder step. Returns pairs of a size (outputs, inputs) and its count."""
     counts: Dict[Tuple[int, int], int] = {}
     for layer in decoder.modules():
@@ -356,7 +358,7 @@ def _products_of_a_step(decoder: nn.Module) -> Tuple[Tuple[Tuple[int, int], int]
 
 
 @functools.cache
-def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
+def find_fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str:
     """Measure the time of matrix products, and return the name of the fastest dtype on this processor.
 
     The result is cached, so equal arguments always lead to the same dtype within a process.
@@ -366,18 +368,18 @@ def fastest_cpu_format(products: Tuple[Tuple[Tuple[int, int], int], ...]) -> str
     """
     seconds: Dict[str, float] = {}
     for (outputs, inputs), count in products:
-        for name, least in _seconds_by_format(outputs, inputs).items():
+        for name, least in _time_formats(outputs, inputs).items():
             seconds[name] = seconds.get(name, 0.0) + count * least
     best = "fp32"
     for name in seconds:
         if seconds[name] * PROBE_GAIN < seconds[best]:
             best = name
     times = ", ".join(f"{name} {value * 1000:.2f} ms" for name, value in seconds.items())
-    _say(logging.INFO, "auto", f"{best} (the products of a step for {PROBE_ROWS} hypotheses: {times})")
+    _log_products(logging.INFO, "auto", f"{best} (the products of a step for {PROBE_ROWS} hypotheses: {times})")
     return best
 
 
-def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
+def _time_formats(outputs: int, inputs: int) -> Dict[str, float]:
     """Measure the time of a matrix product in each available dtype.
 
     Returns a dictionary from dtype names to the shortest times in seconds. The first key is "fp32".
@@ -389,7 +391,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
         layers["fp32"] = PackedLinear(weight, None, torch.float32)
     if kernels.can_pack_weights(torch.bfloat16):
         layers["bf16"] = PackedLinear(weight, None, torch.bfloat16)
-    if kernels.int8_levels():
+    if kernels.measure_int8_levels():
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
@@ -402,7 +404,7 @@ def _seconds_by_format(outputs: int, inputs: int) -> Dict[str, float]:
     return seconds
 
 
-def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
+def _choose_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
     """Replace "auto" with the fastest dtype for the model on its device.
 
     None is returned if no faster dtype is available, and selects the model's own dtype. Values other than "auto" are
@@ -412,10 +414,10 @@ def _chosen_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
         return infer_dtype
     device = next(model.parameters()).device
     if device.type == "cpu":
-        return fastest_cpu_format(_products_of_a_step(model.decoder))
+        return find_fastest_cpu_format(_count_products_per_step(model.decoder))
     capability = torch.cuda.get_device_capability(device) if device.type == "cuda" else (0, 0)
     found = "bf16" if capability >= _WITH_BFLOAT16 else "fp16" if capability >= _WITH_FLOAT16 else None
-    _say(logging.INFO, "auto", f"{found or 'the format of the model'} on {device}")
+    _log_products(logging.INFO, "auto", f"{found or 'the format of the model'} on {device}")
     return found
 
 
@@ -423,20 +425,20 @@ def _copy_for_cpu(model: Any, infer_dtype: Optional[str]) -> nn.Module:
     """Create a float32 copy for a CPU, in which matrix products may use a narrower dtype to be faster."""
     parameter = next(model.parameters())
     if infer_dtype is None and parameter.dtype != torch.float32:
-        return structural_copy(model)
-    result: Any = structural_copy(model, None if parameter.dtype == torch.float32 else Tensor.float)
-    products = _cpu_products(infer_dtype)
+        return copy_structure(model)
+    result: Any = copy_structure(model, None if parameter.dtype == torch.float32 else Tensor.float)
+    products = _choose_cpu_products(infer_dtype)
     if not (products.packed or products.int8):
         return result
     result.memory_dtype = products.memory
-    _replace_output(result.decoder, products)
+    _replace_output_layer(result.decoder, products)
     for layer in getattr(result.encoder, "layers", []):
-        if is_fairseqs_attention(getattr(layer, "self_attn", None)):
+        if is_plain_attention(getattr(layer, "self_attn", None)):
             layer.self_attn = DocumentAttention(layer.self_attn)
     for module in list(result.modules()):
         if getattr(module, "takes_joint_projection", False):
             _join_projections(module)
-    _replace_linears(result, functools.partial(_product_layer, products))
+    _replace_linears(result, functools.partial(_make_product_layer, products))
     return result
 
 
@@ -457,7 +459,7 @@ def _join_projections(attention: Any) -> None:
     attention.joint_proj = joint
 
 
-def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
+def _make_product_layer(products: _MatrixProducts, parent: nn.Module, name: str, linear: nn.Linear) -> nn.Module:
     """Create the layer that replaces a linear layer in an inference copy.
 
     If the layer does not need to be replaced, it is returned unchanged.
@@ -466,7 +468,7 @@ def _product_layer(products: _Products, parent: nn.Module, name: str, linear: nn
         return linear
     # fairseq's attention reads the weights of its layers. In a search, this project's attention modules call their
     # layers instead.
-    reads_weights = is_fairseqs_attention(parent)
+    reads_weights = is_plain_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_absorb_relu(parent, name))
     if not products.packed:
@@ -492,10 +494,10 @@ def _absorb_relu(layer: Any, name: str) -> bool:
     return takes_over
 
 
-def _replace_output(decoder: Any, products: _Products) -> None:
+def _replace_output_layer(decoder: Any, products: _MatrixProducts) -> None:
     """Replace the output projection with a :class:`WideLinear` if it computes logits for all known words."""
     output = getattr(decoder, "output_projection", None)
-    wide = functools.partial(WideLinear, make=functools.partial(_output_block, products))
+    wide = functools.partial(WideLinear, make=functools.partial(_make_output_block, products))
     if isinstance(output, SharedTableOutput):
         output = decoder.output_projection = output.as_linear()
     if is_plain_linear(output):
@@ -504,16 +506,16 @@ def _replace_output(decoder: Any, products: _Products) -> None:
         decoder.output_projection = wide(output.weight[: len(output.bias)], output.bias[:, 0])
 
 
-def _output_block(products: _Products, weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
+def _make_output_block(products: _MatrixProducts, weight: Tensor, bias: Optional[Tensor]) -> nn.Module:
     if products.int8:
         return Int8Linear(weight, bias)
     return PackedLinear(weight, bias, products.dtype, products.dtype)
 
 
-def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
+def _make_inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
     """Create a copy of the model in the requested dtype on the same device."""
     parameter = next(model.parameters())
-    infer_dtype = _chosen_format(infer_dtype, model)
+    infer_dtype = _choose_format(infer_dtype, model)
     if parameter.device.type == "cpu":
         return _copy_for_cpu(model, infer_dtype)
     if infer_dtype == "int8":
@@ -526,7 +528,7 @@ def _inference_copy(model: nn.Module, infer_dtype: Optional[str]) -> nn.Module:
                 "before 8.0 (Ampere) only emulate bfloat16; choose fp16, fp32 or auto"
             )
     dtype = parameter.dtype if infer_dtype is None else _FLOATS[infer_dtype]
-    return structural_copy(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
+    return copy_structure(model, None if dtype == parameter.dtype else lambda x: x.to(dtype))
 
 
 class InferenceModel:
@@ -568,9 +570,9 @@ class InferenceModel:
         """Return a copy of the model with its current parameters."""
         # loading a checkpoint replaces tensors or modifies them in place, which increments their version counter
         versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
-        now = (compat.optimizer_steps(), versions)
+        now = (compat.count_optimizer_steps(), versions)
         with self._lock:
             if self._copy is None or now != self._made_of:
-                self._copy = _inference_copy(self.model, self.infer_dtype)
+                self._copy = _make_inference_copy(self.model, self.infer_dtype)
                 self._made_of = now
             return self._copy

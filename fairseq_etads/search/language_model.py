@@ -5,8 +5,8 @@ from typing import Any, Optional, Sequence
 
 from torch import Tensor, nn
 
-from ..layers.decoder_output import decoder_capabilities
-from ..vocabulary.dictionary import known_words
+from ..layers.decoder_output import get_decoder_capabilities
+from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.output import OutputVocabulary
 from .terms import ActiveTerm, SearchTerm, TermBatch
 
@@ -31,8 +31,8 @@ class LanguageModelTerm(SearchTerm):
 
         Language models without a dictionary are not checked.
         """
-        has_tail = any(decoder_capabilities(model).has_output_vocabulary for model in models)
-        words = known_words(dictionary) if has_tail else len(dictionary)
+        has_tail = any(get_decoder_capabilities(model).has_output_vocabulary for model in models)
+        words = count_known_words(dictionary) if has_tail else len(dictionary)
         own = getattr(getattr(self.model, "decoder", None), "dictionary", None)
         if own is None or own.symbols[:words] == dictionary.symbols[:words]:
             return

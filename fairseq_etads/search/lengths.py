@@ -48,7 +48,7 @@ def are_percentiles(value: Any) -> bool:
     return all(type(length) is int and length >= 0 for length in found) and sorted(found) == found
 
 
-def bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
+def choose_length_bounds(percentiles: Dict[str, int], longest: Optional[int] = None) -> Dict[str, int]:
     """Choose the minimum and maximum length of generated summaries from the lengths of training summaries.
 
     Beam search tends to end long summaries too early. If the training summaries are long, the minimum length is

@@ -14,7 +14,7 @@ from typing import Any, Optional, Tuple, TypeVar, Union
 import torch
 from torch import Tensor
 
-from ..platform.option_checks import listed
+from ..platform.option_checks import join_choices
 from .options import (
     BY_SETTING,
     COVERAGE_KINDS,
@@ -22,7 +22,7 @@ from .options import (
     LENGTH_PENALTY_BETA,
     DecodingOptions,
     FairseqOptions,
-    refusal,
+    format_value_error,
 )
 
 Number = TypeVar("Number", int, float, Tensor)
@@ -31,7 +31,7 @@ Number = TypeVar("Number", int, float, Tensor)
 def check_choice(option: str, value: str, choices: Tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``, or raise a ValueError that lists the choices of the option."""
     if value not in choices:
-        raise ValueError(f'{option} "{value}": choose {listed(choices)}')
+        raise ValueError(f'{option} "{value}": choose {join_choices(choices)}')
     return value
 
 
@@ -41,7 +41,7 @@ def check_options(settings: Any) -> None:
         value = getattr(settings, field.name)
         if field.name in BY_SETTING:
             # a tuple has already been parsed from text and needs no further check
-            problem = "" if isinstance(value, tuple) else refusal(BY_SETTING[field.name], value)
+            problem = "" if isinstance(value, tuple) else format_value_error(BY_SETTING[field.name], value)
         else:
             is_right = field.type not in (bool, int) or (
                 isinstance(value, Integral) and isinstance(value, bool) == (field.type is bool)

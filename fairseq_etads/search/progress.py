@@ -5,7 +5,7 @@ from typing import Callable, List, NamedTuple, Optional
 from torch import Tensor
 
 from ..vocabulary.output import OutputVocabulary
-from .hypotheses import ActiveHypotheses, Finished, take_beams
+from .hypotheses import ActiveHypotheses, FinishedHypotheses, gather_beams
 
 
 class StepAttention(NamedTuple):
@@ -20,14 +20,14 @@ class StepAttention(NamedTuple):
     def continued(self, parents: Tensor) -> "StepAttention":
         """Gather the rows at the beam indices ``parents`` (B, beam) from tensors (B, beam, S) or (B, 1, S)."""
         beam = parents.size(1)
-        return StepAttention(*(None if x is None else take_beams(x.expand(-1, beam, -1), parents) for x in self))
+        return StepAttention(*(None if x is None else gather_beams(x.expand(-1, beam, -1), parents) for x in self))
 
     def of(self, document: int, beam: int) -> "StepAttention":
         """Return the rows (S,) of one hypothesis from tensors (B, beam, S)."""
         return StepAttention(*(None if x is None else x[document, beam] for x in self))
 
 
-class BestSoFar(NamedTuple):
+class BestHypothesis(NamedTuple):
     """The best finished or active hypothesis of a document after a step.
 
     Attributes:
@@ -44,22 +44,22 @@ class BestSoFar(NamedTuple):
     read: StepAttention
 
 
-OnStep = Callable[[List[BestSoFar]], None]
+OnStep = Callable[[List[BestHypothesis]], None]
 """A function that is called with the best hypothesis of each unfinished document after each step except the last.
 
 If the function raises an exception, the search stops and the caller receives the exception.
 """
 
 
-def best_so_far(
+def find_best_so_far(
     step: int,
     live: ActiveHypotheses,
-    done: Finished,
+    done: FinishedHypotheses,
     scores: Tensor,
     parents: Tensor,
     read: StepAttention,
     vocabulary: Optional[OutputVocabulary],
-) -> List[BestSoFar]:
+) -> List[BestHypothesis]:
     """Find the best hypothesis of each document after a step.
 
     Args:
@@ -86,5 +86,5 @@ def best_so_far(
         score = float(best_score[place].maximum(ended_score[place]))
         if vocabulary is not None:
             tokens = vocabulary.dictionary_ids(tokens, row)
-        found.append(BestSoFar(row, tokens, score, last_read))
+        found.append(BestHypothesis(row, tokens, score, last_read))
     return found

@@ -6,12 +6,12 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from ..layers.decoder_output import DecoderOutput
-from .ensemble import output_vocabulary
+from .ensemble import make_output_vocabulary
 
 Hypotheses = List[List[Dict[str, Any]]]
 
 
-class _Scored:
+class _ScoringModel:
     """A wrapper for a model that scores references. With it, every reference has a positive probability.
 
     For this purpose, a pointer with a switch mixes generating and copying instead of choosing one of them.
@@ -29,7 +29,7 @@ class _Scored:
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
         mixed = DecoderOutput.of(net_output).mixed()
         if mixed.pointer is not None:
-            net_output = mixed.pair()
+            net_output = mixed.to_pair()
         if self.width == 0:
             scores: Tensor = self.model.get_normalized_probs(net_output, log_probs=log_probs, sample=sample)
             return scores
@@ -60,14 +60,14 @@ def score_references(
     if references is None:
         raise ValueError("--score-reference: no references found; fairseq-generate scores the references in its data")
     target, width = references, 0
-    vocabulary = output_vocabulary(models, sample["net_input"])
+    vocabulary = make_output_vocabulary(models, sample["net_input"])
     if vocabulary is not None:
         # As in training, words that the model cannot produce are replaced with the unknown word. Otherwise, a reference
         # with such a word would have probability 0.
         target = vocabulary.producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1
-    scored = score([_Scored(model, width) for model in models], {**sample, "target": target})
+    scored = score([_ScoringModel(model, width) for model in models], {**sample, "target": target})
     for hypotheses, reference in zip(scored, references):
         hypotheses[0]["tokens"] = utils.strip_pad(reference, pad)
     return scored

@@ -1,6 +1,6 @@
 """Rules that forbid or force words at a search step.
 
-A rule changes the log-probabilities of the next words in place. :func:`rules_of` returns the rules that the options
+A rule changes the log-probabilities of the next words in place. :func:`make_rules` returns the rules that the options
 require, in fairseq's order, because the results depend on the order.
 """
 
@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, List, NamedTuple, Optional
 import torch
 from torch import Tensor
 
-from .hypotheses import ActiveHypotheses, take_beams
+from .hypotheses import ActiveHypotheses, gather_beams
 from .settings import SearchSettings, SpecialTokens
 
 
@@ -50,7 +50,7 @@ class Source(NamedTuple):
 
 
 @dataclass
-class Step:
+class SearchStep:
     """The data of a search step, which the rules read and modify.
 
     B is the number of remaining documents, and W is the number of words in the distributions.
@@ -108,10 +108,10 @@ class Step:
             end.masked_fill_(where, -math.inf)
 
 
-Rule = Callable[[Step], None]
+Rule = Callable[[SearchStep], None]
 
 
-def rules_of(
+def make_rules(
     settings: SearchSettings, special: SpecialTokens, shortest_limit: int, end_always_counts: bool = False
 ) -> List[Rule]:
     """Return the rules to apply at every step, in order.
@@ -126,24 +126,22 @@ def rules_of(
     rules: List[Rule] = [forbid_padding]
     if settings.unk_penalty:
         rules.append(UnknownWordPenalty(settings.unk_penalty))
-    rules.append(
-        EndAtGreatestLength(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts)
-    )
-    rules.append(keep_to_prefix)
-    rules.append(LeastLength(settings.exact_length or settings.min_len))
+    rules.append(MaximumLength(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts))
+    rules.append(force_prefix)
+    rules.append(MinimumLength(settings.exact_length or settings.min_len))
     if settings.min_sentences:
-        rules.append(LeastSentences(settings.min_sentences))
+        rules.append(MinimumSentences(settings.min_sentences))
     if special.suppressed:
         rules.append(suppress_words)
     if settings.match_source_len:
-        rules.append(end_at_source_length)
+        rules.append(limit_to_source_length)
     if settings.no_repeat_ngram_size:
         rules.append(NGramBlocker(settings.no_repeat_ngram_size, special.may_repeat))
-    rules.append(keep_to_switch_decisions)
+    rules.append(follow_switch_decisions)
     return rules
 
 
-def forbid_padding(step: Step) -> None:
+def forbid_padding(step: SearchStep) -> None:
     """Forbid the padding symbol."""
     step.lprobs[..., step.special.pad] = -math.inf
 
@@ -154,11 +152,11 @@ class UnknownWordPenalty:
     def __init__(self, penalty: float):
         self.penalty = penalty
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SearchStep) -> None:
         step.lprobs[..., step.special.unk] -= self.penalty
 
 
-class EndAtGreatestLength:
+class MaximumLength:
     """Force summaries to end at their maximum length.
 
     Args:
@@ -170,7 +168,7 @@ class EndAtGreatestLength:
     def __init__(self, shortest_limit: int, ending_is_free: bool):
         self.shortest_limit, self.ending_is_free = shortest_limit, ending_is_free
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SearchStep) -> None:
         if step.number < self.shortest_limit:
             return
         over = step.longest.le(step.number)[:, None]  # (B, 1)
@@ -179,7 +177,7 @@ class EndAtGreatestLength:
         end.copy_(torch.where(over, torch.zeros_like(step.end) if self.ending_is_free else step.end, end))
 
 
-def keep_to_prefix(step: Step) -> None:
+def force_prefix(step: SearchStep) -> None:
     """Allow only the next word of the prefix until the prefix ends (``--prefix-size``).
 
     If this word has probability 0, it receives the score of the unknown word. Words outside the document's candidate
@@ -198,21 +196,21 @@ def keep_to_prefix(step: Step) -> None:
     forced = step.forced[:, None, None]
     lprobs.masked_fill_(forced, -math.inf).scatter_(2, index, torch.where(forced, scores, before))
     beams = torch.arange(live.beam, device=word.device).masked_fill(ended[:, None], 0)  # (B, beam)
-    live.tokens, live.log_probs = take_beams(live.tokens, beams), take_beams(live.log_probs, beams)
+    live.tokens, live.log_probs = gather_beams(live.tokens, beams), gather_beams(live.log_probs, beams)
 
 
-class LeastLength:
+class MinimumLength:
     """Forbid the end symbol until a summary has a minimum number of tokens (``--min-len``)."""
 
     def __init__(self, tokens: int):
         self.tokens = tokens
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SearchStep) -> None:
         if step.number < self.tokens:
             step.forbid_end()
 
 
-class LeastSentences:
+class MinimumSentences:
     """Forbid the end symbol until a summary has a minimum number of sentences (``--min-sentences``).
 
     A summary that has reached its maximum length may always end.
@@ -221,7 +219,7 @@ class LeastSentences:
     def __init__(self, sentences: int):
         self.sentences = sentences
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SearchStep) -> None:
         mark = step.special.sentence_mark
         tokens = step.live.tokens[:, : step.lprobs.size(1), : step.number + 1].clone()  # including the start symbol
         tokens[:, :, 0] = mark
@@ -231,7 +229,7 @@ class LeastSentences:
         step.forbid_end(begun.lt(self.sentences) & step.longest.gt(step.number)[:, None])
 
 
-def suppress_words(step: Step) -> None:
+def suppress_words(step: SearchStep) -> None:
     """Forbid the words in ``tokens_to_suppress``, unless the prefix contains them."""
     # loop over these few words, because a list of indices would be copied to the GPU at every step
     for word in step.special.suppressed:
@@ -242,7 +240,7 @@ def suppress_words(step: Step) -> None:
             scores.masked_fill_(~step.forced[:, None], -math.inf)
 
 
-def end_at_source_length(step: Step) -> None:
+def limit_to_source_length(step: SearchStep) -> None:
     """End a summary that is as long as its source, unless its prefix continues (``--match-source-len``)."""
     over = step.source.lengths.le(step.number)
     over = over if step.forced is None else over & ~step.forced
@@ -266,7 +264,7 @@ class NGramBlocker:
         self.ignored = sorted(set(ignored))
         self._ignored: Optional[Tensor] = None  # the same ids as a tensor on the device of the search
 
-    def __call__(self, step: Step) -> None:
+    def __call__(self, step: SearchStep) -> None:
         if step.number == 0:
             return
         exempt = step.longest.le(step.number)  # True for summaries that must end
@@ -307,7 +305,7 @@ class NGramBlocker:
             lprobs.scatter_(1, words, torch.where(wordless[:, None], before, lprobs.gather(1, words)))
 
 
-def keep_to_switch_decisions(step: Step) -> None:
+def follow_switch_decisions(step: SearchStep) -> None:
     """Forbid words that the models' switches exclude (``--pointer switch``).
 
     A word remains allowed if a constraint requires it or if a hypothesis has no other word left. A hypothesis has no

@@ -8,7 +8,7 @@ from fairseq import search as fairseq_search
 
 from ..layers.pointer import Selection
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import known_words
+from ..vocabulary.dictionary import count_known_words
 from .options import SYSTEMS, DecodingOptions, FairseqOptions
 from .penalties import Scoring, check_options
 from .terms import parse_option
@@ -153,7 +153,7 @@ class SearchSettings:
             raise ValueError("copied_positions requires a model with a pointer (--pointer)")
         longest = self.max_len or int(positions)  # some models return 1e5, which is a float
         if not (self.exact_length or self.match_source_len or self.max_len_a):
-            check_least_length(self.min_len, min(self.max_len_b, longest - 1))
+            check_minimum_length(self.min_len, min(self.max_len_b, longest - 1))
         if self.exact_length >= longest:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
@@ -183,14 +183,14 @@ class SearchSettings:
         )
 
 
-def selection_of(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
+def get_selection(sample: Dict[str, Any], settings: SearchSettings) -> Optional[Selection]:
     """Return the words that pointers may copy from the documents of a batch, or None if they may copy all words."""
     if "selection" not in sample:
         return None
     return Selection(sample["selection"], settings.selection_threshold, settings.selection_factor)
 
 
-def check_least_length(min_len: int, longest: int) -> None:
+def check_minimum_length(min_len: int, longest: int) -> None:
     """Raise ValueError if the minimum length ``min_len`` exceeds the maximum length ``longest``."""
     if max(min_len, 0) > longest:
         raise ValueError(
@@ -232,7 +232,7 @@ class SpecialTokens:
                 words.
         """
         eos = dictionary.eos() if eos is None else eos
-        suppressed = _known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
+        suppressed = _look_up_known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
         if settings.exact_length:  # also suppress the start symbol, which is not a word and is never printed
             suppressed = (*suppressed, dictionary.bos())
         marks = (SENTENCE_MARK,) if settings.min_sentences else ()
@@ -243,15 +243,15 @@ class SpecialTokens:
             unk=dictionary.unk(),
             eos=eos,
             suppressed=suppressed,
-            may_repeat=_known_ids(dictionary, settings.ngram_ignore_tokens, "--ngram-ignore-tokens"),
-            sentence_mark=_known_ids(dictionary, marks, "--min-sentences")[0] if marks else -1,
+            may_repeat=_look_up_known_ids(dictionary, settings.ngram_ignore_tokens, "--ngram-ignore-tokens"),
+            sentence_mark=_look_up_known_ids(dictionary, marks, "--min-sentences")[0] if marks else -1,
         )
 
 
-def _known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
+def _look_up_known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
     """Return the ids of words. Raises ValueError if a word is not a known word of the dictionary."""
     ids = tuple(dictionary.index(word) for word in words)
     for word, index in zip(words, ids):
-        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= known_words(dictionary):
+        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= count_known_words(dictionary):
             raise ValueError(f'{option} "{word}": this is not a known word of the dictionary')
     return ids

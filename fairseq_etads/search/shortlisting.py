@@ -15,7 +15,7 @@ from fairseq import search as fairseq_search
 from torch import Tensor
 
 from ..kernels.linear import is_plain_linear
-from ..layers.decoder_output import decoder_capabilities
+from ..layers.decoder_output import get_decoder_capabilities
 from ..layers.embedding import SharedTableOutput
 from ..layers.recurrent import OutputLayer
 from ..vocabulary.candidates import Candidates
@@ -33,7 +33,7 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
         strategy: fairseq's search object, which selects the extensions of hypotheses.
     """
     for model in models:
-        capabilities = decoder_capabilities(model)
+        capabilities = get_decoder_capabilities(model)
         output = getattr(getattr(model, "decoder", None), "output_projection", None)
         if not capabilities.has_output_vocabulary:
             raise ValueError(f"--shortlist works only with models of this project, not with {type(model).__name__}")
@@ -52,7 +52,7 @@ def check_shortlist(models: Sequence[Any], strategy: Any) -> None:
         raise ValueError("--shortlist does not go with prefix_allowed_tokens_fn, which may need other words")
 
 
-def batch_candidates(
+def find_batch_candidates(
     shortlist: Shortlist,
     net_input: Dict[str, Tensor],
     prefix: Optional[Tensor],
@@ -84,7 +84,7 @@ def batch_candidates(
     return shortlist.candidates(net_input["src_tokens"], least, words, always)
 
 
-def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
+def convert_to_search_ids(special: SpecialTokens, start: int, candidates: Candidates) -> Tuple[SpecialTokens, int]:
     """Convert the special tokens and the start symbol to search ids.
 
     The lists of all documents must contain these tokens.
@@ -101,7 +101,7 @@ def in_columns(special: SpecialTokens, start: int, candidates: Candidates) -> Tu
     return columns, column(start)
 
 
-def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[str, Any]:
+def restrict_softmax(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[str, Any]:
     """Create the additional encoder outputs that restrict the softmax to the candidates.
 
     Args:
@@ -110,19 +110,19 @@ def restricted(model: Any, src_tokens: Tensor, candidates: Candidates) -> Dict[s
         candidates: the words over which the softmax is computed.
     """
     decoder = model.decoder
-    has_pointer = decoder_capabilities(model).pointer is not None
+    has_pointer = get_decoder_capabilities(model).pointer is not None
     vocabulary = OutputVocabulary.of(src_tokens, decoder.dictionary, has_pointer, candidates)
-    output = _output_of(decoder.output_projection, candidates)
+    output = _make_output_layer(decoder.output_projection, candidates)
     return {"vocabulary": vocabulary._replace(by_column=True), "candidate_output": output}
 
 
-def _output_of(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
+def _make_output_layer(output: Any, candidates: Candidates) -> Callable[[Tensor], Tensor]:
     """Create an output layer that computes the logits (…, C) of only the candidates from states (…, in)."""
     words = candidates.words
     if len(words) == candidates.known_words:
         layer: Callable[[Tensor], Tensor] = output
     elif isinstance(output, WideLinear):
-        layer = output.of_words(words)
+        layer = output.restrict_to_words(words)
     elif isinstance(output, OutputLayer):
         weight, bias = output.rows(words)
         layer = functools.partial(F.linear, weight=weight, bias=bias)

@@ -16,7 +16,7 @@ from ..layers.pointer import Selection
 from ..vocabulary.candidates import Candidates
 from .hypotheses import Results
 from .settings import SpecialTokens
-from .shortlisting import restricted
+from .shortlisting import restrict_softmax
 
 
 def replace_unknown_words(
@@ -37,15 +37,15 @@ def replace_unknown_words(
     for source, hypotheses in zip(src_tokens, results):
         left_padding = int((source == special.pad).cumprod(0).sum())
         for hypothesis in hypotheses:
-            position, is_known = _most_attended_word(hypothesis["attention"], source, special)
+            position, is_known = _find_most_attended_words(hypothesis["attention"], source, special)
             if source_dictionary is not None:
                 replaced = (hypothesis["tokens"] == special.unk) & is_known
-                words = _translate(source[position[replaced]], source_dictionary, target_dictionary)
+                words = _convert_to_target_ids(source[position[replaced]], source_dictionary, target_dictionary)
                 hypothesis["tokens"] = hypothesis["tokens"].masked_scatter(replaced, words)
             hypothesis["alignment"] = (position - left_padding).clamp(min=0)
 
 
-def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
+def _find_most_attended_words(attention: Tensor, source: Tensor, special: SpecialTokens) -> Tuple[Tensor, Tensor]:
     """Find the most attended known word for each token in a summary.
 
     Returns the source position (T,) of this word and a mask (T,) that is True if a known word was found. If the source
@@ -56,7 +56,7 @@ def _most_attended_word(attention: Tensor, source: Tensor, special: SpecialToken
     return position, is_known[position]
 
 
-def _translate(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
+def _convert_to_target_ids(words: Tensor, source_dictionary: Any, target_dictionary: Any) -> Tensor:
     """Convert source-dictionary ids (n,) to target-dictionary ids. Missing words are added to the target dictionary."""
     if source_dictionary is target_dictionary:
         return words
@@ -91,7 +91,7 @@ def add_copied_positions(
     if candidates is None:
         output = DecoderOutput.of(model(**{**inputs, "prev_output_tokens": before}))
     else:
-        found = restricted(model, inputs["src_tokens"], candidates.select(documents))
+        found = restrict_softmax(model, inputs["src_tokens"], candidates.select(documents))
         encoder_out = {**model.encoder.forward_torchscript(inputs), **found}
         output = DecoderOutput.of(model.decoder(before, encoder_out=encoder_out))
     pointer = output.pointer

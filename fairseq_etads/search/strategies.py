@@ -1,7 +1,7 @@
 """Adapt fairseq's search strategies (sampling, diverse beams, allowed and required words) to this project's search.
 
 fairseq's search objects have a state, fail for some option values, and expect dictionary ids, whereas this project's
-search uses extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`for_one_search` creates an
+search uses extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_for_one_search` creates an
 adapted copy for each search.
 """
 
@@ -23,7 +23,7 @@ GREEDY_SCORE = 1.0
 """Score that identifies the greedy hypothesis. The score of a sampled hypothesis is log P, which is at most 0."""
 
 
-class DiverseSiblings(fairseq_search.DiverseSiblingsSearch):
+class DiverseSiblingsSearch(fairseq_search.DiverseSiblingsSearch):
     """Beam search that subtracts ``diversity_rate`` * i from the score of the i-th best extension of each hypothesis.
 
     i starts from 0. With this penalty, extensions of more hypotheses remain in the beam (Li et al. 2016). The penalty
@@ -93,7 +93,7 @@ def draw_indices(probs: Tensor) -> Tensor:
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
 
 
-class DrawnOnDevice(fairseq_search.Sampling):
+class DeviceSampling(fairseq_search.Sampling):
     """A version of fairseq's sampling strategy that does not wait for a GPU.
 
     Words are drawn from the same distribution, but with different random numbers.
@@ -222,7 +222,7 @@ def keeps_beam_order(strategy: Any) -> bool:
     return isinstance(strategy, (fairseq_search.Sampling, SamplingWithGreedy))
 
 
-def widest_beam(strategy: Any, beam: int, width: int) -> int:
+def compute_widest_beam(strategy: Any, beam: int, width: int) -> int:
     """Return the largest possible beam size, up to ``beam``, for distributions over V + K = ``width`` words."""
     beam = min(beam, width - 1)  # the padding symbol is never chosen
     if isinstance(strategy, (fairseq_search.LexicallyConstrainedBeamSearch, fairseq_search.DiverseSiblingsSearch)):
@@ -232,7 +232,7 @@ def widest_beam(strategy: Any, beam: int, width: int) -> int:
     return max(1, beam)
 
 
-def for_one_search(
+def copy_for_one_search(
     strategy: Any, vocabulary: Optional[OutputVocabulary], ids: Iterable[int], device: torch.device
 ) -> Any:
     """Copy a strategy for one search. The copy has a separate state and identifies documents by their rows.
@@ -246,10 +246,10 @@ def for_one_search(
     strategy = copy.copy(strategy)
     strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
     if device.type != "cpu" and type(strategy) is fairseq_search.Sampling:
-        strategy.__class__ = DrawnOnDevice
+        strategy.__class__ = DeviceSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
         own = None if vocabulary is None else vocabulary.to("cpu")
-        strategy.prefix_allowed_tokens_fn = _AllowedWords(strategy.prefix_allowed_tokens_fn, own, list(ids))
+        strategy.prefix_allowed_tokens_fn = _AllowedWordsFunction(strategy.prefix_allowed_tokens_fn, own, list(ids))
     if isinstance(strategy, fairseq_search.Sampling) and vocabulary is not None and vocabulary.candidates is not None:
         strategy.sampling_topk = min(strategy.sampling_topk, len(vocabulary.candidates))
     if isinstance(strategy, fairseq_search.LexicallyConstrainedBeamSearch) and vocabulary is not None:
@@ -258,7 +258,7 @@ def for_one_search(
     return strategy
 
 
-class _AllowedWords:
+class _AllowedWordsFunction:
     """A wrapper for ``prefix_allowed_tokens_fn`` that uses extended ids and identifies documents by their rows.
 
     Args:
@@ -279,7 +279,7 @@ class _AllowedWords:
         return self.vocabulary.own_words(found, row).tolist()
 
 
-def extended_constraints(
+def extend_constraints(
     constraints: Optional[Tensor],
     strategy: Any,
     vocabulary: Optional[OutputVocabulary],

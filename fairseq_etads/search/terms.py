@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, Iterable, List, NamedTuple, Optional, Se
 
 from torch import Tensor, nn
 
-from ..platform.systems import belongs_to
+from ..platform.systems import explain_missing_system
 from ..vocabulary.output import OutputVocabulary
 from .hypotheses import Results
-from .options import SYSTEMS, flag
+from .options import SYSTEMS, format_option_name
 
 
 class TermBatch(NamedTuple):
@@ -119,7 +119,7 @@ class SearchTerm(abc.ABC):
         """
 
 
-def gain_of(terms: Iterable[ActiveTerm]) -> float:
+def compute_largest_gain(terms: Iterable[ActiveTerm]) -> float:
     """Compute an upper bound for the number that all terms together add to a word's log-probability in one step."""
     gain = 0.0
     for term in terms:
@@ -158,10 +158,11 @@ def parse_option(option: str, value: Any) -> Any:
     if value is None or len(value) == 0:
         return ()
     shown = value if isinstance(value, str) else ",".join(map(str, value))
-    raise ValueError(f"{belongs_to(f'{flag(option)} {shown}', SYSTEMS[option])}: leave {flag(option)} out")
+    flag = format_option_name(option)
+    raise ValueError(f"{explain_missing_system(f'{flag} {shown}', SYSTEMS[option])}: leave {flag} out")
 
 
-def option_terms(settings: Any) -> List[SearchTerm]:
+def make_option_terms(settings: Any) -> List[SearchTerm]:
     """Create the terms of all registered options that are on."""
     values = ((term, getattr(settings, option)) for option, term in _OPTION_TERMS.items())
     return [term.make(value) for term, value in values if value]

@@ -2,7 +2,7 @@
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ..text.alignment import Span, align
+from ..text.alignment import Span, align_tokens
 from ..text.words import SENTENCE_MARK
 from .documents import Document, TextProcessing
 from .extraction import DocumentSentence
@@ -12,7 +12,7 @@ GROUPS, STRENGTH = 4, 0.5
 """Maximum number of groups in diverse beam search, and strength of its diversity penalty."""
 
 
-class Spelled(NamedTuple):
+class SpelledHypothesis(NamedTuple):
     """A hypothesis that has been converted to text.
 
     Attributes:
@@ -44,13 +44,13 @@ class Sentence(NamedTuple):
     spans: Optional[List[Optional[Span]]]
 
 
-def groups_of(beam: int) -> int:
+def choose_group_count(beam: int) -> int:
     """Return the number of groups for diverse beam search, the largest divisor of ``beam`` up to :data:`GROUPS`."""
     return next(groups for groups in range(GROUPS, 0, -1) if beam % groups == 0)
 
 
-def choose(
-    texts: TextProcessing, document: Document, hypotheses: Sequence[Spelled], most_words: Optional[int]
+def choose_summary_sentences(
+    texts: TextProcessing, document: Document, hypotheses: Sequence[SpelledHypothesis], most_words: Optional[int]
 ) -> Tuple[List[Sentence], float]:
     """Choose the sentences of a summary from a document and its hypotheses.
 
@@ -69,28 +69,30 @@ def choose(
     found: List[Sentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
-            found.append(_document_sentence(texts, document, candidate.number))
+            found.append(_make_document_sentence(texts, document, candidate.number))
         elif candidate.written is not None:
             number, text = parts[candidate.written]
             earlier = [part for which, part in parts[: candidate.written] if which == number]
-            found.append(_hypothesis_sentence(texts, hypotheses[number], text, earlier))
+            found.append(_make_hypothesis_sentence(texts, hypotheses[number], text, earlier))
     return found, choice.score
 
 
-def _document_sentence(texts: TextProcessing, document: Document, number: int) -> Sentence:
+def _make_document_sentence(texts: TextProcessing, document: Document, number: int) -> Sentence:
     """Return a sentence of the document, tokenised as the model would generate it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)
     if sentence.start is not None and sentence.end is not None:
         start = sentence.start
-        found = align(document.text[start : sentence.end], [texts.spelling(token) for token in tokens])
+        found = align_tokens(document.text[start : sentence.end], [texts.spelling(token) for token in tokens])
         spans = [span and (span[0] + start, span[1] + start) for span in found]
     chosen = ChosenSentence(texts.join(tokens), "document", number, sentence.start, sentence.end)
     return Sentence(chosen, tokens, list(range(len(tokens))), spans)
 
 
-def _hypothesis_sentence(texts: TextProcessing, hypothesis: Spelled, text: str, earlier: Sequence[str]) -> Sentence:
+def _make_hypothesis_sentence(
+    texts: TextProcessing, hypothesis: SpelledHypothesis, text: str, earlier: Sequence[str]
+) -> Sentence:
     """Return a sentence of a hypothesis.
 
     Args:
@@ -104,7 +106,9 @@ def _hypothesis_sentence(texts: TextProcessing, hypothesis: Spelled, text: str, 
     for part in earlier:
         first = max(whole.find(part, first), first) + len(part)
     first = whole.find(text, first)
-    spans = align(whole, ["" if token == SENTENCE_MARK else texts.spelling(token) for token in hypothesis.tokens])
+    spans = align_tokens(
+        whole, ["" if token == SENTENCE_MARK else texts.spelling(token) for token in hypothesis.tokens]
+    )
     places = [
         place
         for place, span in enumerate(spans)

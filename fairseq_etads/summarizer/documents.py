@@ -11,13 +11,13 @@ import torch
 from fairseq.tokenizer import tokenize_line
 from torch import Tensor
 
-from ..text.alignment import Span, align, spelling
-from ..text.cleaning import one_line
+from ..text.alignment import Span, align_tokens, approximate_spelling
+from ..text.cleaning import join_to_one_line
 from ..text.picking import FACTOR
 from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.dictionary import counts_of_known_words
-from .extraction import DocumentSentence, Pick, SentencePicker
+from ..vocabulary.dictionary import get_known_word_counts
+from .extraction import DocumentSentence, SelectedSentences, SentencePicker
 from .folder.loading import LoadedFolder
 from .picked import Selection
 from .surprisal import Surprisal, TrainingSurprisals, WordFrequencies
@@ -94,15 +94,15 @@ class TextProcessing:
         percentiles = loaded.config.task.get("document_surprisal")
         self._surprisals = None
         if percentiles is not None:
-            frequencies = WordFrequencies(counts_of_known_words(self.source))
+            frequencies = WordFrequencies(get_known_word_counts(self.source))
             self._surprisals = TrainingSurprisals(frequencies, percentiles)
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
     def read(self, number: int, text: str) -> Document:
         """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
         if self.picker is not None:
-            return self._read_picked(number, text, self.picker.pick(text, one_line(text)))
-        tokens = self._tokens(one_line(text))
+            return self._read_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
+        tokens = self._tokenize_line(join_to_one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
@@ -112,7 +112,7 @@ class TextProcessing:
         """
         return None if self._surprisals is None else self._surprisals.of(document.tokens)
 
-    def _read_picked(self, number: int, text: str, pick: Pick) -> Document:
+    def _read_selected_sentences(self, number: int, text: str, pick: SelectedSentences) -> Document:
         """Tokenise the selected sentences of a document. Sentence marks are inserted if they were used in training."""
         tokens: List[str] = []
         places: List[int] = []
@@ -136,7 +136,7 @@ class TextProcessing:
         tokens: List[str] = tokenize_line(line)
         return tokens
 
-    def _tokens(self, line: str) -> List[str]:
+    def _tokenize_line(self, line: str) -> List[str]:
         line = self.tokenizer.encode(line)
         if self.subwords is not None:
             line = self.subwords.encode(line)
@@ -145,7 +145,9 @@ class TextProcessing:
 
     def summary_tokens(self, text: str) -> List[str]:
         """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
-        sentences = [self._tokens(one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")]
+        sentences = [
+            self._tokenize_line(join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
+        ]
         return self.with_marks(sentences)
 
     def with_marks(self, sentences: Iterable[List[str]]) -> List[str]:
@@ -176,10 +178,10 @@ class TextProcessing:
             "net_input": {"src_tokens": tokens, "src_lengths": torch.tensor(list(map(len, rows)))},
         }
         if self._factors:
-            sample["net_input"]["factors"] = self._factor_values(documents, tokens, padding)
+            sample["net_input"]["factors"] = self._compute_factor_values(documents, tokens, padding)
         return Batch(documents, sample, list(new), padding)
 
-    def _factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
+    def _compute_factor_values(self, documents: List[Document], tokens: Tensor, padding: List[int]) -> Tensor:
         """Return the salience level of each token as an id in the factor dictionary, shape (B, S, 1).
 
         Each token has the same level as its sentence.
@@ -193,7 +195,7 @@ class TextProcessing:
             row[start : start + len(ids)] = torch.tensor(ids)
         return values[:, :, None]
 
-    def spell(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
+    def convert_to_tokens(self, ids: Tensor, batch: Batch) -> Tuple[List[int], List[str]]:
         """Convert the token ids of a summary (T,) to tokens without special symbols.
 
         Returns:
@@ -201,10 +203,10 @@ class TextProcessing:
         """
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
-        spelled = self.spell_all(ids, batch)
+        spelled = self.convert_to_all_tokens(ids, batch)
         return places, [spelled[place] for place in places]
 
-    def spell_all(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
+    def convert_to_all_tokens(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
         """Convert the token ids of a summary (T,) to tokens, including special symbols."""
         first_new = len(self.source)
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
@@ -221,13 +223,13 @@ class TextProcessing:
         """Return the start and end positions of each token in the raw document, or None if they are unknown."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
-            return align(document.text, spelled)
+            return align_tokens(document.text, spelled)
         found: List[Optional[Span]] = [None] * len(spelled)
         for number, sentence in enumerate(document.picked.sentences):
             if sentence.start is None:
                 continue
             tokens = [place for place, of in enumerate(document.places) if of == number]
-            spans = align(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
+            spans = align_tokens(document.text[sentence.start : sentence.end], [spelled[token] for token in tokens])
             for token, span in zip(tokens, spans):
                 found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
         return found
@@ -240,7 +242,7 @@ class TextProcessing:
             return str(self.subwords.decode(token)) if token.isdigit() else ""
         if self.subword_kind == "huggingface":
             return str(self.subwords.spelling(token))
-        return spelling(token, self.words, self.subword_kind)
+        return approximate_spelling(token, self.words, self.subword_kind)
 
     def is_same_word(self, token: str, following: str) -> bool:
         """Return whether two adjacent tokens belong to the same word."""
@@ -252,16 +254,16 @@ class TextProcessing:
             return not self.subwords.spelling(following, token).startswith(" ")
         return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
 
-    def word_of(self, tokens: Sequence[str]) -> str:
+    def join_word(self, tokens: Sequence[str]) -> str:
         """Join the tokens of a single word."""
         return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
     def shown(self, token: str) -> str:
         """Return a token without its subword marks, or an empty string for the end symbol."""
-        return "" if token == self.target.eos_word else self.word_of([token])
+        return "" if token == self.target.eos_word else self.join_word([token])
 
 
-def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
+def split_into_parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
     """Yield lists of at most ``read_ahead`` texts with their indices. Lists of long texts are shorter.
 
     If an error occurs while a text is read, the preceding texts are yielded before the error is raised.
@@ -289,7 +291,7 @@ def parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any
         raise problem
 
 
-def batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
+def make_batches(documents: List[Document], max_tokens: int) -> Iterator[List[Document]]:
     """Group documents of similar length into batches of at most ``max_tokens`` tokens, including padding.
 
     A document with more than ``max_tokens`` tokens forms a batch of its own.

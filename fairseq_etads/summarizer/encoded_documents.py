@@ -3,7 +3,7 @@
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..search.encoded import EncodedBatch
-from .documents import Batch, batches, parts
+from .documents import Batch, make_batches, split_into_parts
 from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
@@ -11,7 +11,7 @@ STATE_BYTES = 1 << 30
 """Default maximum memory for encoder states in bytes."""
 
 
-class _EncodedDocuments(NamedTuple):
+class _DocumentBatch(NamedTuple):
     """A batch of documents, and its encoder output, which is None if it is not cached."""
 
     batch: Batch
@@ -61,17 +61,17 @@ class EncodedDocuments:
     ):
         self._summarizer, self._most_bytes, self.max_tokens = summarizer, state_bytes, max_tokens
         self._without_words: Dict[int, Summary] = {}
-        self._batches = list(self._read(texts, max_tokens))
+        self._batches = list(self._read_batches(texts, max_tokens))
         self.documents = sum(len(part.batch.documents) for part in self._batches)
         self.encoded_once = self.state_bytes = 0
         self._measured = False
 
-    def _read(self, texts: Sequence[str], max_tokens: int) -> Iterator[_EncodedDocuments]:
+    def _read_batches(self, texts: Sequence[str], max_tokens: int) -> Iterator[_DocumentBatch]:
         summarizer = self._summarizer
-        for part in parts(texts, READ_AHEAD):
+        for part in split_into_parts(texts, READ_AHEAD):
             read = [summarizer._read(number, text, self._without_words, keep=False) for number, text in part]
-            for together in batches([document for document in read if document is not None], max_tokens):
-                yield _EncodedDocuments(summarizer._texts.batch(together), EncodedBatch() if self._most_bytes else None)
+            for together in make_batches([document for document in read if document is not None], max_tokens):
+                yield _DocumentBatch(summarizer._texts.batch(together), EncodedBatch() if self._most_bytes else None)
 
     def check(self, **decoding: Any) -> None:
         """Raise InputError if the model does not support these decoding options."""
@@ -108,22 +108,22 @@ class EncodedDocuments:
         search = summarizer._search({**decoding, "choose": "none"}, origins=False)
         scoring = search.generator.settings.scoring
 
-        def hypothesis_of(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
+        def make_hypothesis(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
             counts = hypothesis["features"][1:] / scoring.divisor(len(hypothesis["tokens"]))
             text = summarizer._summary(row, hypothesis, batch, search).text
             return Hypothesis(text, float(hypothesis["score"]), tuple(counts.tolist()))
 
-        def decode(part: _EncodedDocuments) -> List[List[Hypothesis]]:
+        def decode(part: _DocumentBatch) -> List[List[Hypothesis]]:
             results = summarizer._search_batch(part.batch, search, part.encoded)
             return [
-                [hypothesis_of(row, hypothesis, part.batch) for hypothesis in found if hypothesis["score"].isfinite()]
+                [make_hypothesis(row, hypothesis, part.batch) for hypothesis in found if hypothesis["score"].isfinite()]
                 for row, found in enumerate(results)
             ]
 
         lists = self._decode_all(decode, on_batch)
         return [lists.get(number, []) for number in range(len(lists) + len(self._without_words))]
 
-    def _decode_all(self, decode: Callable[[_EncodedDocuments], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
+    def _decode_all(self, decode: Callable[[_DocumentBatch], Sequence[Any]], on_batch: Any) -> Dict[int, Any]:
         """Call ``decode`` for each batch.
 
         Returns a dictionary that maps the index of each non-empty document to its result.
@@ -132,13 +132,13 @@ class EncodedDocuments:
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
             if not self._measured:
-                self._batches[number] = self._within_room(part)
+                self._batches[number] = self._limit_cache(part)
             if on_batch is not None:
                 on_batch(len(part.batch.documents))
         self._measured = True
         return results
 
-    def _within_room(self, part: _EncodedDocuments) -> _EncodedDocuments:
+    def _limit_cache(self, part: _DocumentBatch) -> _DocumentBatch:
         """Keep the encoder output of a batch if it fits into the cache. Otherwise, delete it."""
         size = 0 if part.encoded is None else part.encoded.bytes
         if part.encoded is None or self.state_bytes + size > self._most_bytes:

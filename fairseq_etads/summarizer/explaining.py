@@ -7,12 +7,12 @@ from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 import torch
 from torch import Tensor
 
-from ..layers.attention_probe import AttentionRecord, record
+from ..layers.attention_probe import AttentionRecord, record_attention
 from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
-from ..search.inference import structural_copy
-from ..vocabulary.dictionary import known_words
+from ..search.inference import copy_structure
+from ..vocabulary.dictionary import count_known_words
 from . import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
 from .documents import Batch, Document, TextProcessing
 from .explanation import Matrix, Row
@@ -20,7 +20,7 @@ from .explanation import Matrix, Row
 _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
 
 
-class Written(NamedTuple):
+class GeneratedTokens(NamedTuple):
     """Tokens that a model generated for a summary.
 
     Attributes:
@@ -33,7 +33,7 @@ class Written(NamedTuple):
     replaced: Dict[int, Tuple[str, int]]
 
 
-class _Pass(NamedTuple):
+class _ForwardPass(NamedTuple):
     """Results of a forward pass over a document and the T tokens of its summary.
 
     Attributes:
@@ -68,12 +68,12 @@ class Explainer:
     def __init__(self, model: Any, texts: TextProcessing, architecture: str):
         # Copy the modules, because other threads may use the model while the outputs of its attention modules are
         # recorded.
-        self._model: Any = structural_copy(model)
+        self._model: Any = copy_structure(model)
         self._texts, self._architecture = texts, architecture
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
 
-    def given(self, summary: str) -> Written:
+    def given(self, summary: str) -> GeneratedTokens:
         """Tokenise a summary provided by the user as the model would generate it.
 
         Raises:
@@ -89,9 +89,9 @@ class Explainer:
                 f"--summary: {len(tokens):,} tokens; this model can write at most {longest - 1:,}: give a shorter "
                 "summary"
             )
-        return Written((*tokens, texts.target.eos_word), {})
+        return GeneratedTokens((*tokens, texts.target.eos_word), {})
 
-    def explain(self, text: str, written: Written, summary: str, score: Optional[float]) -> Explanation:
+    def explain(self, text: str, written: GeneratedTokens, summary: str, score: Optional[float]) -> Explanation:
         """Explain how the model assigns probabilities to a summary of a raw text.
 
         Args:
@@ -106,32 +106,34 @@ class Explainer:
             return Explanation(document.text, (), 0, summary, (), score, self._architecture, "none", *nothing)
         batch = self._texts.batch([document])
         with self._lock:
-            found = self._pass(batch, self._ids(written.tokens, batch))
+            found = self._run_model(batch, self._convert_to_ids(written.tokens, batch))
         gates = {name: r.gate[0] for name, r in found.records.items() if r.gate is not None}  # shape (H, T, S) each
         gated = [r.gated[0] for r in found.records.values() if r.gated is not None]
         forms = [r.form for r in found.records.values() if r.form is not None]
         pointer = found.pointer
         return Explanation(
             document=text,
-            source=self._source(document),
+            source=self._make_source_tokens(document),
             left_out=document.left_out,
             summary=summary,
-            tokens=self._tokens(written, found),
+            tokens=self._make_summary_tokens(written, found),
             score=score,
             architecture=self._architecture,
             pointer="none" if pointer is None else pointer.kind,
             saliency_gate=forms[0] if forms else None,
-            attention=None if found.attention is None else _matrix(found.attention),
-            copying=None if pointer is None else _matrix(pointer.log_copy[0].exp()),
-            saliency=_matrix(torch.stack([gate.mean(0) for gate in gates.values()]).mean(0)) if gates else None,
-            selected=_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0)) if gated else None,
-            saliency_layers=tuple(SaliencyLayer(_layer(name), _row(g.mean((0, 1)))) for name, g in gates.items()),
-            focus_layers=tuple(_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
+            attention=None if found.attention is None else _to_matrix(found.attention),
+            copying=None if pointer is None else _to_matrix(pointer.log_copy[0].exp()),
+            saliency=_to_matrix(torch.stack([gate.mean(0) for gate in gates.values()]).mean(0)) if gates else None,
+            selected=_to_matrix(torch.stack([weights.mean(0) for weights in gated]).mean(0)) if gated else None,
+            saliency_layers=tuple(
+                SaliencyLayer(_get_layer_number(name), _to_row(g.mean((0, 1)))) for name, g in gates.items()
+            ),
+            focus_layers=tuple(_make_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
             picked=document.picked,
             surprisal=self._texts.surprisal(document),
         )
 
-    def _ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
+    def _convert_to_ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
         """Convert tokens to vocabulary ids, shape (1, T).
 
         Words that occur neither in the dictionary nor in the document become the unknown word.
@@ -141,23 +143,23 @@ class Explainer:
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
 
     @torch.no_grad()
-    def _pass(self, batch: Batch, ids: Tensor) -> _Pass:
+    def _run_model(self, batch: Batch, ids: Tensor) -> _ForwardPass:
         model, ids = self._model, ids.to(self._device)
         net_input = {name: tensor.to(self._device) for name, tensor in batch.sample["net_input"].items()}
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
-        with record(model) as records:
+        with record_attention(model) as records:
             output = DecoderOutput.of(model(**net_input, prev_output_tokens=before))
         vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
         assert vocabulary is not None, "a model of this project"
         written = vocabulary.producible_ids(ids)
-        log_probs = _log_probs(model, output).gather(2, written[:, :, None])[0, :, 0]
+        log_probs = _compute_log_probs(model, output).gather(2, written[:, :, None])[0, :, 0]
         shares = copied_from = None
         if pointer is not None:
             columns = vocabulary.target_columns(ids)
             _, shares = pointer.target_log_probs(output.logits.float().log_softmax(-1), columns)
             copied_from = pointer.copied_from(output.logits, columns)[0]
-        return _Pass(
+        return _ForwardPass(
             log_probs=log_probs,
             attention=None if attention is None else attention[0],
             is_unknown=written[0] == vocabulary.unk,
@@ -167,9 +169,9 @@ class Explainer:
             records=records,
         )
 
-    def _source(self, document: Document) -> Tuple[SourceToken, ...]:
+    def _make_source_tokens(self, document: Document) -> Tuple[SourceToken, ...]:
         texts = self._texts
-        known = known_words(texts.target)
+        known = count_known_words(texts.target)
         found: List[SourceToken] = []
         for token, span in zip(document.tokens, texts.spans(document)):
             start, end = span if span is not None else (None, None)
@@ -178,7 +180,7 @@ class Explainer:
             found.append(SourceToken(token, start, end, is_known))
         return (*found, SourceToken(texts.source.eos_word, None, None, True))
 
-    def _tokens(self, written: Written, found: _Pass) -> Tuple[SummaryToken, ...]:
+    def _make_summary_tokens(self, written: GeneratedTokens, found: _ForwardPass) -> Tuple[SummaryToken, ...]:
         texts, unknown = self._texts, found.is_unknown.tolist()
         p_gen = None if found.pointer is None else torch.sigmoid(found.pointer.gate[0]).tolist()
         shares = None if found.shares is None else found.shares.tolist()
@@ -201,35 +203,35 @@ class Explainer:
         return tuple(tokens)
 
 
-def _log_probs(model: Any, output: DecoderOutput) -> Tensor:
+def _compute_log_probs(model: Any, output: DecoderOutput) -> Tensor:
     """Compute log-probabilities as in the search, shape (1, T, words). The last dimension is indexed by extended id.
 
     If the switch of a pointer assigns a probability of 0 to a word, the mixture of generating and copying is used
     instead.
     """
-    log_probs: Tensor = model.get_normalized_probs(output.pair(), log_probs=True).float()
+    log_probs: Tensor = model.get_normalized_probs(output.to_pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
         return log_probs
-    mixed: Tensor = model.get_normalized_probs(output.mixed().pair(), log_probs=True).float()
+    mixed: Tensor = model.get_normalized_probs(output.mixed().to_pair(), log_probs=True).float()
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 
-def _layer(name: str) -> int:
+def _get_layer_number(name: str) -> int:
     """Return the index of the layer that contains a module, starting at 1."""
     match = _LAYER.match(name)
     assert match is not None, f"{name} does not belong to a layer"
     return int(match.group(1)) + 1
 
 
-def _focus_layer(name: str, found: AttentionRecord) -> FocusLayer:
+def _make_focus_layer(name: str, found: AttentionRecord) -> FocusLayer:
     assert found.center is not None and found.scope is not None
-    strengths = None if found.strength is None else _row(found.strength)
-    return FocusLayer(_layer(name), _matrix(found.center[0]), _matrix(found.scope[0]), strengths)
+    strengths = None if found.strength is None else _to_row(found.strength)
+    return FocusLayer(_get_layer_number(name), _to_matrix(found.center[0]), _to_matrix(found.scope[0]), strengths)
 
 
-def _row(values: Tensor) -> Row:
+def _to_row(values: Tensor) -> Row:
     return tuple(values.tolist())
 
 
-def _matrix(values: Tensor) -> Matrix:
+def _to_matrix(values: Tensor) -> Matrix:
     return tuple(map(tuple, values.tolist()))

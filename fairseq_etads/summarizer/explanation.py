@@ -9,7 +9,7 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from .explanation_page import frame, page
+from .explanation_page import make_frame, make_page
 from .picked import ChosenSentence, Selection
 from .surprisal import Surprisal
 
@@ -165,7 +165,7 @@ class Explanation:
     @property
     def coverage(self) -> Optional[Row]:
         """Return the total attention weight of each document token, summed over the summary tokens, shape (S,)."""
-        return None if self.attention is None else _sum_of_rows(self.attention)
+        return None if self.attention is None else _sum_rows(self.attention)
 
     @property
     def copy_coverage(self) -> Optional[Row]:
@@ -176,14 +176,14 @@ class Explanation:
         if self.copying is None:
             return None
         shares = (1.0 - (token.p_gen if token.p_gen is not None else 1.0) for token in self.tokens)
-        return _sum_of_rows(tuple(tuple(share * a for a in row) for share, row in zip(shares, self.copying)))
+        return _sum_rows(tuple(tuple(share * a for a in row) for share, row in zip(shares, self.copying)))
 
     @property
     def saliency_of_source(self) -> Optional[Row]:
         """Return the gate g_ij of each document token, averaged over summary tokens, layers and heads, shape (S,)."""
         if not self.saliency:
             return None
-        return tuple(total / len(self.saliency) for total in _sum_of_rows(self.saliency))
+        return tuple(total / len(self.saliency) for total in _sum_rows(self.saliency))
 
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
         """Convert the explanation to a dictionary of JSON types. Numbers are rounded to three or four decimal places.
@@ -201,26 +201,26 @@ class Explanation:
             "architecture": self.architecture,
             "pointer": self.pointer,
             "saliency_gate": self.saliency_gate,
-            "score": _rounded(self.score),
-            "log_probability": _rounded(self.log_probability),
+            "score": _round(self.score),
+            "log_probability": _round(self.log_probability),
             "left_out": self.left_out,
             "source": [asdict(token) for token in self.source],
-            "tokens": [_token(token) for token in self.tokens],
+            "tokens": [_token_to_dict(token) for token in self.tokens],
             "least": least,
-            "attention": _sparse(self.attention, least),
-            "copying": _sparse(self.copying, least),
-            "coverage": _rounded_row(self.coverage),
-            "copy_coverage": _rounded_row(self.copy_coverage),
-            "saliency": _optional(_rounded_rows, self.saliency),
-            "selected": _sparse(self.selected, least),
-            "saliency_of_source": _rounded_row(self.saliency_of_source),
-            "saliency_layers": [{"layer": x.layer, "gate": _rounded_row(x.gate)} for x in self.saliency_layers],
+            "attention": _to_sparse_rows(self.attention, least),
+            "copying": _to_sparse_rows(self.copying, least),
+            "coverage": _round_row(self.coverage),
+            "copy_coverage": _round_row(self.copy_coverage),
+            "saliency": _apply_if_given(_round_rows, self.saliency),
+            "selected": _to_sparse_rows(self.selected, least),
+            "saliency_of_source": _round_row(self.saliency_of_source),
+            "saliency_layers": [{"layer": x.layer, "gate": _round_row(x.gate)} for x in self.saliency_layers],
             "focus_layers": [
                 {
                     "layer": x.layer,
-                    "centers": _rounded_rows(x.centers, 2),
-                    "scopes": _rounded_rows(x.scopes, 2),
-                    "strengths": _rounded_row(x.strengths),
+                    "centers": _round_rows(x.centers, 2),
+                    "scopes": _round_rows(x.scopes, 2),
+                    "strengths": _round_row(x.strengths),
                 }
                 for x in self.focus_layers
             ],
@@ -239,51 +239,51 @@ class Explanation:
         Args:
             title: title of the page, such as the name of the document.
         """
-        return page(self.to_dict(), title)
+        return make_page(self.to_dict(), title)
 
     def _repr_html_(self) -> str:
         """Return the HTML page inside a frame, which notebooks can display."""
-        return frame(self.to_dict())
+        return make_frame(self.to_dict())
 
 
-def _sum_of_rows(rows: Matrix) -> Row:
+def _sum_rows(rows: Matrix) -> Row:
     return tuple(math.fsum(column) for column in zip(*rows))
 
 
-def _rounded(value: Optional[float], digits: int = 4) -> Optional[float]:
+def _round(value: Optional[float], digits: int = 4) -> Optional[float]:
     """Round a number. Returns None if the value is None or cannot be represented in JSON."""
     return None if value is None or not math.isfinite(value) else round(value, digits)
 
 
-def _rounded_row(row: Optional[Row], digits: int = 3) -> Optional[List[Optional[float]]]:
-    return None if row is None else [_rounded(value, digits) for value in row]
+def _round_row(row: Optional[Row], digits: int = 3) -> Optional[List[Optional[float]]]:
+    return None if row is None else [_round(value, digits) for value in row]
 
 
-def _rounded_rows(rows: Matrix, digits: int = 3) -> List[Optional[List[Optional[float]]]]:
-    return [_rounded_row(row, digits) for row in rows]
+def _round_rows(rows: Matrix, digits: int = 3) -> List[Optional[List[Optional[float]]]]:
+    return [_round_row(row, digits) for row in rows]
 
 
-def _optional(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
+def _apply_if_given(change: Callable[[Matrix], Any], rows: Optional[Matrix]) -> Any:
     return None if rows is None else change(rows)
 
 
-def _sparse(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[int, float]]]]:
-    return None if rows is None else [sparse_row(row, least) for row in rows]
+def _to_sparse_rows(rows: Optional[Matrix], least: float) -> Optional[List[List[Tuple[int, float]]]]:
+    return None if rows is None else [to_sparse_row(row, least) for row in rows]
 
 
-def sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
+def to_sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
     """Return pairs of an index and a rounded weight, without weights that are 0 or below ``least``."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 
-def _token(token: SummaryToken) -> Dict[str, Any]:
+def _token_to_dict(token: SummaryToken) -> Dict[str, Any]:
     numbers = {"probability": token.probability, "p_gen": token.p_gen, "copied_share": token.copied_share}
     return {
         "text": token.text,
         "shown": token.shown,
         "starts_word": token.starts_word,
-        "log_probability": _rounded(token.log_probability),
-        **{name: _rounded(value) for name, value in numbers.items()},
+        "log_probability": _round(token.log_probability),
+        **{name: _round(value) for name, value in numbers.items()},
         "copied_from": token.copied_from,
         "replaces_unknown": token.replaces_unknown,
     }

@@ -1,7 +1,7 @@
 """Create a self-contained HTML page for an explanation. The page requires no other files and no network access.
 
-:func:`page` receives the result of :meth:`Explanation.to_dict`. The page contains the numbers as JSON, and all text
-from documents is escaped. The script ``page/explanation.js`` shades words and draws plots. Without JavaScript, the
+:func:`make_page` receives the result of :meth:`Explanation.to_dict`. The page contains the numbers as JSON, and all
+text from documents is escaped. The script ``page/explanation.js`` shades words and draws plots. Without JavaScript, the
 words and the table of numbers are still readable. The Content-Security-Policy only allows the style and the script of
 the page itself.
 """
@@ -28,7 +28,7 @@ _KINDS = {
 }
 
 
-def page(data: Dict[str, Any], title: str = "") -> str:
+def make_page(data: Dict[str, Any], title: str = "") -> str:
     """Create the HTML page for an explanation.
 
     Args:
@@ -37,41 +37,41 @@ def page(data: Dict[str, Any], title: str = "") -> str:
     """
     style, script = ((PAGE / name).read_text(encoding="utf-8") for name in ("explanation.css", "explanation.js"))
     policy = (
-        f"default-src 'none'; style-src '{_source(style)}'; script-src '{_source(script)}'; "
+        f"default-src 'none'; style-src '{_escape_source(style)}'; script-src '{_escape_source(script)}'; "
         "base-uri 'none'; form-action 'none'"
     )
     shown = f"Why this summary: {title or data['summary'][:60] or 'nothing'}"
     return Template((PAGE / "explanation.html").read_text(encoding="utf-8")).substitute(
         policy=policy,
         generator="fairseq-etads",
-        title=escaped(shown),
+        title=escape_html(shown),
         style=style,
-        about=_about(data, title),
-        body="\n".join(_sections(data)),
-        data=embedded(_numbers(data)),
+        about=_format_title_section(data, title),
+        body="\n".join(_iterate_sections(data)),
+        data=format_embedded_json(_collect_script_data(data)),
         script=script,
     )
 
 
-def frame(data: Dict[str, Any], height: int = 720) -> str:
+def make_frame(data: Dict[str, Any], height: int = 720) -> str:
     """Put the page into a frame, so that its styles and scripts do not affect the notebook that displays it."""
     return (
-        f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(page(data))}" '
+        f'<iframe sandbox="allow-scripts" title="Why this summary" srcdoc="{html.escape(make_page(data))}" '
         f'style="width: 100%; height: {height}px; border: 0; resize: vertical"></iframe>'
     )
 
 
-def index(pages: Sequence[Tuple[str, str, str]]) -> str:
+def make_index_page(pages: Sequence[Tuple[str, str, str]]) -> str:
     """Create an index page with links. ``pages`` lists the file, the document name and the summary of each page."""
     style = (PAGE / "explanation.css").read_text(encoding="utf-8")
     rows = "".join(
-        f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escaped(name)}</bdi></a></td>'
-        f"<td><bdi>{escaped(summary)}</bdi></td></tr>"
+        f'<tr><td><a href="{html.escape(urllib.parse.quote(file))}"><bdi>{escape_html(name)}</bdi></a></td>'
+        f"<td><bdi>{escape_html(summary)}</bdi></td></tr>"
         for file, name, summary in pages
     )
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
-        f"content=\"default-src 'none'; style-src '{_source(style)}'; base-uri 'none'; form-action 'none'\">"
+        f"content=\"default-src 'none'; style-src '{_escape_source(style)}'; base-uri 'none'; form-action 'none'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
         f'content="light dark"><title>Why these summaries</title><style>{style}</style></head><body>'
         f'<h1>Why these summaries</h1><table class="card"><thead><tr><th scope="col">document</th>'
@@ -79,21 +79,21 @@ def index(pages: Sequence[Tuple[str, str, str]]) -> str:
     )
 
 
-def embedded(value: Any) -> str:
+def format_embedded_json(value: Any) -> str:
     """Format a value as ASCII JSON for a <script> element, and escape characters that could end the element."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def escaped(text: str) -> str:
+def escape_html(text: str) -> str:
     """Escape text for HTML. Invisible characters that affect the display are replaced with their code points."""
-    return "".join(_character(c) for c in text)
+    return "".join(_escape_character(c) for c in text)
 
 
 _REORDERING = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
-def _character(c: str) -> str:
+def _escape_character(c: str) -> str:
     if c.isalnum() or c in " \n":
         return c
     if c in "\t\r\u2028\u2029":
@@ -103,63 +103,64 @@ def _character(c: str) -> str:
     return html.escape(c)
 
 
-def _source(text: str) -> str:
+def _escape_source(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def _plural(number: int, word: str) -> str:
+def _format_count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def _number(value: Optional[float], digits: int = 2) -> str:
+def _format_number(value: Optional[float], digits: int = 2) -> str:
     return "–" if value is None else f"{value:.{digits}f}".replace("-", "−")
 
 
-def _about(data: Dict[str, Any], title: str) -> str:
-    parts = [f"<bdi>{escaped(title)}</bdi>"] if title else []
-    parts.append(f"architecture {escaped(data['architecture'])}")
+def _format_title_section(data: Dict[str, Any], title: str) -> str:
+    parts = [f"<bdi>{escape_html(title)}</bdi>"] if title else []
+    parts.append(f"architecture {escape_html(data['architecture'])}")
     if data["source"]:
-        parts.append(f"{_plural(len(data['source']) - 1, 'token')} of the document read")
+        parts.append(f"{_format_count(len(data['source']) - 1, 'token')} of the document read")
         parts += [f"{data['left_out']:,} not read"] if data["left_out"] else []
         if data.get("picked"):
             picked = data["picked"]
-            parts.append(f"{len(picked['sentences']):,} of {_plural(picked['total'], 'sentence')} picked")
-        parts += [_unusual(data["surprisal"])] if data.get("surprisal") else []
-        parts.append(f"log P of the summary {_number(data['log_probability'])}")
+            parts.append(f"{len(picked['sentences']):,} of {_format_count(picked['total'], 'sentence')} picked")
+        parts += [_format_surprisal(data["surprisal"])] if data.get("surprisal") else []
+        parts.append(f"log P of the summary {_format_number(data['log_probability'])}")
     if data.get("chosen"):
         parts.append("sentences chosen by expected ROUGE")
     else:
-        parts.append("a summary that was given" if data["score"] is None else f"score {_number(data['score'])}")
+        parts.append("a summary that was given" if data["score"] is None else f"score {_format_number(data['score'])}")
     return " · ".join(parts)
 
 
-def _unusual(surprisal: Dict[str, Any]) -> str:
+def _format_surprisal(surprisal: Dict[str, Any]) -> str:
     """Describe how unusual the document is in comparison with the training documents."""
-    than = f"{_percent(surprisal['percentile'])} % of the training documents"
+    than = f"{_format_percent(surprisal['percentile'])} % of the training documents"
     text = f"{surprisal['bits']:.1f} bits per token, more than {than}"
     if surprisal["percentile"] > UNUSUAL:
         return f"<strong>unlike the training documents: {text}</strong>"
     return text
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     """Format a percentage. 0 and 100 are shown only if the value is exactly 0 or 100."""
     return f"{min(max(value, 1), 99):.0f}" if 0 < value < 100 else f"{value:.0f}"
 
 
-def _sections(data: Dict[str, Any]) -> Iterator[str]:
+def _iterate_sections(data: Dict[str, Any]) -> Iterator[str]:
     yield '<div class="left">'
     yield '<section class="card" aria-labelledby="of-summary"><h2 id="of-summary">Summary</h2>'
-    yield f'<p id="summary" role="group" aria-label="Summary, word by word" dir="auto">{_summary(data)}</p>'
-    yield from _chosen(data)
+    yield f'<p id="summary" role="group" aria-label="Summary, word by word" dir="auto">{_format_summary(data)}</p>'
+    yield from _format_sentence_origins(data)
     yield "</section>"
     yield '<section class="card" aria-labelledby="of-document"><h2 id="of-document">Document</h2>'
-    yield from _shading(data)
-    yield f'<div id="document" dir="auto" data-hue="{_overview(data)[0]}">{"".join(_document(data))}</div>'
+    yield from _format_shading_controls(data)
+    hue, document = _get_initial_shading(data)[0], "".join(_format_document(data))
+    yield f'<div id="document" dir="auto" data-hue="{hue}">{document}</div>'
     if data["left_out"]:
         yield '<p class="note">The grey text at the end was not read: the model was trained on shorter texts.</p>'
     yield "</section>"
-    yield from _picked(data)
+    yield from _format_selected_sentences(data)
     yield "</div>"
     yield '<div class="right needs-script"><section class="card" aria-label="Figures of one word">'
     yield '<p class="note" id="hint">Point at a word in the summary or the document, or move there with <kbd>Tab</kbd> '
@@ -169,31 +170,32 @@ def _sections(data: Dict[str, Any]) -> Iterator[str]:
         yield '<section class="card wide needs-script" aria-labelledby="of-strips">'
         yield '<h2 id="of-strips">Along the document</h2><div id="strips"></div>'
         yield '<p class="note">Pale: the whole summary. Strong: the word that you point at.</p></section>'
-        yield from _focus(data)
-    yield from _legend(data)
-    yield from _table(data)
+        yield from _format_focus(data)
+    yield from _format_legend(data)
+    yield from _format_token_table(data)
 
 
-def _picked(data: Dict[str, Any]) -> Iterator[str]:
+def _format_selected_sentences(data: Dict[str, Any]) -> Iterator[str]:
     """Format a table of the sentences that the extractor selected. It is empty without an extractor."""
     picked = data.get("picked")
     if picked is None:
         return
     count, total = len(picked["sentences"]), picked["total"]
     yield '<section class="card" aria-labelledby="of-picked"><h2 id="of-picked">Picked sentences</h2>'
-    yield f'<p class="note">An extractor computed a probability for the {_plural(total, "sentence")} of the document, '
+    sentences = _format_count(total, "sentence")
+    yield f'<p class="note">An extractor computed a probability for the {sentences} of the document, '
     yield f"and selected the {count:,} most probable, as many as the model can read. "
     yield "The model read only these sentences; the rest of the document is grey.</p>"
     yield '<div class="scroll"><table><thead><tr><th scope="col">number</th><th scope="col">probability</th>'
     yield '<th scope="col">sentence</th></tr></thead><tbody>'
     for sentence in picked["sentences"]:
         yield f"<tr><td class=number>{sentence['number'] + 1:,}</td>"
-        yield f"<td class=number>{_number(sentence['probability'])}</td>"
-        yield f"<td><bdi>{escaped(sentence['text'])}</bdi></td></tr>"
+        yield f"<td class=number>{_format_number(sentence['probability'])}</td>"
+        yield f"<td><bdi>{escape_html(sentence['text'])}</bdi></td></tr>"
     yield "</tbody></table></div></section>"
 
 
-def _chosen(data: Dict[str, Any]) -> Iterator[str]:
+def _format_sentence_origins(data: Dict[str, Any]) -> Iterator[str]:
     """Format a list of the origins of the summary sentences, if a content model chose them."""
     if not data.get("chosen"):
         return
@@ -202,19 +204,19 @@ def _chosen(data: Dict[str, Any]) -> Iterator[str]:
     for sentence in data["chosen"]:
         number = sentence["number"]
         origin = "written by the model" if number is None else f"sentence {number + 1:,} of the document"
-        yield f'<li class="note">{origin}: <bdi>{escaped(sentence["text"])}</bdi></li>'
+        yield f'<li class="note">{origin}: <bdi>{escape_html(sentence["text"])}</bdi></li>'
     yield "</ol>"
 
 
-def _overview(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
+def _get_initial_shading(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
     """Return the name and the values of the shading that the document has at first."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
 
 
-def _shading(data: Dict[str, Any]) -> Iterator[str]:
-    kind, values = _overview(data)
+def _format_shading_controls(data: Dict[str, Any]) -> Iterator[str]:
+    kind, values = _get_initial_shading(data)
     if not values:
         yield '<p class="note">The model has read nothing: the document has no words.</p>'
         return
@@ -228,8 +230,8 @@ def _shading(data: Dict[str, Any]) -> Iterator[str]:
             yield f'<label><input type="radio" name="shade" value="{name}"{checked}>{label}</label>'
         yield "</fieldset>"
     mean = "mean" if kind == "saliency" else "sum"
-    high_text = _number(high) if high > low else f"{_number(high)} everywhere"
-    yield f'<p class="scale" id="scale" data-hue="{kind}"><span><span id="scale-low">{_number(low)}</span>'
+    high_text = _format_number(high) if high > low else f"{_format_number(high)} everywhere"
+    yield f'<p class="scale" id="scale" data-hue="{kind}"><span><span id="scale-low">{_format_number(low)}</span>'
     yield f'<span class="ramp"></span><span id="scale-high">{high_text}</span></span>'
     yield f'<span class="of"><bdi id="scale-of">{_KINDS[kind]}, {mean} over the summary</bdi></span>'
     if data["copying"] is not None:
@@ -237,7 +239,7 @@ def _shading(data: Dict[str, Any]) -> Iterator[str]:
     yield "</p>"
 
 
-def _summary(data: Dict[str, Any]) -> str:
+def _format_summary(data: Dict[str, Any]) -> str:
     words: List[str] = []
     for token in data["tokens"]:
         classes = ["w"]
@@ -245,25 +247,29 @@ def _summary(data: Dict[str, Any]) -> str:
         classes += ["copied"] if token["copied_from"] is not None else []
         classes += ["unknown"] if token["replaces_unknown"] else []
         is_end = token is data["tokens"][-1]
-        text = '<span class="word end">end</span>' if is_end else f'<span class="word">{escaped(token["shown"])}</span>'
+        text = (
+            '<span class="word end">end</span>'
+            if is_end
+            else f'<span class="word">{escape_html(token["shown"])}</span>'
+        )
         separator = "" if words and not token["starts_word"] else " "
-        label = _described(token, data)
+        label = _describe_token(token, data)
         words.append(
             f'{separator}<span class="{" ".join(classes)}" role="button" aria-pressed="false" '
-            f'aria-label="{label}">{text}{_bar(token)}</span>'
+            f'aria-label="{label}">{text}{_draw_probability_bar(token)}</span>'
         )
     return "".join(words).strip()
 
 
-def _described(token: Dict[str, Any], data: Dict[str, Any]) -> str:
+def _describe_token(token: Dict[str, Any], data: Dict[str, Any]) -> str:
     """Return the label of a summary word for screen readers."""
-    text = escaped(token["shown"]) if token is not data["tokens"][-1] else "end of the summary"
+    text = escape_html(token["shown"]) if token is not data["tokens"][-1] else "end of the summary"
     origin = "copied" if token["copied_from"] is not None else "generated"
     said = f", {origin}" if data["pointer"] != "none" else ""
-    return f"{text}, probability {_number(token['probability'])}{said}"
+    return f"{text}, probability {_format_number(token['probability'])}{said}"
 
 
-def _bar(token: Dict[str, Any]) -> str:
+def _draw_probability_bar(token: Dict[str, Any]) -> str:
     """Draw a bar for the probability of a token. The part that is due to copying has a different colour."""
     whole = 100 * (token["probability"] or 0.0)
     copied = whole * (token["copied_share"] or 0.0)
@@ -274,13 +280,13 @@ def _bar(token: Dict[str, Any]) -> str:
     )
 
 
-def _document(data: Dict[str, Any]) -> Iterator[str]:
+def _format_document(data: Dict[str, Any]) -> Iterator[str]:
     """Format the raw text with a <span> element around each token.
 
     A token with an unknown position is inserted after the preceding token.
     """
     text, place = data["document"], 0
-    _, values = _overview(data)
+    _, values = _get_initial_shading(data)
     low, high = (min(values), max(values)) if data["saliency_of_source"] else (0.0, max(values, default=0.0))
     copied = data["copy_coverage"] or [0.0] * len(values)
     for token, value, share in zip(data["source"], values, copied):
@@ -288,32 +294,32 @@ def _document(data: Dict[str, Any]) -> Iterator[str]:
         thickness = f" c{1 + min(3, round(3 * share))}" if share >= 0.02 else ""
         start, end = token["start"], token["end"]
         if start is None:
-            start, end = _next_place(text, place, token["text"])
+            start, end = _find_next_token(text, place, token["text"])
         if start is None or max(start, place) >= end:
             is_end = token is data["source"][-1]
-            kind, shown = ("end", "end") if is_end else ("mark", escaped(token["text"]))
+            kind, shown = ("end", "end") if is_end else ("mark", escape_html(token["text"]))
             space = " " if is_end else ""
             yield f'{space}<span class="t {kind} s{level}{thickness}">{shown}</span>'
             continue
         start = max(start, place)
-        yield _between(text[place:start], data)
-        yield f'<span class="t s{level}{thickness}">{escaped(text[start:end])}</span>'
+        yield _format_text_between_tokens(text[place:start], data)
+        yield f'<span class="t s{level}{thickness}">{escape_html(text[start:end])}</span>'
         place = end
     rest = text[place:]
     if rest.strip() and (data["left_out"] or data.get("picked") or not data["source"]):
-        yield f'<span class="unread">{escaped(rest)}</span>'
+        yield f'<span class="unread">{escape_html(rest)}</span>'
     else:
-        yield escaped(rest)
+        yield escape_html(rest)
 
 
-def _between(text: str, data: Dict[str, Any]) -> str:
+def _format_text_between_tokens(text: str, data: Dict[str, Any]) -> str:
     """Format the text between two tokens. The text is marked as unread if the extractor did not select its words."""
     if data.get("picked") and any(character.isalnum() for character in text):
-        return f'<span class="unread">{escaped(text)}</span>'
-    return escaped(text)
+        return f'<span class="unread">{escape_html(text)}</span>'
+    return escape_html(text)
 
 
-def _next_place(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
+def _find_next_token(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
     """Find a token directly after a position in the text. The token can be a single invisible character."""
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
@@ -331,7 +337,7 @@ document is shaded by where that word looks.</p> <div id="heads" class="needs-sc
 aria-label="Heads"></div>"""
 
 
-def _focus(data: Dict[str, Any]) -> Iterator[str]:
+def _format_focus(data: Dict[str, Any]) -> Iterator[str]:
     yield '<section class="card wide" aria-labelledby="of-focus"><h2 id="of-focus">Focus-attention</h2>'
     if not data["focus_layers"]:
         yield '<p class="note">This model has no focus-attention: its encoder does not predict where words look.</p>'
@@ -364,7 +370,7 @@ _TEACHES = {
 """Dictionary that maps each term to its explanation in HTML."""
 
 
-def _legend(data: Dict[str, Any]) -> Iterator[str]:
+def _format_legend(data: Dict[str, Any]) -> Iterator[str]:
     """Format explanations of the terms that apply to the model, and list the mechanisms that the model lacks."""
     forms = {"sigmoid": ", between 0 (shut) and 1 (open)", None: ""}
     gate = forms.get(data["saliency_gate"], ", between 0 (shut) and 2, where 1 leaves attention as it is")
@@ -393,7 +399,7 @@ def _legend(data: Dict[str, Any]) -> Iterator[str]:
     yield "what the model reads, but do not by themselves explain its decisions.</p></section>"
 
 
-def _table(data: Dict[str, Any]) -> Iterator[str]:
+def _format_token_table(data: Dict[str, Any]) -> Iterator[str]:
     if not data["tokens"]:
         return
     has_pointer = data["pointer"] != "none"
@@ -409,26 +415,26 @@ def _table(data: Dict[str, Any]) -> Iterator[str]:
     for number, token in enumerate(data["tokens"]):
         is_end = number == len(data["tokens"]) - 1
         cells = [f"<td class=number>{number + 1}</td>"]
-        cells.append("<td>end</td>" if is_end else f"<td><bdi>{escaped(token['shown'])}</bdi></td>")
-        cells.append(f"<td class=number>{_number(token['probability'])}</td>")
+        cells.append("<td>end</td>" if is_end else f"<td><bdi>{escape_html(token['shown'])}</bdi></td>")
+        cells.append(f"<td class=number>{_format_number(token['probability'])}</td>")
         if has_pointer:
-            cells.append(f"<td class=number>{_number(token['p_gen'])}</td>")
+            cells.append(f"<td class=number>{_format_number(token['p_gen'])}</td>")
             cells.append(f"<td class=number>{100 * (token['copied_share'] or 0):.0f} %</td>")
             origin = token["copied_from"]
-            cells.append("<td>–</td>" if origin is None else f"<td>{_source_word(data, origin)}</td>")
+            cells.append("<td>–</td>" if origin is None else f"<td>{_format_source_word(data, origin)}</td>")
         most = sorted(data["attention"][number], key=lambda pair: -pair[1])[:3] if data["attention"] else []
-        cells.append(f"<td>{', '.join(f'{_source_word(data, j)} {x:.2f}' for j, x in most)}</td>")
+        cells.append(f"<td>{', '.join(f'{_format_source_word(data, j)} {x:.2f}' for j, x in most)}</td>")
         yield f"<tr>{''.join(cells)}</tr>"
     yield "</tbody></table></div></details>"
 
 
-def _source_word(data: Dict[str, Any], number: int) -> str:
+def _format_source_word(data: Dict[str, Any], number: int) -> str:
     token = data["source"][number]
     text = token["text"] if token["start"] is None else data["document"][token["start"] : token["end"]]
-    return f"<bdi>{escaped(text)}</bdi>"
+    return f"<bdi>{escape_html(text)}</bdi>"
 
 
-def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
+def _collect_script_data(data: Dict[str, Any]) -> Dict[str, Any]:
     """Return the numbers that the script of the page reads.
 
     Weights are encoded as [position, weight, position, …], in units of one ten-thousandth. Centres and scopes are in
@@ -445,9 +451,9 @@ def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
         "copied_from": [token["copied_from"] for token in tokens],
         "unknown": [int(token["replaces_unknown"]) for token in tokens],
         "known": [int(token["known"]) for token in data["source"]],
-        "attention": _flat(data["attention"]),
-        "copying": _flat(data["copying"]),
-        "selected": _flat(data["selected"]),
+        "attention": _flatten_rows(data["attention"]),
+        "copying": _flatten_rows(data["copying"]),
+        "selected": _flatten_rows(data["selected"]),
         "saliency": rounded,
         "saliency_of_source": data["saliency_of_source"],
         "saliency_layers": data["saliency_layers"],
@@ -460,7 +466,7 @@ def _numbers(data: Dict[str, Any]) -> Dict[str, Any]:
     }
 
 
-def _flat(rows: Optional[Sequence[Sequence[Tuple[int, float]]]]) -> Optional[List[List[int]]]:
+def _flatten_rows(rows: Optional[Sequence[Sequence[Tuple[int, float]]]]) -> Optional[List[List[int]]]:
     if rows is None:
         return None
     return [[number for place, weight in row for number in (place, round(1e4 * weight))] for row in rows]

@@ -6,7 +6,7 @@ import torch
 
 from ..search.content.candidates import Choice, choose_sentences
 from ..search.content.model import ContentModel
-from ..text.alignment import align
+from ..text.alignment import align_tokens
 from ..text.picking import Picking
 from ..text.words import SENTENCE_MARK
 from .folder.loading import LoadedFolder
@@ -30,7 +30,7 @@ class DocumentSentence(NamedTuple):
     end: Optional[int]
 
 
-class Pick(NamedTuple):
+class SelectedSentences(NamedTuple):
     """Selected sentences of a document with their salience levels.
 
     Attributes:
@@ -59,18 +59,18 @@ class SentencePicker:
         self._limit = loaded.task.truncate_source
         self.picking, self.content = picking, content
 
-    def pick(self, text: str, line: str) -> Pick:
+    def pick(self, text: str, line: str) -> SelectedSentences:
         """Select the sentences of a document that the summariser will read.
 
         Args:
             text: raw text of the document.
             line: cleaned text as a single line, which may contain sentence marks.
         """
-        sentences, tokens = self._sentences(line)
-        probabilities = self._probabilities(tokens)
+        sentences, tokens = self._split_sentences(line)
+        probabilities = self._predict_probabilities(tokens)
         places = self.picking.pick(sentences, probabilities)
         words = [sentence.split() for sentence in sentences]
-        spans = align(text, [word for sentence in words for word in sentence])
+        spans = align_tokens(text, [word for sentence in words for word in sentence])
         found: List[PickedSentence] = []
         every: List[DocumentSentence] = []
         first = 0
@@ -80,13 +80,13 @@ class SentencePicker:
             if number in places:
                 found.append(PickedSentence(sentences[number], start, end, number, probabilities[number]))
             if self.content is not None:
-                own = self._words(sentences[number], tokens[number])
+                own = self._split_words(sentences[number], tokens[number])
                 every.append(DocumentSentence(sentences[number], own, probabilities[number], start, end))
             first += len(sentence)
         levels = tuple(self.picking.level(sentence.probability) for sentence in found)
-        return Pick(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
+        return SelectedSentences(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
-    def _words(self, sentence: str, tokens: List[str]) -> List[str]:
+    def _split_words(self, sentence: str, tokens: List[str]) -> List[str]:
         """Return the words of a sentence without splitting them into subwords."""
         if self._subwords is None:
             return tokens
@@ -120,7 +120,7 @@ class SentencePicker:
             self.content, [sentence.words for sentence in every], probabilities, words, most_words
         ), parts
 
-    def _sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
+    def _split_sentences(self, line: str) -> Tuple[List[str], List[List[str]]]:
         """Split a line into sentences, and return their texts and tokens. Sentences without tokens are omitted."""
         texts: List[str] = []
         tokens: List[List[str]] = []
@@ -134,7 +134,7 @@ class SentencePicker:
         return texts, tokens
 
     @torch.no_grad()
-    def _probabilities(self, sentences: List[List[str]]) -> List[float]:
+    def _predict_probabilities(self, sentences: List[List[str]]) -> List[float]:
         """Predict the probability of each sentence. Sentences beyond the extractor's maximum length receive 0."""
         known: Dict[str, int] = self._dictionary.indices
         new: Dict[str, int] = {}

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable, Dict, List, Optional, Tuple
 
-from ..search.progress import BestSoFar, OnStep
+from ..search.progress import BestHypothesis, OnStep
 from ..text.alignment import Span
 from .documents import Batch, TextProcessing
 
@@ -39,7 +39,7 @@ class PartialSummary:
 OnPartialSummary = Callable[[PartialSummary], None]
 
 
-def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
+def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
     """Create the ``on_step`` function of a search, which reports partial summaries as text.
 
     The function converts token ids to text before it calls the given ``on_step``.
@@ -47,9 +47,9 @@ def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> 
 
     spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are row indices in the batch
 
-    def partial_summary(best: BestSoFar) -> PartialSummary:
+    def partial_summary(best: BestHypothesis) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]
-        _, tokens = texts.spell(best.tokens, batch)
+        _, tokens = texts.convert_to_tokens(best.tokens, batch)
         width = len(document.tokens)
         attention, copying = (None if x is None else tuple(x[first : first + width].tolist()) for x in best.read)
         if best.row not in spans:
@@ -65,8 +65,8 @@ def reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> 
             copying=copying,
         )
 
-    def report(found: List[BestSoFar]) -> None:
+    def report_partial_summaries(found: List[BestHypothesis]) -> None:
         for best in found:
             on_step(partial_summary(best))
 
-    return report
+    return report_partial_summaries

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tu
 import torch
 from fairseq import search as fairseq_search
 
-from ..layers.decoder_output import pointer_of
+from ..layers.decoder_output import get_pointer
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.reranking import Reranker
@@ -20,12 +20,12 @@ from ..search.inference import InferenceModel
 from ..text.alignment import Span
 from ..text.picking import FACTOR
 from . import Explanation
-from .choosing import STRENGTH, Spelled, choose, groups_of
-from .documents import Batch, Document, TextProcessing, batches, parts
-from .explaining import Explainer, Written
+from .choosing import STRENGTH, SpelledHypothesis, choose_group_count, choose_summary_sentences
+from .documents import Batch, Document, TextProcessing, make_batches, split_into_parts
+from .explaining import Explainer, GeneratedTokens
 from .folder.config import find_folder
 from .folder.loading import load_folder
-from .partial import OnPartialSummary, reporter
+from .partial import OnPartialSummary, make_reporter
 from .summary import CopiedWord, Summary, Truncation
 
 MAX_TOKENS = 8000
@@ -75,7 +75,7 @@ class Summarizer:
     def __init__(self, folder: Path, device: Optional[str] = None):
         loaded = load_folder(folder)
         self.folder, self.config = folder, loaded.config
-        self.device = device_of(device)
+        self.device = choose_device(device)
         self._model = loaded.model.to(self.device)
         factors = tuple(getattr(self._model, "factors", ()))
         if factors and (factors != (FACTOR,) or loaded.extractor is None):
@@ -86,7 +86,7 @@ class Summarizer:
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
         self._texts, self._shortlist, self._content = TextProcessing(loaded), loaded.shortlist, loaded.content
-        self._has_pointer = pointer_of(self._model) is not None
+        self._has_pointer = get_pointer(self._model) is not None
         self._forget_searches()
 
     @classmethod
@@ -159,7 +159,7 @@ class Summarizer:
         """
         if isinstance(texts, str):
             return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
-        _check_texts(texts, max_tokens)
+        _check_arguments(texts, max_tokens)
         search = self._search(decoding)._replace(on_step=on_step)
         return list(self._stream(texts, search, max_tokens, READ_AHEAD, keep=False))
 
@@ -187,7 +187,7 @@ class Summarizer:
             InputError: an option is invalid, see :meth:`summarize`. The error is raised immediately rather than when
                 the first summary is requested.
         """
-        _check_texts(texts, max_tokens, read_ahead)
+        _check_arguments(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
         return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
@@ -218,7 +218,9 @@ class Summarizer:
         if summary is None:
             return self.summarize(text, **decoding).explain()
         if decoding:
-            raise InputError(f"{call_options.flag(next(iter(decoding)))} has no effect on a summary that is given")
+            raise InputError(
+                f"{call_options.format_option_name(next(iter(decoding)))} has no effect on a summary that is given"
+            )
         explainer = self._get_explainer()
         if not self._texts.read(0, text).tokens:
             raise InputError("the document has no words, so there is no summary to explain")
@@ -262,7 +264,7 @@ class Summarizer:
             decoding: decoding options, keyed by name.
             origins: whether to determine which words were copied. This requires an additional pass over each document.
         """
-        settings = call_options.call_settings(self.config.decoding, decoding, self._has_pointer)
+        settings = call_options.make_call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
         with self._lock:
             if key not in self._searches:
@@ -274,7 +276,7 @@ class Summarizer:
     def _make_search(self, settings: Dict[str, Any], origins: bool) -> _Search:
         settings = dict(settings)
         choice, most_words = settings.pop("choose", "none"), settings.pop("choose_words", 0)
-        weight = settings.pop("content_weight", call_options.default_of("content_weight"))
+        weight = settings.pop("content_weight", call_options.get_default("content_weight"))
         if choice not in self._choices:
             raise InputError(
                 f"--choose {choice}: {self.folder} has no content model for it; choose {' or '.join(self._choices)}, "
@@ -291,7 +293,7 @@ class Summarizer:
                 copies.current()  # create the copy now, so that an error about an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             if chooses:
-                groups = groups_of(settings["beam_size"])
+                groups = choose_group_count(settings["beam_size"])
                 settings.update(
                     search_strategy=fairseq_search.DiverseBeamSearch(self._texts.target, groups, STRENGTH),
                     nbest=settings["beam_size"],
@@ -320,11 +322,11 @@ class Summarizer:
     def _stream(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
     ) -> Iterator[Summary]:
-        for part in parts(texts, read_ahead):
+        for part in split_into_parts(texts, read_ahead):
             results: Dict[int, Summary] = {}
             read = [self._read(number, text, results, keep) for number, text in part]
             documents = [document for document in read if document is not None]
-            for batch in batches(documents, max_tokens):
+            for batch in make_batches(documents, max_tokens):
                 for document, summary in zip(batch, self._summaries(batch, search, keep)):
                     results[document.number] = summary
             for number, _ in part:
@@ -343,11 +345,11 @@ class Summarizer:
         except Exception as error:
             if not keep:
                 raise
-            results[number] = _failed(error, Truncation(0, 0))
+            results[number] = _make_failed_summary(error, Truncation(0, 0))
             return None
         if document.tokens:
             return document
-        results[number] = self._explainable(Summary("", 0.0, (), (), Truncation(0, 0)), text, Written((), {}))
+        results[number] = self._explainable(Summary("", 0.0, (), (), Truncation(0, 0)), text, GeneratedTokens((), {}))
         return None
 
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
@@ -360,7 +362,7 @@ class Summarizer:
             if len(documents) > 1:
                 return [self._summaries([document], search, keep)[0] for document in documents]
             (document,) = documents
-            return [_failed(error, Truncation(len(document.tokens), document.left_out))]
+            return [_make_failed_summary(error, Truncation(len(document.tokens), document.left_out))]
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results = self._search_batch(batch, search, encoded)
@@ -369,8 +371,8 @@ class Summarizer:
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
         """Run the search, and return the hypotheses of each document in descending order of score."""
-        on_step = None if search.on_step is None else reporter(search.on_step, batch, self._texts)
-        sample = _moved(batch.sample, self.device)
+        on_step = None if search.on_step is None else make_reporter(search.on_step, batch, self._texts)
+        sample = _move_to_device(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
     def _best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
@@ -380,11 +382,13 @@ class Summarizer:
             best = search.reranker.ranked(batch.documents[row].tokens, spelled, hypotheses)[0]
         return self._summary(row, best, batch, search)
 
-    def _spell(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Tuple[Spelled, Written]:
+    def _spell(
+        self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search
+    ) -> Tuple[SpelledHypothesis, GeneratedTokens]:
         """Convert a hypothesis to text for the summary, and to tokens for an explanation."""
         document, texts = batch.documents[row], self._texts
         ids = hypothesis["tokens"].cpu()
-        places, tokens = texts.spell(ids, batch)
+        places, tokens = texts.convert_to_tokens(ids, batch)
         written = list(tokens)
         origins = [-1] * len(tokens)
         if "copied_from" in hypothesis:
@@ -392,13 +396,17 @@ class Summarizer:
             origins = [copied_from[place] - batch.padding[row] if copied_from[place] >= 0 else -1 for place in places]
         if search.replaces_unknown:
             attended = hypothesis["alignment"].tolist()
-            _replace_unknown(tokens, origins, [attended[place] for place in places], document, texts.target.unk_word)
+            _replace_unknown_words(
+                tokens, origins, [attended[place] for place in places], document, texts.target.unk_word
+            )
         replaced = {
             place: (token, origin)
             for place, before, token, origin in zip(places, written, tokens, origins)
             if token != before
         }
-        return Spelled(texts.join(tokens), tokens, origins), Written(texts.spell_all(ids, batch), replaced)
+        return SpelledHypothesis(texts.join(tokens), tokens, origins), GeneratedTokens(
+            texts.convert_to_all_tokens(ids, batch), replaced
+        )
 
     def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
@@ -421,7 +429,7 @@ class Summarizer:
         """
         document, texts = batch.documents[row], self._texts
         spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
-        sentences, score = choose(texts, document, spelled, search.most_words)
+        sentences, score = choose_summary_sentences(texts, document, spelled, search.most_words)
         if not sentences:
             return self._summary(row, hypotheses[0], batch, search)
         copied: List[CopiedWord] = []
@@ -450,7 +458,7 @@ class Summarizer:
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _explainable(self, summary: Summary, text: str, written: Written) -> Summary:
+    def _explainable(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
         """Attach a function that explains the summary to the summary object, and return the object."""
 
         def explain() -> Explanation:
@@ -492,21 +500,21 @@ class Summarizer:
                     last += 1
                 known = [span for span in spans[origins[first] : origins[last] + 1] if span is not None]
                 start, end = (known[0][0], known[-1][1]) if known else (None, None)
-                found.append(CopiedWord(self._texts.word_of(tokens[first : last + 1]), first, last, start, end))
+                found.append(CopiedWord(self._texts.join_word(tokens[first : last + 1]), first, last, start, end))
             first = last + 1
         return tuple(found)
 
 
-def _check_texts(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
+def _check_arguments(texts: Any, max_tokens: int, read_ahead: int = READ_AHEAD) -> None:
     """Raise TypeError if ``texts`` is a single text, and InputError if ``max_tokens`` or ``read_ahead`` is below 1."""
     if isinstance(texts, (str, bytes)):
         raise TypeError("stream takes a sequence of texts; use summarize() for a single text")
     for name, value in (("max_tokens", max_tokens), ("read_ahead", read_ahead)):
         if type(value) is not int or value < 1:
-            raise InputError(f"{call_options.flag(name)} {value!r}: choose a whole number, 1 or more")
+            raise InputError(f"{call_options.format_option_name(name)} {value!r}: choose a whole number, 1 or more")
 
 
-def _replace_unknown(
+def _replace_unknown_words(
     tokens: List[str], origins: List[int], attended: List[int], document: Document, unknown: str
 ) -> None:
     """Replace each unknown word in ``tokens`` with the document word that has the highest attention weight."""
@@ -516,12 +524,12 @@ def _replace_unknown(
             tokens[place], origins[place] = document.tokens[origin], origin
 
 
-def _failed(error: Exception, truncation: Truncation) -> Summary:
+def _make_failed_summary(error: Exception, truncation: Truncation) -> Summary:
     problem = " ".join(str(error).split()) or type(error).__name__
     return Summary("", 0.0, (), (), truncation, problem)
 
 
-def device_of(name: Optional[str]) -> torch.device:
+def choose_device(name: Optional[str]) -> torch.device:
     """Return the device with the given name. By default, return the GPU if one is available.
 
     Raises:
@@ -536,6 +544,6 @@ def device_of(name: Optional[str]) -> torch.device:
     return device
 
 
-def _moved(sample: Dict[str, Any], device: torch.device) -> Dict[str, Any]:
+def _move_to_device(sample: Dict[str, Any], device: torch.device) -> Dict[str, Any]:
     net_input = {name: tensor.to(device) for name, tensor in sample["net_input"].items()}
     return {"id": sample["id"], "net_input": net_input}

@@ -74,7 +74,7 @@ class WordFrequencies:
         return (bits / number, unknown / number) if number >= FEWEST else None
 
 
-def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
+def compute_surprisal_percentiles(path: Path, frequencies: WordFrequencies, longest: int) -> Optional[Dict[str, float]]:
     """Compute percentiles of the surprisals in an evenly spaced sample of documents.
 
     Args:
@@ -101,7 +101,7 @@ def percentiles_of(path: Path, frequencies: WordFrequencies, longest: int) -> Op
 
 
 def are_percentiles(value: Any) -> bool:
-    """Return whether a value has the same format as the result of :func:`percentiles_of`."""
+    """Return whether a value has the same format as the result of :func:`compute_surprisal_percentiles`."""
     if not isinstance(value, dict) or list(value) != [str(percent) for percent in PERCENTS]:
         return False
     bits: Sequence[Any] = list(value.values())
@@ -123,9 +123,9 @@ class TrainingSurprisals:
     def of(self, tokens: Iterable[str]) -> Optional[Surprisal]:
         """Compute the surprisal of a document. Returns None if the document is too short."""
         measured = self._frequencies.measure(tokens)
-        return None if measured is None else Surprisal(*measured, self._percentile(measured[0]))
+        return None if measured is None else Surprisal(*measured, self._interpolate_percentile(measured[0]))
 
-    def _percentile(self, bits: float) -> float:
+    def _interpolate_percentile(self, bits: float) -> float:
         """Return the percentile of a surprisal by interpolating between the stored percentiles."""
         if bits <= self._bits[0]:
             return 0.0

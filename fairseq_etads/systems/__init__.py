@@ -9,16 +9,16 @@ import pkgutil
 from types import ModuleType
 from typing import Any, List, Type
 
-from ..platform.systems import BROUGHT, belongs_to, is_there
+from ..platform.systems import BROUGHT, explain_missing_system, is_installed
 
 
-def present() -> List[ModuleType]:
+def import_installed_systems() -> List[ModuleType]:
     """Import all installed systems in alphabetical order, and return their modules. Import errors are propagated."""
     names = sorted(found.name for found in pkgutil.iter_modules(__path__) if found.ispkg)
     return [importlib.import_module(f"{__name__}.{name}") for name in names]
 
 
-def register() -> None:
+def register_systems() -> None:
     """Register all systems with fairseq.
 
     If a system is missing, placeholders are registered for its architectures and criterions. When such a placeholder is
@@ -27,16 +27,16 @@ def register() -> None:
     from fairseq.criterions import CRITERION_REGISTRY
     from fairseq.models import ARCH_MODEL_REGISTRY
 
-    present()
+    import_installed_systems()
     for system, brought in BROUGHT.items():
-        for what in [] if is_there(system) else brought:
+        for what in [] if is_installed(system) else brought:
             option, _, name = what.partition(" ")
             registry: Any = {"--arch": ARCH_MODEL_REGISTRY, "--criterion": CRITERION_REGISTRY}.get(option)
             if registry is not None:
-                registry[name] = _missing(belongs_to(what, system))
+                registry[name] = _make_placeholder(explain_missing_system(what, system))
 
 
-def _missing(sentence: str) -> Type[Any]:
+def _make_placeholder(sentence: str) -> Type[Any]:
     """Create a placeholder for a model or criterion of a missing system. Using the placeholder raises ValueError."""
 
     class Missing:

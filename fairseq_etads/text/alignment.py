@@ -26,24 +26,24 @@ _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{
 """Mapping from the Penn Treebank tokens that represent brackets to the brackets."""
 
 
-def fold(text: str) -> str:
+def fold_text(text: str) -> str:
     """Convert a word, or a character with its accents, to a form that cleaning and tokenisation do not change."""
     if text.isascii() and text.isalnum():
         return text.lower()
     replaced = "".join(_FOLDED.get(character, character) for character in text)
     decomposed = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", replaced).casefold())
-    return "".join(map(_visible, decomposed))
+    return "".join(map(_remove_invisible, decomposed))
 
 
-def _visible(character: str) -> str:
+def _remove_invisible(character: str) -> str:
     category = unicodedata.category(character)
     if category == "Cs":  # cleaning also replaces lone surrogates with U+FFFD
         return "\ufffd"
     return "" if character.isspace() or category in ("Cc", "Cf") else character
 
 
-def spelling(token: str, words: str, subwords: Optional[str]) -> str:
-    """Return the approximate spelling of a token in the raw text. It is accurate enough for :func:`fold`.
+def approximate_spelling(token: str, words: str, subwords: Optional[str]) -> str:
+    """Return the approximate spelling of a token in the raw text. It is accurate enough for :func:`fold_text`.
 
     Args:
         words: type of word tokenisation, one of the strings in WORD_KINDS.
@@ -58,7 +58,7 @@ def spelling(token: str, words: str, subwords: Optional[str]) -> str:
     return _BRACKETS.get(token.lower(), token) if words == "ptb" else token
 
 
-class _Folded:
+class _FoldedText:
     """Text that is folded on demand. It stores the span of the original character for each folded character."""
 
     def __init__(self, text: str):
@@ -77,7 +77,7 @@ class _Folded:
             yield start, end
             start = end
 
-    def reach(self, length: int) -> None:
+    def fold_until(self, length: int) -> None:
         """Fold the text until it contains at least ``length`` folded characters or the end of the text is reached."""
         parts: List[str] = []
         size = len(self.folded)
@@ -85,7 +85,7 @@ class _Folded:
             span = next(self._clusters, None)
             if span is None:
                 break
-            folded = fold(self.text[span[0] : span[1]])
+            folded = fold_text(self.text[span[0] : span[1]])
             parts.append(folded)
             self.spans += [span] * len(folded)
             size += len(folded)
@@ -93,15 +93,16 @@ class _Folded:
             self.folded += "".join(parts)
 
 
-def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
+def align_tokens(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     """Return the span of each token in ``text``, or None for tokens with an unknown span.
 
     Args:
-        spelled: spelling of each token, as returned by :func:`spelling`, in the order of the text. The spelling is an
-            empty string for tokens that do not occur in the text. The tokens need not cover the text up to its end.
+        spelled: spelling of each token, as returned by :func:`approximate_spelling`, in the order of the text. The
+            spelling is an empty string for tokens that do not occur in the text. The tokens need not cover the text up
+            to its end.
     """
-    source = _Folded(text)
-    tokens = [fold(token) for token in spelled]
+    source = _FoldedText(text)
+    tokens = [fold_text(token) for token in spelled]
     found: List[Optional[Span]] = []
     place = 0
     for number, token in enumerate(tokens):
@@ -109,8 +110,10 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
             found.append(None)
             continue
         if len(source.folded) < place + WINDOW:
-            source.reach(place + WINDOW + len(token) + _BLOCK)
-        start = place if source.folded.startswith(token, place) else _further_on(source.folded, place, tokens, number)
+            source.fold_until(place + WINDOW + len(token) + _BLOCK)
+        start = (
+            place if source.folded.startswith(token, place) else _search_further(source.folded, place, tokens, number)
+        )
         if start < 0:
             found.append(None)
             continue
@@ -119,7 +122,7 @@ def align(text: str, spelled: Sequence[str]) -> List[Optional[Span]]:
     return found
 
 
-def _further_on(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
+def _search_further(folded: str, place: int, tokens: Sequence[str], number: int) -> int:
     """Search the text after ``place`` for a token and the tokens that follow it.
 
     Returns:

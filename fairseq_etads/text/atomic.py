@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, Tuple
 
 from ..platform.errors import InputError
-from ..platform.outputs import writing
+from ..platform.outputs import open_output
 
 SPLITS = ("train", "valid", "test")
 SIDES = ("source", "target")
@@ -21,7 +21,7 @@ def write_json(path: Path, content: Dict[str, Any]) -> None:
 
     File names that are not valid UTF-8 are escaped, and are restored when the file is read.
     """
-    with writing(path, "backslashreplace") as file:
+    with open_output(path, "backslashreplace") as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
 
@@ -44,7 +44,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
     return content
 
 
-def checksum_and_lines(path: Path) -> Tuple[str, int]:
+def compute_checksum_and_lines(path: Path) -> Tuple[str, int]:
     """Return the SHA-256 digest of a file in hexadecimal, and its number of lines. The file is read in blocks."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as file:

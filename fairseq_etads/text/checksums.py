@@ -26,7 +26,7 @@ If the file is changed, at least one of these values changes.
 """
 
 
-def sha256(path: Path) -> str:
+def compute_sha256(path: Path) -> str:
     """Return the SHA-256 digest of a file in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
@@ -35,12 +35,12 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _stamp(path: Path) -> Stamp:
+def _get_file_stamp(path: Path) -> Stamp:
     about = path.stat()
     return about.st_size, about.st_mtime_ns, about.st_ino
 
 
-def list_of(checksums: Dict[str, str]) -> str:
+def format_checksum_list(checksums: Dict[str, str]) -> str:
     """Return the content of SHA256SUMS, given a mapping from file names to SHA-256 digests.
 
     The first line is a comment that contains the checksum of the other lines.
@@ -49,7 +49,7 @@ def list_of(checksums: Dict[str, str]) -> str:
     return f"{_HEAD}{hashlib.sha256(lines.encode()).hexdigest()}\n{lines}"
 
 
-def _read_list(content: str) -> Dict[str, str]:
+def _parse_checksum_list(content: str) -> Dict[str, str]:
     """Parse the content of SHA256SUMS, with or without the comment in the first line.
 
     Returns:
@@ -91,11 +91,11 @@ class Checksums:
         if not self.path.is_file():
             return
         try:
-            self.listed = _read_list(self.path.read_bytes().decode("utf-8"))
+            self.listed = _parse_checksum_list(self.path.read_bytes().decode("utf-8"))
         except ValueError as error:
-            raise InputError(f"{self.path} is damaged: {error}. {self._way_out()}") from None
+            raise InputError(f"{self.path} is damaged: {error}. {self._suggest_solution()}") from None
 
-    def _way_out(self) -> str:
+    def _suggest_solution(self) -> str:
         return f"{self.advice} or, if you changed it on purpose, delete {self.path}"
 
     def verify(self, names: Iterable[str], may_be_missing: bool = False) -> None:
@@ -112,20 +112,23 @@ class Checksums:
             path = self.folder / name
             if name in self.listed and not (may_be_missing and not path.exists()):
                 if not path.is_file():
-                    raise InputError(f"{path} is missing, but {NAME} in its folder lists it. {self._way_out()}")
+                    raise InputError(
+                        f"{path} is missing, but {NAME} in its folder lists it. {self._suggest_solution()}"
+                    )
                 self.watch(path)
-                self.compare(name, sha256(path))
+                self.compare(name, compute_sha256(path))
 
     def compare(self, name: str, checksum: str) -> None:
         """Raise InputError if the file ``name`` is listed with a checksum that differs from ``checksum``."""
         if self.listed.get(name, checksum) != checksum:
             raise InputError(
-                f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. {self._way_out()}"
+                f"{self.folder / name} is damaged or was changed: its checksum differs from {NAME}. "
+                f"{self._suggest_solution()}"
             )
 
     def watch(self, *paths: Path) -> None:
         """Record the sizes and modification times of files, so that :meth:`verify_unchanged` can detect changes."""
-        self._watched.update({path: _stamp(path) for path in paths})
+        self._watched.update({path: _get_file_stamp(path) for path in paths})
 
     def verify_unchanged(self) -> None:
         """Raise InputError if a watched file has changed.
@@ -134,7 +137,7 @@ class Checksums:
         """
         for path, stamp in self._watched.items():
             with contextlib.suppress(FileNotFoundError):
-                if _stamp(path) != stamp:
+                if _get_file_stamp(path) != stamp:
                     raise InputError(f"{path} changed while it was being read; run the command again")
 
     @contextlib.contextmanager
@@ -167,7 +170,7 @@ class Checksums:
         if not names:
             return
         self.watch(*(self.folder / name for name in names))
-        self._write({**self.listed, **{name: sha256(self.folder / name) for name in names}})
+        self._write({**self.listed, **{name: compute_sha256(self.folder / name) for name in names}})
 
     def add_unlisted(self, *names: str) -> None:
         """Add the given files to the list, unless they are already listed.
@@ -179,4 +182,4 @@ class Checksums:
     def _write(self, listed: Dict[str, str]) -> None:
         """Replace SHA256SUMS atomically."""
         self.listed = listed
-        write_text(self.path, list_of(listed))
+        write_text(self.path, format_checksum_list(listed))

@@ -25,7 +25,7 @@ def neutralise_marks(text: str) -> Tuple[str, int]:
     return _MARK.subn(lambda mark: f"< {mark.group()[1:-1]} >", text)
 
 
-def clean(text: str, counts: Counter) -> str:
+def clean_text(text: str, counts: Counter) -> str:
     """Normalise a text to one line, in Unicode NFC and with single spaces.
 
     Control characters are replaced with spaces. Zero-width spaces, soft hyphens and byte order marks are removed. Lone
@@ -51,7 +51,7 @@ def clean(text: str, counts: Counter) -> str:
     return " ".join(text.split())
 
 
-def one_line(text: str) -> str:
+def join_to_one_line(text: str) -> str:
     """Convert a raw document to one line, in the same way as the documents in the training data.
 
     Each line of the text is a paragraph. If the text contains several paragraphs or sentence marks, it is split into
@@ -59,7 +59,7 @@ def one_line(text: str) -> str:
     sentences later if necessary.
     """
     pieces = [piece for line in text.split("\n") for piece in line.split(SENTENCE_MARK)]
-    cleaned = [piece for piece in (clean(piece, Counter()) for piece in pieces) if piece]
+    cleaned = [piece for piece in (clean_text(piece, Counter()) for piece in pieces) if piece]
     if len(cleaned) < 2:
         return "".join(cleaned)
     return f" {SENTENCE_MARK} ".join(sentence for piece in cleaned for sentence in split_sentences(piece))

@@ -26,7 +26,7 @@ A text is usually 3 to 20 times as large as its compressed file.
 """
 
 
-class _SmallSteps:
+class _StepwiseDecompressor:
     """Zstandard decompressor that stops after roughly the requested number of bytes, like Python's decompressors."""
 
     STEP = 1 << 11
@@ -55,14 +55,14 @@ class _SmallSteps:
         return bytes(made)
 
 
-def _zstd_decompressor() -> Any:
+def _make_zstd_decompressor() -> Any:
     """Create a decompressor for one frame of a .zst file, using the module in Python 3.14 or the package zstandard."""
     try:
         return importlib.import_module("compression.zstd").ZstdDecompressor()
     except ImportError:
         pass
     try:
-        return _SmallSteps(importlib.import_module("zstandard").ZstdDecompressor().decompressobj())
+        return _StepwiseDecompressor(importlib.import_module("zstandard").ZstdDecompressor().decompressobj())
     except ImportError:
         raise OSError(".zst needs zstandard: pip install zstandard, or decompress it first: zstd -d") from None
 
@@ -71,12 +71,12 @@ DECOMPRESSORS: Dict[str, Callable[[], Any]] = {
     ".gz": lambda: zlib.decompressobj(wbits=31),
     ".xz": lzma.LZMADecompressor,
     ".bz2": bz2.BZ2Decompressor,
-    ".zst": _zstd_decompressor,
+    ".zst": _make_zstd_decompressor,
 }
 """Mapping from file suffixes to functions that create a decompressor for a single stream."""
 
 
-class _Decompressed(io.RawIOBase):
+class _DecompressedStream(io.RawIOBase):
     """Raw stream that decompresses a file consisting of one or more compressed streams.
 
     Zero bytes between two compressed streams are ignored.
@@ -158,4 +158,4 @@ class _Decompressed(io.RawIOBase):
 
 def open_compressed(path: Path) -> BinaryIO:
     """Open a compressed file for reading the decompressed content. Its suffix must be a key of DECOMPRESSORS."""
-    return io.BufferedReader(_Decompressed(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)
+    return io.BufferedReader(_DecompressedStream(open(path, "rb"), DECOMPRESSORS[path.suffix]), BUFFER)

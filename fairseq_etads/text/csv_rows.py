@@ -8,7 +8,7 @@ from typing import Iterator, List
 
 from ..platform.errors import InputError
 from .cleaning import REPLACED_CONTROLS
-from .files import name_of
+from .files import get_display_name
 
 LONGEST_CELL = 1 << 26
 """Maximum number of characters in a cell. Longer cells usually result from an unclosed quotation mark."""
@@ -47,16 +47,16 @@ def read_rows(lines: Iterator[str], path: Path, delimiter: str, quotes: bool, co
     """
     csv.field_size_limit(LONGEST_CELL)
     how = {"strict": True} if quotes else {"quoting": csv.QUOTE_NONE}
-    rows = csv.reader(_cleaned(lines, path, counts), delimiter=delimiter, **how)
+    rows = csv.reader(_clean_lines(lines, path, counts), delimiter=delimiter, **how)
     try:
         yield from rows
     except csv.Error as error:
         kind = "TSV" if delimiter == "\t" else "CSV"
         advice = "; --no-quotes treats quotes as ordinary characters" if quotes else ""
-        raise InputError(f"{name_of(path)}, line {rows.line_num}: not {kind} ({error}){advice}") from None
+        raise InputError(f"{get_display_name(path)}, line {rows.line_num}: not {kind} ({error}){advice}") from None
 
 
-def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
+def _clean_lines(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]:
     """Replace characters that the csv module cannot read.
 
     These characters are carriage returns inside cells and, before Python 3.11, NUL characters.
@@ -66,7 +66,7 @@ def _cleaned(lines: Iterator[str], path: Path, counts: Counter) -> Iterator[str]
         line, found = _LONE_CR.subn(" ", line.replace("\0", " "))
         if found and number == 1:
             reason = "a carriage return inside the header; lines must end in newlines"
-            raise InputError(f"{name_of(path)}, line 1: {reason}")
+            raise InputError(f"{get_display_name(path)}, line 1: {reason}")
         counts["carriage returns replaced by spaces"] += found
         yield line
 

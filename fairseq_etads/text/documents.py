@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, Dict, List, Sequence, Tuple
 
-from .cleaning import clean
+from .cleaning import clean_text
 from .words import SENTENCE_MARK, split_sentences
 
 SPLITTER_MODULES = ("nltk.tokenize.punkt", "sacremoses.corpus")
@@ -57,14 +57,14 @@ class BadDocument(Exception):  # noqa: N818  # not an error of the program
     """
 
 
-class Unfit(BadDocument):
+class ExcludedDocumentError(BadDocument):
     """Exception for valid records that the rules of the corpus exclude. They are always dropped and counted."""
 
 
-def json_record(line: str) -> Dict[str, Any]:
+def parse_json_record(line: str) -> Dict[str, Any]:
     """Parse a line as a JSON object. Raises BadDocument if the line is not a JSON object or a key occurs twice."""
     try:
-        record = json.loads(line, object_pairs_hook=_without_repeated_keys)
+        record = json.loads(line, object_pairs_hook=_check_repeated_keys)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
         raise BadDocument(f"not JSON ({reason})") from None
@@ -73,7 +73,7 @@ def json_record(line: str) -> Dict[str, Any]:
     return record
 
 
-def _without_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
+def _check_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         raise BadDocument("a key occurs twice in an object")
@@ -151,7 +151,7 @@ class DocumentLines:
     warnings: Counter = field(default_factory=Counter)
 
 
-def find_suspicious(text: str) -> Counter:
+def count_suspicious_content(text: str) -> Counter:
     """Count the occurrences of each kind of suspicious content in a text. The keys of the result are in WARNINGS."""
     found: Counter = Counter()
     if "<" in text:
@@ -175,7 +175,7 @@ def strip_html(text: str, counts: Counter) -> str:
     kind is added to ``counts``.
     """
     if "<" in text:
-        text, hidden = _without_hidden(text)
+        text, hidden = _remove_hidden_content(text)
         text, tags = _HTML_TAG.subn(lambda tag: "\n" if tag.group(1) else "", text)
         counts["HTML tags, comments and scripts taken out"] += hidden + tags
     if "&" in text:
@@ -184,7 +184,7 @@ def strip_html(text: str, counts: Counter) -> str:
     return text
 
 
-def _without_hidden(text: str) -> Tuple[str, int]:
+def _remove_hidden_content(text: str) -> Tuple[str, int]:
     """Remove terminated comments, scripts and styles. Returns the text and the number of removed elements."""
     kept, start, found = [], 0, 0
     for opening in _HIDDEN.finditer(text):
@@ -219,11 +219,13 @@ def add_full_stop(text: str) -> str:
 def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     """Convert a document to clean lines, with a sentence mark between adjacent sentences."""
     made = DocumentLines(origin=document.origin)
-    sentences = _sentences(document.source, document.source_in_sentences, options, made)
-    made.source = _join(_lead(sentences, options, made.counts))
-    made.original = _original(made.source, sentences, document.original)
+    sentences = _make_sentences(document.source, document.source_in_sentences, options, made)
+    made.source = _join_sentences(_truncate_to_lead(sentences, options, made.counts))
+    made.original = _make_original_line(made.source, sentences, document.original)
     in_sentences = document.targets_in_sentences
-    targets = [_join(_sentences(pieces, in_sentences, options, made)) for pieces in document.targets] or [""]
+    targets = [
+        _join_sentences(_make_sentences(pieces, in_sentences, options, made)) for pieces in document.targets
+    ] or [""]
     made.targets = [target for target in targets if target] or [""]
     made.counts["empty references left out"] += len(targets) - len(made.targets)
     if not options.keep_empty:
@@ -231,12 +233,12 @@ def make_lines(document: Document, options: LineOptions) -> DocumentLines:
     return made
 
 
-def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
+def _make_original_line(line: str, sentences: Sequence[str], original: Sequence[str]) -> str:
     """Return the line of a document with its original case and digits.
 
     If the numbers of words do not match, the line is returned without changes.
     """
-    words = clean(" ".join(original), Counter()).split()
+    words = clean_text(" ".join(original), Counter()).split()
     if len(words) != sum(len(sentence.split()) for sentence in sentences):
         return line
     # The line may have been truncated, so some of the original words may not be used.
@@ -244,7 +246,7 @@ def _original(line: str, sentences: Sequence[str], original: Sequence[str]) -> s
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
-def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
+def _make_sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
     """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``.
 
     A piece that is not split is treated as one sentence.
@@ -256,8 +258,8 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
         pieces = strip_html("\n".join(pieces), counts).split("\n")
     for piece in pieces:
         piece = strip_invisible(piece, counts) if options.strip_invisible else piece
-        piece = clean(piece, counts)
-        made.warnings.update(find_suspicious(piece))
+        piece = clean_text(piece, counts)
+        made.warnings.update(count_suspicious_content(piece))
         if options.full_stops and piece:
             stopped = add_full_stop(piece)
             counts["full stops added"] += stopped is not piece
@@ -269,7 +271,7 @@ def _sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, 
     return out
 
 
-def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
+def _truncate_to_lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[str]:
     """Truncate a document to the maximum numbers of sentences and words in ``options``."""
     if options.source_sentences and len(sentences) > options.source_sentences:
         number = options.source_sentences
@@ -292,5 +294,5 @@ def _lead(sentences: List[str], options: LineOptions, counts: Counter) -> List[s
     return kept
 
 
-def _join(sentences: List[str]) -> str:
+def _join_sentences(sentences: List[str]) -> str:
     return f" {SENTENCE_MARK} ".join(sentences)

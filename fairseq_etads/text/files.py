@@ -13,14 +13,15 @@ STANDARD_INPUT = "-"
 """File name that denotes standard input."""
 
 ESCAPE_INVALID = "surrogateescape"
-"""Value of ``fallback`` in :func:`read_lines` that converts invalid bytes to characters that :func:`is_utf8` detects.
+"""Value of ``fallback`` in :func:`read_lines` that converts invalid bytes to characters that
+:func:`is_valid_utf8` detects.
 """
 
 _read_input: Any = None
 """Standard input after it has been opened. It cannot be read a second time."""
 
 
-def name_of(path: Path) -> str:
+def get_display_name(path: Path) -> str:
     """Return the name by which messages refer to a file."""
     return "standard input" if path.name == STANDARD_INPUT else str(path)
 
@@ -35,15 +36,15 @@ def open_binary(path: Path) -> Iterator[BinaryIO]:
     """
     try:
         if str(path) == STANDARD_INPUT:
-            yield _standard_input()
+            yield _open_standard_input()
         else:
             with open_compressed(path) if path.suffix in DECOMPRESSORS else open(path, "rb") as file:
                 yield file
     except OSError as error:
-        raise InputError(f"{name_of(path)}: cannot be read ({error.strerror or error})") from None
+        raise InputError(f"{get_display_name(path)}: cannot be read ({error.strerror or error})") from None
 
 
-def _standard_input() -> BinaryIO:
+def _open_standard_input() -> BinaryIO:
     """Return standard input as a binary stream. Raises InputError if it has already been read."""
     global _read_input
     if sys.stdin is None:
@@ -54,7 +55,7 @@ def _standard_input() -> BinaryIO:
     return sys.stdin.buffer
 
 
-def is_utf8(text: str) -> bool:
+def is_valid_utf8(text: str) -> bool:
     """Return whether a text was valid UTF-8. The text must have been read with ``fallback=ESCAPE_INVALID``."""
     return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
@@ -86,13 +87,13 @@ def read_lines(path: Path, fallback: str = "", counts: Optional[Counter] = None,
             try:
                 text = line.decode("utf-8")
             except UnicodeDecodeError as error:
-                text = _decode(line, fallback, f"{name_of(path)}, line {number}", error)
+                text = _decode_line(line, fallback, f"{get_display_name(path)}, line {number}", error)
                 if counts is not None and fallback != ESCAPE_INVALID:
                     counts[f"lines not UTF-8, read as {fallback}"] += 1
             yield text if ends else text.rstrip("\r\n")
 
 
-def _decode(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
+def _decode_line(line: bytes, fallback: str, where: str, error: UnicodeDecodeError) -> str:
     """Decode a line that is not valid UTF-8 with ``fallback``. Raises InputError if this also fails."""
     if fallback in ("replace", ESCAPE_INVALID):
         return line.decode("utf-8", fallback)

@@ -5,7 +5,7 @@ import os
 from typing import Any, Dict, Union
 
 from ..platform.errors import InputError
-from ..platform.extras import install_line
+from ..platform.extras import format_install_command
 from .words import SENTENCE_MARK
 
 UNKNOWN = "<unk>"
@@ -34,28 +34,28 @@ class HuggingFacePieces:
         try:
             from tokenizers import Tokenizer
         except ImportError as error:
-            raise InputError(f"{path}: {error.name} is missing: {install_line('huggingface')}") from None
+            raise InputError(f"{path}: {error.name} is missing: {format_install_command('huggingface')}") from None
         try:
             with open(path, encoding="utf-8") as file:
                 content = file.read()
             self._tokenizer = Tokenizer.from_str(content)
-            self._unknown = self._unknown_id(json.loads(content)["model"])
-            self._prepare()
+            self._unknown = self._get_unknown_id(json.loads(content)["model"])
+            self._prepare_tokenizer()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises a plain Exception or one of its own classes
             reason = " ".join(str(error).split())[:300]
             raise ValueError(f"{path}: not a usable tokenizer.json ({reason})") from None
-        spaced = [piece for piece in pieces if _is_spaced(piece)]
+        spaced = [piece for piece in pieces if _contains_space(piece)]
         if spaced:
             raise ValueError(f"{path}: its pieces contain white space, such as {spaced[0]!r}; add a pre-tokenizer")
 
-    def _unknown_id(self, model: Dict[str, Any]) -> Any:
+    def _get_unknown_id(self, model: Dict[str, Any]) -> Any:
         name = model.get("unk_token")
         return model.get("unk_id") if name is None else self._tokenizer.token_to_id(name)
 
-    def _prepare(self) -> None:
+    def _prepare_tokenizer(self) -> None:
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
         self._tokenizer.encode_special_tokens = True
@@ -64,13 +64,13 @@ class HuggingFacePieces:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._prepare()  # pickling does not preserve all settings of a tokeniser
+        self._prepare_tokenizer()  # pickling does not preserve all settings of a tokeniser
 
     def encode(self, x: str) -> str:
         """Return the pieces of a text, separated by spaces."""
         encoding = self._tokenizer.encode(x, add_special_tokens=False)
         return " ".join(
-            UNKNOWN if number == self._unknown or piece in RESERVED or _is_spaced(piece) else piece
+            UNKNOWN if number == self._unknown or piece in RESERVED or _contains_space(piece) else piece
             for piece, number in zip(encoding.tokens, encoding.ids)
         )
 
@@ -84,6 +84,6 @@ class HuggingFacePieces:
         return self.decode(f"{before} {piece}")[len(self.decode(before)) :]
 
 
-def _is_spaced(piece: str) -> bool:
+def _contains_space(piece: str) -> bool:
     """Return whether a piece is empty or contains white space. In a line of pieces, white space separates pieces."""
     return piece.split() != [piece]

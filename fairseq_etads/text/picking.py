@@ -46,8 +46,8 @@ class Picking:
     edges: Tuple[float, ...]
 
     def pick(self, sentences: Sequence[str], probabilities: Sequence[Optional[float]]) -> List[int]:
-        """Select sentences with :func:`pick`, and return their indices in the order of the document."""
-        return pick([len(sentence.split()) for sentence in sentences], probabilities, self.words)
+        """Select sentences with :func:`pick_sentences`, and return their indices in the order of the document."""
+        return pick_sentences([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
     def level(self, probability: float) -> str:
         """Return the probability level of a sentence with the given probability. The lowest level is "1"."""
@@ -69,7 +69,7 @@ class Picking:
         """
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
-            words, edges = _checked(content)
+            words, edges = _parse_settings(content)
         except FileNotFoundError:
             raise InputError(f"there is no {path}; {advice}") from None
         except (OSError, ValueError, RecursionError) as error:
@@ -77,7 +77,7 @@ class Picking:
         return cls(words, edges)
 
 
-def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
+def _parse_settings(content: Any) -> Tuple[int, Tuple[float, ...]]:
     """Return the budget and the level bounds from the parsed content of a file. Raises ValueError if it is invalid."""
     if not isinstance(content, dict) or set(content) != {"words", "edges"}:
         raise ValueError('expected "words" and "edges"')
@@ -90,7 +90,7 @@ def _checked(content: Any) -> Tuple[int, Tuple[float, ...]]:
     return words, tuple(map(float, edges))
 
 
-def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
+def pick_sentences(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budget: int) -> List[int]:
     """Select the most probable sentences that together fit into a budget of words.
 
     If the whole document fits into the budget, all sentences are selected. Otherwise, sentences are considered in order
@@ -111,7 +111,7 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
         return [number for number, length in enumerate(lengths) if length]
     usable = [number for number, length in enumerate(lengths) if length >= SHORTEST]
     usable = usable or [number for number, length in enumerate(lengths) if length]
-    order = sorted(usable, key=lambda number: (-_value(probabilities[number]), number))
+    order = sorted(usable, key=lambda number: (-_get_sort_value(probabilities[number]), number))
     taken: List[int] = []
     total = 0
     for number in order:
@@ -123,11 +123,11 @@ def pick(lengths: Sequence[int], probabilities: Sequence[Optional[float]], budge
     return sorted(taken) or order[:1]
 
 
-def _value(probability: Optional[float]) -> float:
+def _get_sort_value(probability: Optional[float]) -> float:
     return -math.inf if probability is None else probability
 
 
-def learn_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
+def compute_level_edges(probabilities: Sequence[float]) -> Tuple[float, ...]:
     """Compute the lower bounds of the probability levels.
 
     The bounds are the :data:`QUANTILES` of the probabilities of training sentences, rounded to four significant digits.

@@ -15,12 +15,12 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from ..platform.console import Parser, errors_in_one_line, printable
+from ..platform.console import Parser, escape_unprintable, report_errors_in_one_line
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, writing
+from ..platform.outputs import check_outputs, open_output
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
-from .documents import BadDocument, Document, LineOptions, json_record, make_lines
-from .files import ESCAPE_INVALID, STANDARD_INPUT, is_utf8, name_of, read_lines
+from .documents import BadDocument, Document, LineOptions, make_lines, parse_json_record
+from .files import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_valid_utf8, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
 SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
@@ -45,7 +45,7 @@ class NewDocument(NamedTuple):
     problem: str = ""
 
 
-def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
+def choose_input_format(files: Sequence[str], given: Optional[str]) -> str:
     """Return the format of the input files.
 
     If the user has not specified a format, it is guessed from the names and the content of the files.
@@ -63,7 +63,7 @@ def kind_of_inputs(files: Sequence[str], given: Optional[str]) -> str:
             raise InputError(f"FILE {path}: is not a folder, but --input-format is folder")
     if given:
         return given
-    return _kind_of_standard_input() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
+    return _detect_standard_input_format() if list(map(str, paths)) == [STANDARD_INPUT] else guess_format(paths)
 
 
 def add_input_format(parser: argparse.ArgumentParser) -> None:
@@ -92,7 +92,7 @@ def add_input_format(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) -> str:
+def describe_document_unit(kind: str, files: Sequence[str], given: Optional[str]) -> str:
     """Return a message that states what is treated as one document, and which option changes this.
 
     Args:
@@ -100,7 +100,7 @@ def what_is_a_document(kind: str, files: Sequence[str], given: Optional[str]) ->
         files: names of the input files.
         given: format that the user has specified, or None.
     """
-    said = f"every {unit_of(kind)} is a document"
+    said = f"every {get_unit_name(kind)} is a document"
     if given or kind not in ("lines", "file"):
         return said
     if kind == "lines":
@@ -118,7 +118,7 @@ def _has_lines(path: Path) -> bool:
     return False
 
 
-def _kind_of_standard_input() -> str:
+def _detect_standard_input_format() -> str:
     if sys.stdin is None:
         return "lines"  # the reader will raise an error that explains the problem
     if sys.stdin.isatty():
@@ -137,7 +137,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
     Raises:
         InputError: the input files have different formats.
     """
-    found = {_format_of(path) or text for path in paths}
+    found = {_detect_format(path) or text for path in paths}
     if len(found) > 1:
         raise InputError(
             "folders, JSON lines, CSV and text files cannot be mixed; give inputs of one format (--input-format)"
@@ -146,7 +146,7 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
     return kind
 
 
-def _format_of(path: Path) -> str:
+def _detect_format(path: Path) -> str:
     """Return the format of an input file, or an empty string for plain text."""
     if path.is_dir():
         return "folder"
@@ -177,33 +177,33 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
     """
     if column and kind not in ("jsonl", "csv"):
         raise InputError(
-            f"--source-column {column}: applies only to JSON lines and CSV, but here every {unit_of(kind)} is a "
+            f"--source-column {column}: applies only to JSON lines and CSV, but here every {get_unit_name(kind)} is a "
             "document"
         )
     for path in paths:
         if kind == "lines":
             for number, line in enumerate(read_lines(path, fallback), 1):
-                yield _checked(NewDocument(str(number), line), f"{name_of(path)}, line {number}")
+                yield _check_utf8(NewDocument(str(number), line), f"{get_display_name(path)}, line {number}")
         elif kind == "jsonl":
-            yield from _json_documents(path, column, fallback)
+            yield from _read_json_documents(path, column, fallback)
         elif kind == "csv":
-            yield from _csv_documents(path, column, fallback)
+            yield from _read_csv_documents(path, column, fallback)
         else:
-            for file in _files_of(path) if kind == "folder" else [path]:
-                yield _file_document(file, file.name if kind == "folder" else str(file), fallback)
+            for file in _list_files(path) if kind == "folder" else [path]:
+                yield _read_file_document(file, file.name if kind == "folder" else str(file), fallback)
 
 
-def unit_of(kind: str) -> str:
+def get_unit_name(kind: str) -> str:
     """Return the name of the unit that is read as one document in a format, such as "line" or "record"."""
     return {"lines": "line", "jsonl": "record", "csv": "row"}.get(kind, "file")
 
 
-def _delimiter(path: Path, header: str) -> str:
+def _detect_delimiter(path: Path, header: str) -> str:
     """Detect the cell separator of a table from its header line."""
     return "\t" if path.suffix.lower() == ".tsv" else max(DELIMITERS, key=header.count)
 
 
-def column_names(path: Path, kind: str) -> List[str]:
+def read_column_names(path: Path, kind: str) -> List[str]:
     """Return the field names of the first record in a JSON lines file, or the column names of a CSV file.
 
     The column names of a CSV file are converted to lower case.
@@ -212,46 +212,46 @@ def column_names(path: Path, kind: str) -> List[str]:
         if not line.strip():
             continue
         if kind == "csv":
-            row = next(read_rows(iter([line]), path, _delimiter(path, line), quotes=True, counts=Counter()), [])
+            row = next(read_rows(iter([line]), path, _detect_delimiter(path, line), quotes=True, counts=Counter()), [])
             return [name.strip().lower() for name in row]
         try:
-            return list(json_record(line))
+            return list(parse_json_record(line))
         except BadDocument as error:
-            raise InputError(f"{name_of(path)}, line {number}: {error}") from None
-    raise InputError(f"{name_of(path)}: empty")
+            raise InputError(f"{get_display_name(path)}, line {number}: {error}") from None
+    raise InputError(f"{get_display_name(path)}: empty")
 
 
-def _checked(document: NewDocument, where: str) -> NewDocument:
+def _check_utf8(document: NewDocument, where: str) -> NewDocument:
     """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8.
 
     If it is not, the result is a document with a ``problem``.
     """
-    if is_utf8(document.text):
+    if is_valid_utf8(document.text):
         return document
     return NewDocument(document.name, "", f"{where}: not UTF-8")
 
 
-def _file_document(file: Path, name: str, fallback: str) -> NewDocument:
+def _read_file_document(file: Path, name: str, fallback: str) -> NewDocument:
     try:
-        return _checked(NewDocument(name, "\n".join(read_lines(file, fallback))), str(file))
+        return _check_utf8(NewDocument(name, "\n".join(read_lines(file, fallback))), str(file))
     except InputError as error:
         if fallback != ESCAPE_INVALID:
             raise
         return NewDocument(name, "", str(error))
 
 
-def _files_of(folder: Path) -> List[Path]:
+def _list_files(folder: Path) -> List[Path]:
     """Return the files in a folder except hidden files, sorted by name. Raises InputError if there are none."""
     entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     files = [path for path in entries if path.is_file()]
     if not files:
         raise InputError(f"{folder}: contains no file")
     if len(files) < len(entries):
-        _say(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
+        _print_message(f"{folder}: {len(entries) - len(files)} subfolders are ignored")
     return files
 
 
-def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+def _read_json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
     lines: Iterator[Tuple[int, str]] = (
         numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip()
     )
@@ -259,14 +259,14 @@ def _json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocum
         column, read = _find_column(lines, path)
         lines = itertools.chain(read, lines)
     for number, line in lines:
-        name, where = str(number), f"{name_of(path)}, line {number}"
+        name, where = str(number), f"{get_display_name(path)}, line {number}"
         try:
-            record = json_record(line)
+            record = parse_json_record(line)
             if isinstance(record.get("id"), (str, int)):
                 name = str(record["id"])
-            column = column or _known_column(list(record), where)
-            document = NewDocument(name, "\n".join(_pieces(record, column)))
-            yield _checked(document, where) if fallback == ESCAPE_INVALID else document
+            column = column or _find_known_column(list(record), where)
+            document = NewDocument(name, "\n".join(_get_text_pieces(record, column)))
+            yield _check_utf8(document, where) if fallback == ESCAPE_INVALID else document
         except BadDocument as error:
             yield NewDocument(name, "", f"{where}: {error}")
 
@@ -286,44 +286,46 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
     for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
         read.append((number, line))
         with contextlib.suppress(BadDocument):
-            names = list(json_record(line))
+            names = list(parse_json_record(line))
             if any(column in names for column in SOURCE_COLUMNS):
-                return _known_column(names, ""), read
-            others.append((names, f"{name_of(path)}, line {number}"))
-    return _known_column(*others[0]) if others else "", read
+                return _find_known_column(names, ""), read
+            others.append((names, f"{get_display_name(path)}, line {number}"))
+    return _find_known_column(*others[0]) if others else "", read
 
 
-def _csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+def _read_csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
     """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case."""
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
-    delimiter = _delimiter(path, header)
+    delimiter = _detect_delimiter(path, header)
     rows = read_rows(itertools.chain([header], lines), path, delimiter, quotes=True, counts=Counter())
     names = [name.strip() for name in next(rows, [])]
     lower = [name.lower() for name in names]
-    wanted = (column or _known_column(lower, f"{name_of(path)}, line 1")).lower()
+    wanted = (column or _find_known_column(lower, f"{get_display_name(path)}, line 1")).lower()
     if wanted not in lower:
-        raise InputError(f"--source-column {column}: {name_of(path)} has the columns {', '.join(names)}")
+        raise InputError(f"--source-column {column}: {get_display_name(path)} has the columns {', '.join(names)}")
     if lower.count(wanted) > 1:
-        raise InputError(f"{name_of(path)}: {lower.count(wanted)} columns are named {wanted}")
+        raise InputError(f"{get_display_name(path)}: {lower.count(wanted)} columns are named {wanted}")
     place = lower.index(wanted)
     has_blank_rows = len(names) == 1  # in a table with one column, a blank line represents an empty cell
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
         name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
         if len(row) != len(names):
-            yield NewDocument(name, "", f"{name_of(path)}, row {number}: {len(row)} cells; {len(names)} expected")
+            yield NewDocument(
+                name, "", f"{get_display_name(path)}, row {number}: {len(row)} cells; {len(names)} expected"
+            )
         else:
-            yield _checked(NewDocument(name, row[place]), f"{name_of(path)}, row {number}")
+            yield _check_utf8(NewDocument(name, row[place]), f"{get_display_name(path)}, row {number}")
 
 
-def _known_column(names: Sequence[str], where: str) -> str:
+def _find_known_column(names: Sequence[str], where: str) -> str:
     for column in SOURCE_COLUMNS:
         if column in names:
             return column
     raise InputError(f"{where}: no field is known to contain documents; choose --source-column from {', '.join(names)}")
 
 
-def _pieces(record: Dict[str, Any], column: str) -> List[str]:
+def _get_text_pieces(record: Dict[str, Any], column: str) -> List[str]:
     """Return the paragraphs of a string or the sentences in a list. Raises BadDocument for other types of values."""
     if column not in record:
         raise BadDocument(f'no field "{column}"')
@@ -335,7 +337,7 @@ def _pieces(record: Dict[str, Any], column: str) -> List[str]:
     raise BadDocument(f'"{column}" is neither a text nor a list of texts')
 
 
-def _one_line(text: str, kind: str) -> str:
+def _convert_to_one_line(text: str, kind: str) -> str:
     """Convert a text to one line for fairseq-interactive.
 
     Carriage returns must be removed, because fairseq-interactive treats them as line endings.
@@ -346,17 +348,17 @@ def _one_line(text: str, kind: str) -> str:
     return make_lines(document, LineOptions(keep_empty=True)).source
 
 
-def _describe(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
+def _describe_input_format(kind: str, given: Optional[str], number: int, inputs: Sequence[str], blank: bool) -> str:
     """Return a message about the detected format of the input files, and advise the user how to change it."""
-    said, separator, advice = what_is_a_document(kind, inputs, given).partition("; ")
+    said, separator, advice = describe_document_unit(kind, inputs, given).partition("; ")
     if not given and kind == "lines" and blank:
         advice = "there are empty lines: if the paragraphs are one document, give --input-format file"
     names = ", ".join(inputs[:3]) + (", …" if len(inputs) > 3 else "")
     return f"{'' if said.startswith(inputs[0]) else f'{names}: '}{said} ({number:,}){separator}{advice}"
 
 
-def _say(text: str) -> None:
-    print(f"== {printable(text)}", file=sys.stderr)
+def _print_message(text: str) -> None:
+    print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
 
 def write_documents(args: argparse.Namespace) -> None:
@@ -382,15 +384,15 @@ def write_documents(args: argparse.Namespace) -> None:
     inside = [file for path in paths if path.is_dir() for file in path.iterdir()]
     check_outputs({"--output": args.writes}, {"--input": [*args.input, *inside]})
     kind = args.input_format or guess_format(paths, text="lines" if args.input == [STANDARD_INPUT] else "file")
-    counts, blank = _write(paths, kind, args)
+    counts, blank = _write_files(paths, kind, args)
     if not counts["documents"] and kind != "lines":
         raise InputError(f"--input {args.input[0]}: contains no document")
-    _say(_describe(kind, args.input_format, counts["documents"], args.input, blank))
+    _print_message(_describe_input_format(kind, args.input_format, counts["documents"], args.input, blank))
     if counts["bad"]:
-        _say(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")
+        _print_message(f"{counts['bad']:,} of them are unreadable (--skip-bad); their summaries are empty")
 
 
-def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
+def _write_files(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[Counter, bool]:
     """Write the documents and their names to the output files.
 
     Returns:
@@ -398,13 +400,13 @@ def _write(paths: Sequence[Path], kind: str, args: argparse.Namespace) -> Tuple[
     """
     counts: Counter = Counter()
     blank_inside, blank_before = False, False
-    with writing(args.out / "documents") as texts, writing(args.out / "names") as names:
+    with open_output(args.out / "documents") as texts, open_output(args.out / "names") as names:
         for document in read_documents(paths, kind, args.source_column, "replace" if args.skip_bad else ""):
             if document.problem and not args.skip_bad:
                 raise InputError(f"{document.problem}; with --skip-bad, the summaries of such documents are empty")
             counts["documents"] += 1
             counts["bad"] += bool(document.problem)
-            line = _one_line(document.text, kind)
+            line = _convert_to_one_line(document.text, kind)
             blank_inside |= blank_before and bool(line) and counts["documents"] > 2
             blank_before = not line
             texts.write(line + "\n")
@@ -423,7 +425,7 @@ def main(argv: Optional[List[str]] = None) -> None:
         "--writes", metavar="FILE", nargs="*", default=[], help="output files; none of them may also be an input"
     )
     args = parser.parse_args(argv)
-    with errors_in_one_line("generate.sh"):
+    with report_errors_in_one_line("generate.sh"):
         write_documents(args)
 
 

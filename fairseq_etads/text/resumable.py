@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, NamedTuple, Optional
 
 from ..platform.errors import InputError
-from ..platform.outputs import locked
-from .checksums import sha256
+from ..platform.outputs import lock_output
+from .checksums import compute_sha256
 from .records import NewDocument
 
 OUTPUT = "output_sha256"
@@ -19,12 +19,12 @@ Its value is the SHA-256 digest of the complete file. The record is written just
 """
 
 
-def json_line(record: Dict[str, Any]) -> bytes:
+def format_json_line(record: Dict[str, Any]) -> bytes:
     """Format a record as one line of JSON."""
     return json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
 
 
-def json_lines(content: bytes) -> List[Any]:
+def parse_json_lines(content: bytes) -> List[Any]:
     """Parse each complete line as JSON. The result is None for lines that are not valid JSON.
 
     Text after the last line ending is ignored, because the process that wrote it was killed before the line was
@@ -39,7 +39,7 @@ def json_lines(content: bytes) -> List[Any]:
     return records
 
 
-def differing(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
+def find_differing_settings(before: Dict[str, Any], now: Dict[str, Any]) -> List[str]:
     """Return the names of all settings with different values in ``before`` and ``now``."""
     return [str(name) for name in {**now, **before} if before.get(name) != now.get(name)]
 
@@ -91,14 +91,14 @@ class ResumableLines:
         self._log: Optional[BinaryIO] = None
         self._file: Optional[BinaryIO] = None
         self._lock = contextlib.ExitStack()
-        self._lock.enter_context(locked(path))
+        self._lock.enter_context(lock_output(path))
         try:
-            self._begin(settings)
+            self._open_files(settings)
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, settings: Dict[str, Any]) -> None:
+    def _open_files(self, settings: Dict[str, Any]) -> None:
         begun = self._read_journal(settings)
         self.progress = begun[-1] if begun else Progress(0, 0, 0, self._digest.hexdigest())
         self.is_complete = bool(begun) and self._is_complete_output(begun[-1])
@@ -111,7 +111,7 @@ class ResumableLines:
         self.progress = fitting[-1] if fitting else Progress(0, 0, 0, self._digest.hexdigest())
         self._file.truncate(self.progress.size)
         fresh = self.journal.with_name(self.journal.name + ".new")
-        fresh.write_bytes(json_line(settings) + json_line(self.progress._asdict()))
+        fresh.write_bytes(format_json_line(settings) + format_json_line(self.progress._asdict()))
         os.replace(fresh, self.journal)
         self._log = open(self.journal, "ab")  # noqa: SIM115
 
@@ -123,7 +123,7 @@ class ResumableLines:
         """
         if self.partial.exists() or not self.path.is_file() or self._output_sha256 is None:
             return False
-        return self.path.stat().st_size == last.size and sha256(self.path) == self._output_sha256
+        return self.path.stat().st_size == last.size and compute_sha256(self.path) == self._output_sha256
 
     def _read_journal(self, settings: Dict[str, Any]) -> List[Progress]:
         """Return the progress records of the previous run in order, or an empty list if there was no previous run.
@@ -132,14 +132,14 @@ class ResumableLines:
             InputError: the previous run used different settings.
         """
         try:
-            found = [record for record in json_lines(self.journal.read_bytes()) if record is not None]
+            found = [record for record in parse_json_lines(self.journal.read_bytes()) if record is not None]
         except FileNotFoundError:
             return []
         if not found:
             return []
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
-            differ = " and ".join(sorted(differing(before, settings)))
+            differ = " and ".join(sorted(find_differing_settings(before, settings)))
             raise InputError(self._mismatch_message(f"was started with another {differ}"))
         begun = []
         for done in found[1:]:
@@ -164,12 +164,12 @@ class ResumableLines:
             document = next(documents, None)
             if document is None:
                 raise InputError(self._mismatch_message(f"{done}, but there are only {number:,} documents now"))
-            self._count(document)
+            self._count_document(document)
         if self._digest.hexdigest() != self.progress.sha256:
             raise InputError(self._mismatch_message(f"{done}, which have changed"))
         return documents
 
-    def _count(self, document: NewDocument) -> None:
+    def _count_document(self, document: NewDocument) -> None:
         for part in (document.name, document.text, document.problem):
             encoded = part.encode("utf-8", "surrogatepass")
             self._digest.update(b"%d:" % len(encoded) + encoded)
@@ -179,7 +179,7 @@ class ResumableLines:
         assert self._file is not None
         content = line.encode("utf-8", "replace") + b"\n"
         self._file.write(content)
-        self._count(document)
+        self._count_document(document)
         done = self.progress
         self.progress = done._replace(
             documents=done.documents + 1, size=done.size + len(content), failed=done.failed + failed
@@ -192,11 +192,11 @@ class ResumableLines:
         # The lines must be on disk before the journal records them.
         os.fsync(self._file.fileno())
         self.progress = self.progress._replace(sha256=self._digest.hexdigest())
-        self._note(self.progress._asdict())
+        self._write_journal_record(self.progress._asdict())
 
-    def _note(self, content: Dict[str, Any]) -> None:
+    def _write_journal_record(self, content: Dict[str, Any]) -> None:
         assert self._log is not None
-        self._log.write(json_line(content))
+        self._log.write(format_json_line(content))
         self._log.flush()
 
     def close(self) -> None:
@@ -210,7 +210,7 @@ class ResumableLines:
         """Rename OUT.partial to OUT, and delete the journal. Call this method after all documents have been written."""
         if not self.is_complete:
             self.mark()
-            self._note({OUTPUT: sha256(self.partial)})
+            self._write_journal_record({OUTPUT: compute_sha256(self.partial)})
             os.replace(self.partial, self.path)
         self.journal.unlink()
         self.close()

@@ -21,7 +21,7 @@ The user provides the files of these subword models, and raw text is split direc
 """
 
 
-def word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
+def find_word_ends(tokens: Sequence[str], subwords: str) -> List[bool]:
     """Return, for each token, whether it is the last token of a word.
 
     Args:
@@ -42,7 +42,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
     """Join subword tokens into words.
 
     Args:
-        subwords: type of the subwords, see :func:`word_ends`.
+        subwords: type of the subwords, see :func:`find_word_ends`.
 
     Returns:
         The words, and the index of the word that contains each token.
@@ -50,16 +50,16 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
     words: List[str] = []
     numbers: List[int] = []
     parts: List[str] = []
-    for token, end in zip(tokens, word_ends(tokens, subwords)):
+    for token, end in zip(tokens, find_word_ends(tokens, subwords)):
         parts.append(token[:-2] if subwords == "subword_nmt" and not end else token)
         numbers.append(len(words))
         if end:
-            words.append(_word(parts, subwords))
+            words.append(_join_word(parts, subwords))
             parts = []
     if parts:  # the last token ends in "@@", but no token follows
-        words.append(_word(parts, subwords))
+        words.append(_join_word(parts, subwords))
     return words, numbers
 
 
-def _word(parts: List[str], subwords: str) -> str:
+def _join_word(parts: List[str], subwords: str) -> str:
     return "".join(parts).lstrip("▁") if subwords == "sentencepiece" else "".join(parts)

@@ -12,7 +12,7 @@ import functools
 import re
 from typing import Any, Dict, Iterator, List
 
-from ..platform.deferred import STATISTICS, deferred
+from ..platform.deferred import STATISTICS, defer_imports
 
 SENTENCE_MARK = "<q>"
 """Mark between two sentences on a line, which is used in raw text, tokenised text and summaries."""
@@ -42,14 +42,14 @@ _LAST_AT = re.compile(r"(?<=@)(?=@+$)")
 
 
 @functools.cache
-def _punkt() -> Any:
+def _make_punkt() -> Any:
     """Create a Punkt sentence splitter that uses the abbreviations in sacremoses.
 
     This requires neither a trained model nor a download.
     """
     from sacremoses.corpus import NonbreakingPrefixes
 
-    with deferred(*STATISTICS):  # nltk imports all of its modules
+    with defer_imports(*STATISTICS):  # nltk imports all of its modules
         from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
 
     parameters = PunktParameters()
@@ -88,7 +88,7 @@ def _punkt_sentences(text: str) -> Iterator[str]:
     while start < len(text):
         end = text.find(" ", start + BLOCK)
         end = len(text) if end < 0 else end + 1
-        *sentences, rest = _punkt().tokenize(rest + text[start:end]) or [""]
+        *sentences, rest = _make_punkt().tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
         # The rest is too long to be a single sentence. Searching it again with each block would take quadratic time.

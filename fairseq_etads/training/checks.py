@@ -7,9 +7,15 @@ from typing import Any, Dict, Iterable, Optional
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.dataclass.configs import GenerationConfig
 
-from ..layers.decoder_output import Capabilities, TrainedBy, pointer_kind, pointer_of
-from ..platform.option_checks import check_needs, check_values, defaults_of, given_options, shown
-from ..search.options import DECLARED, DecodingOptions, without_effect
+from ..layers.decoder_output import Capabilities, TrainingCriterion, get_pointer, get_pointer_kind
+from ..platform.option_checks import (
+    check_requirements,
+    check_values,
+    format_option,
+    get_given_options,
+    iterate_defaults,
+)
+from ..search.options import DECLARED, DecodingOptions, find_option_without_effect
 from .losses import check_criterion
 from .options import SummarizationConfig
 
@@ -24,7 +30,9 @@ _DEPRECATED = ("no_early_stop", "no_beamable_mm")
 _DECODING = tuple(option.name for option in fields(DecodingOptions))
 
 
-def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy]) -> None:
+def check_training(
+    cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainingCriterion]
+) -> None:
     """Check the options of the task and the criterion before training starts.
 
     Args:
@@ -37,14 +45,14 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
     Raises:
         ValueError: an option has no effect, or the model does not support it.
     """
-    name = criterion_name(cfg)
+    name = get_criterion_name(cfg)
     check_compatible(cfg, task_cfg, capabilities, trained_by, trains=True)
     check_task_options(task_cfg)
     options: Any = CRITERION_DATACLASS_REGISTRY.get(name)
     if options is not None:
         check_values(cfg, options)
-        check_needs(cfg, options, capabilities)
-    check_own_options = getattr(criterion_class(cfg), "check_options", None)
+        check_requirements(cfg, options, capabilities)
+    check_own_options = getattr(get_criterion_class(cfg), "check_options", None)
     if check_own_options is not None:
         check_own_options(cfg, capabilities)
     if "--closed-book-decoder" in capabilities and not getattr(cfg, "closed_book_weight", 0):
@@ -55,29 +63,29 @@ def check_training(cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_
 
 
 def check_compatible(
-    cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainedBy], trains: bool
+    cfg: Any, task_cfg: Any, capabilities: Capabilities, trained_by: Optional[TrainingCriterion], trains: bool
 ) -> None:
     """Raise ValueError if the criterion is incompatible with the model.
 
     See :func:`check_training` for the arguments. ``trains`` is False if the model is only evaluated.
     """
-    name = criterion_name(cfg)
+    name = get_criterion_name(cfg)
     has_trick, has_clusters = (o in capabilities for o in ("--large-vocabulary-trick", "--adaptive-softmax-cutoff"))
-    check_criterion(name, pointer_kind(capabilities), has_trick, has_clusters)
+    check_criterion(name, get_pointer_kind(capabilities), has_trick, has_clusters)
     check_selector(cfg, trained_by, trains, task_cfg)
 
 
-def criterion_name(cfg: Any) -> str:
+def get_criterion_name(cfg: Any) -> str:
     """Return the name of the criterion that fairseq will build from these options."""
     return str(getattr(cfg, "_name", None) or getattr(cfg, "criterion", None))
 
 
-def criterion_class(cfg: Any) -> Any:
+def get_criterion_class(cfg: Any) -> Any:
     """Return the class of the criterion that fairseq will build from these options, or None if it does not exist."""
-    return CRITERION_REGISTRY.get(criterion_name(cfg))
+    return CRITERION_REGISTRY.get(get_criterion_name(cfg))
 
 
-def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task_cfg: Any) -> None:
+def check_selector(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bool, task_cfg: Any) -> None:
     """Raise ValueError if a content selector has an incompatible criterion, or if an option has no effect.
 
     Args:
@@ -87,7 +95,7 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
         trains: whether the model will be trained rather than only evaluated.
         task_cfg: the options of the summarisation task.
     """
-    criterion, kind = criterion_name(cfg), criterion_class(cfg)
+    criterion, kind = get_criterion_name(cfg), get_criterion_class(cfg)
     needed, model = trained_by or ("summarization_nll", "one that writes summaries")
     if criterion != needed and (trained_by is not None or getattr(kind, "trains_selectors", False)):
         raise ValueError(f"--criterion {criterion} does not go with {model}: choose --criterion {needed}")
@@ -102,7 +110,8 @@ def check_selector(cfg: Any, trained_by: Optional[TrainedBy], trains: bool, task
     if trains and trained_by is not None and (task_cfg.eval_rouge or task_cfg.validation_samples):
         option = "eval_rouge" if task_cfg.eval_rouge else "validation_samples"
         raise ValueError(
-            f"{shown(option, getattr(task_cfg, option))} has no effect on an architecture that does not write summaries"
+            f"{format_option(option, getattr(task_cfg, option))} has no effect on an architecture "
+            "that does not write summaries"
         )
 
 
@@ -118,7 +127,7 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
         if getattr(model, "label_unit", None) is not None:
             command = "etads-rewrite" if getattr(model, "labels_in_order", False) else "etads-select"
             raise ValueError(f"a model that selects words or sentences cannot write summaries: use it with {command}")
-        pointer = pointer_of(model)
+        pointer = get_pointer(model)
         if selection and (pointer is None or pointer.kind != "soft"):
             raise ValueError(f"--selection {selection} needs models with --pointer soft, which copy the selected words")
     if selection and getattr(args, "score_reference", False):
@@ -130,9 +139,9 @@ def check_task_options(task_cfg: Any) -> None:
 
     If a decoding option has no effect, only a warning is logged, because a later command may use the option.
     """
-    check_needs(task_cfg, SummarizationConfig, skip=_DECODING)
-    given = given_options(task_cfg, SummarizationConfig)
-    ignored = [shown(option, given[option]) for option in _DECODING if option in given]
+    check_requirements(task_cfg, SummarizationConfig, skip=_DECODING)
+    given = get_given_options(task_cfg, SummarizationConfig)
+    ignored = [format_option(option, given[option]) for option in _DECODING if option in given]
     if ignored and not (task_cfg.eval_rouge or task_cfg.validation_samples):
         logger.warning(
             f"{', '.join(ignored)}: a decoding option has no effect in training without --eval-rouge or "
@@ -147,7 +156,7 @@ def check_model_overrides(overrides: Dict[str, Any]) -> None:
         ValueError: an override names an option of the task. Task options are read from the command line rather than
             from the checkpoint.
     """
-    own = {name for name, _ in defaults_of(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
+    own = {name for name, _ in iterate_defaults(SummarizationConfig)} - {"data", "source_lang", "target_lang"}
     found = sorted(own & overrides.keys())
     if found:
         option = found[0].replace("_", "-")
@@ -168,7 +177,7 @@ def check_generation(task_cfg: Any, args: Any, models: Iterable[Any]) -> None:
     for name, option in DECLARED.items() if getattr(args, "score_reference", False) else ():
         value = getattr(task_cfg, name, None)
         if value and "--score-reference" in option.metadata.get("excludes", ()):
-            raise ValueError(f"{shown(name, value)} has no effect with --score-reference: choose one")
+            raise ValueError(f"{format_option(name, value)} has no effect with --score-reference: choose one")
 
 
 def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
@@ -182,11 +191,11 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     Raises:
         ValueError: a decoding option has no effect.
     """
-    own = list(defaults_of(SummarizationConfig))
-    given = {**given_options(task_cfg, SummarizationConfig), **given_options(args, GenerationConfig)}
+    own = list(iterate_defaults(SummarizationConfig))
+    given = {**get_given_options(task_cfg, SummarizationConfig), **get_given_options(args, GenerationConfig)}
     present = {name: getattr(args, name, getattr(task_cfg, name, default)) for name, default in own}
     present.update({name: value for name, value in given.items() if name not in present})
-    idle = without_effect(given, present, has_pointer)
+    idle = find_option_without_effect(given, present, has_pointer)
     if idle:
         raise ValueError(idle)
     for options, reason in (
@@ -195,7 +204,7 @@ def check_decoding(task_cfg: Any, args: Any, has_pointer: bool) -> None:
     ):
         for option in options:
             if option in given:
-                raise ValueError(f"{shown(option, given[option])} has no effect: it {reason}")
+                raise ValueError(f"{format_option(option, given[option])} has no effect: it {reason}")
     for option in _DEPRECATED:
         if option in given:
-            logger.warning(f"{shown(option, True)} has no effect: fairseq keeps it for old scripts only")
+            logger.warning(f"{format_option(option, True)} has no effect: fairseq keeps it for old scripts only")

@@ -15,8 +15,8 @@ from fairseq.optim.amp_optimizer import AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from torch import Tensor, nn
 
-from ..layers.decoder_output import unwrapped
-from ..platform.systems import belongs_to, system_of
+from ..layers.decoder_output import unwrap_model
+from ..platform.systems import explain_missing_system, find_required_system
 from .losses import NonFiniteLossError
 
 logger = logging.getLogger(__name__)
@@ -77,14 +77,14 @@ def register_extra_updates(name: str, auxiliary_task: Type[AuxiliaryTask]) -> No
         raise ValueError(f"the auxiliary task {name} is registered already: {_REGISTERED[name].__qualname__}")
 
 
-def auxiliary_task(name: str) -> Type[AuxiliaryTask]:
+def get_auxiliary_task(name: str) -> Type[AuxiliaryTask]:
     """Return the class for a value of ``--auxiliary-task``. Raises ValueError if no class has this name."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     choices = ", ".join(["none", *sorted(_REGISTERED)])
-    system = system_of(f"--auxiliary-task {name}")
+    system = find_required_system(f"--auxiliary-task {name}")
     if system is not None:
-        raise ValueError(f"{belongs_to(f'--auxiliary-task {name}', system)}: choose from {choices}")
+        raise ValueError(f"{explain_missing_system(f'--auxiliary-task {name}', system)}: choose from {choices}")
     raise ValueError(
         f"--auxiliary-task {name}: choose from {choices}, or load the package that registers it (--user-dir)"
     )
@@ -134,7 +134,7 @@ class ExtraUpdates:
         self.flag = f"--auxiliary-task {task.cfg.auxiliary_task}"
         self.schedule = Schedule.parse(task.cfg.auxiliary_every)
         self.clip_norm = task.cfg.clip_norm
-        self.auxiliary_task = auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
+        self.auxiliary_task = get_auxiliary_task(str(task.cfg.auxiliary_task))(task, model)
 
     def check_trainer(self, optimizer: Any) -> None:
         """Raise ValueError if auxiliary updates are not supported with this optimiser or this number of processes."""
@@ -148,7 +148,7 @@ class ExtraUpdates:
         sums: Dict[str, float] = {}
         total = 0
         for number in self.schedule.turns(updates):
-            count, figures = self._update(optimizer, unwrapped(model), number)
+            count, figures = self._run_update(optimizer, unwrap_model(model), number)
             total += count
             for name, value in figures.items():
                 sums[name] = sums.get(name, 0.0) + value
@@ -157,7 +157,7 @@ class ExtraUpdates:
             for name, value in sums.items():
                 metrics.log_scalar(f"auxiliary_{name}", value / total, total, round=4)
 
-    def _update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
+    def _run_update(self, optimizer: Any, model: Any, number: int) -> Tuple[int, Dict[str, float]]:
         """Run one auxiliary update.
 
         Returns:

@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
+def only_touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
     """Replace the optimiser's embedding tables with tables of the rows with a nonzero gradient in a ``with`` block.
 
     Every table with a sparse gradient is replaced. The tables in ``tables`` are replaced even if their gradients are
@@ -45,11 +45,11 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
         for place, table in enumerate(group["params"]):
             if table.grad is None or not (table.grad.is_sparse or id(table) in dense):
                 continue
-            rows, gradient = _rows_with_gradient(table.grad)
+            rows, gradient = _find_rows_with_gradient(table.grad)
             part = nn.Parameter(table.detach().index_select(0, rows))
             part.grad = gradient
             if table in optimizer.state:
-                optimizer.state[part] = _map_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
+                optimizer.state[part] = _apply_to_rows(optimizer.state[table], len(table), lambda x, r=rows: x[r])
             group["params"][place] = part
             swapped.append((group["params"], place, table, part, rows))
     try:
@@ -58,10 +58,10 @@ def touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()
         for params, place, table, part, rows in swapped:
             params[place] = table
             table.detach().index_copy_(0, rows, part.detach())
-            _keep_state(optimizer, table, optimizer.state.pop(part, {}), rows)
+            _store_row_state(optimizer, table, optimizer.state.pop(part, {}), rows)
 
 
-def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
+def _find_rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     """Return the indices and the gradients of the rows with a nonzero gradient.
 
     Rows that were looked up but have a zero gradient are omitted, because they cannot be distinguished from other rows
@@ -76,7 +76,7 @@ def _rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
     return (rows, values) if bool(found.all()) else (rows[found], values[found])
 
 
-def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
+def _apply_to_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
     """Apply ``function`` to all tensors in an optimiser state that have ``length`` rows."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
@@ -84,7 +84,7 @@ def _map_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, An
     }
 
 
-def _keep_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
+def _store_row_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[str, Any], rows: Tensor) -> None:
     """Copy the optimiser state of some rows to the state of the whole table. Missing tensors are initialised to 0."""
     own = optimizer.state[table]
     for name, value in state.items():
@@ -161,7 +161,7 @@ class LazyRows(FairseqOptimizer):
 
     def step(self, closure: Optional[Any] = None, scale: float = 1.0, groups: Optional[Any] = None) -> None:
         """Update the embedding rows with a nonzero gradient, and all other parameters."""
-        with touched_rows(self.optimizer, self._tables):
+        with only_touched_rows(self.optimizer, self._tables):
             super().step(closure, scale, groups)
 
 
@@ -171,7 +171,7 @@ class LazyAdam(LazyRows, FairseqAdam):
 
 
 @dataclass
-class _LazyConfig(FairseqDataclass):
+class _LazyOptimiserConfig(FairseqDataclass):
     """Options that fairseq only adds to its argument parser. ``fairseq-hydra-train`` requires them in a dataclass."""
 
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
@@ -179,7 +179,7 @@ class _LazyConfig(FairseqDataclass):
 
 
 @dataclass
-class LazyAdadeltaConfig(_LazyConfig):
+class LazyAdadeltaConfig(_LazyOptimiserConfig):
     """Options of ``--optimizer lazy_adadelta``, which are the same as for fairseq's Adadelta."""
 
     adadelta_rho: float = field(default=0.9, metadata={"help": "decay rate of the running averages"})
@@ -190,7 +190,7 @@ class LazyAdadeltaConfig(_LazyConfig):
 
 
 @dataclass
-class LazyAdagradConfig(_LazyConfig):
+class LazyAdagradConfig(_LazyOptimiserConfig):
     """Options of ``--optimizer lazy_adagrad``."""
 
     initial_accumulator: float = field(

@@ -2,8 +2,8 @@
 
 The functions compute losses from model outputs. There are losses for coverage, word labels, sentence labels, sentence
 selection and a closed-book decoder. The criterion adds the negative log-likelihood, label smoothing and the loss of a
-supervised switch. :class:`LossChecks` rejects non-finite losses, and :func:`as_numbers` converts logged tensors to
-numbers.
+supervised switch. :class:`LossChecks` rejects non-finite losses, and :func:`convert_to_numbers` converts logged tensors
+to numbers.
 """
 
 import logging
@@ -23,8 +23,8 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from ..kernels.precision import at_least_float32
-from ..layers.attention_probe import FIGURES, observe
-from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, decoder_capabilities, unwrapped
+from ..layers.attention_probe import FIGURES, observe_attention
+from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
@@ -61,7 +61,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     return torch.minimum(attention, before).sum(dim=2)
 
 
-def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+def compute_selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Compute the negative log-likelihood of binary labels. The result has shape (B, U) and at least float32 precision.
 
     Args:
@@ -74,12 +74,12 @@ def selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     return losses.masked_fill(~real, 0)
 
 
-def sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Average :func:`selection_losses` over the sentences of each document, shape (B,) (Hsu et al. 2018)."""
-    return selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+def compute_sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+    """Average :func:`compute_selection_losses` over the sentences of each document, shape (B,) (Hsu et al. 2018)."""
+    return compute_selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
-def selection_loss(
+def compute_selection_loss(
     selection: Optional[SentenceSelection], sample: Dict[str, Any], no_words: Iterable[int], training: bool
 ) -> Optional[Tensor]:
     """Compute the divergence between the model's sentence selections and the target selections.
@@ -110,7 +110,7 @@ def selection_loss(
     return selection.divergence(sample["sentence_targets"], is_word)
 
 
-def closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
+def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
     """Compute the negative log-likelihood of each target word.
 
     The result has shape (N, T) and at least float32 precision. It is 0 at padding.
@@ -160,7 +160,7 @@ def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = Fal
     )
 
 
-def _looks_for_nan(model: nn.Module) -> bool:
+def _is_searching_for_nan(model: nn.Module) -> bool:
     """Return whether fairseq is repeating an update to find the cause of a non-finite gradient."""
     return any(isinstance(getattr(hook, "__self__", None), NanDetector) for hook in model._forward_hooks.values())
 
@@ -189,7 +189,7 @@ class LossChecks:
             NonFiniteLossError: a loss is not finite or is too large. On a GPU, the error may be raised by a later call.
         """
         loss = loss.detach()
-        if not (loss.is_cuda and model.training) or _looks_for_nan(model):
+        if not (loss.is_cuda and model.training) or _is_searching_for_nan(model):
             return math.nan if check_finite(loss, sample, skip_overflow) else 1
         self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
@@ -210,7 +210,7 @@ class LossChecks:
             check_finite(loss, sample, skip_overflow)
 
 
-def as_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
+def convert_to_numbers(logging_outputs: Sequence[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """Convert logged GPU tensors to numbers, waiting for the GPU only once.
 
     Without this function, fairseq would wait for each tensor separately.
@@ -492,35 +492,37 @@ class SummarizationNLL(FairseqCriterion):
             The summed loss, the sample size (number of words or summaries) by which fairseq divides the loss, and the
             values to log.
         """
-        with observe(model, sample["target"] != self.padding_idx) as figures:
+        with observe_attention(model, sample["target"] != self.padding_idx) as figures:
             output = self.forward_pass(model, sample["net_input"], sample["target"])
-        nll, loss, real, logs = self._losses(output, sample["target"])
+        nll, loss, real, logs = self._compute_word_losses(output, sample["target"])
         pairs, weights = sample.get("nsentences", len(real)), sample.get("weights", nll.new_ones(len(real)))
         if self.closed_book_weight and output.closed_book_logits is not None:
             gamma, unk = self.closed_book_weight, self.unk
-            closed = closed_book_loss(output.closed_book_logits, sample["target"], self.padding_idx, unk)
+            closed = compute_closed_book_loss(output.closed_book_logits, sample["target"], self.padding_idx, unk)
             logs["closed_book_loss"] = closed
             loss = (1 - gamma) * loss + gamma * closed
         loss = loss.masked_fill(~real, 0)
         skips = self._overflows_are_skipped and model.training
         # If a loss is not finite, the factor is NaN, so the gradient is not finite either.
-        total = self._sum(loss, real, weights) * self._loss_checks.factor(loss, sample, unwrapped(model), skips)
-        for name, (weight, values) in self._further_losses(model, sample, output, real).items():
+        total = self._weighted_sum(loss, real, weights) * self._loss_checks.factor(
+            loss, sample, unwrap_model(model), skips
+        )
+        for name, (weight, values) in self._compute_further_losses(model, sample, output, real).items():
             logs[name] = values
             if model.training and weight:
-                total = total + weight * self._sum(values, real, weights)
+                total = total + weight * self._weighted_sum(values, real, weights)
         selection = None
         if self.selection_weight:
-            selection = selection_loss(output.selection, sample, self.no_words, model.training)
+            selection = compute_selection_loss(output.selection, sample, self.no_words, model.training)
         if selection is not None and model.training:
-            total = total + self.selection_weight * self._sum(selection[:, None] * real, real, weights)
+            total = total + self.selection_weight * self._weighted_sum(selection[:, None] * real, real, weights)
 
         logging_output = {
             "loss": total.detach(),
             "ntokens": sample["ntokens"],
             "nsentences": pairs,
             "sample_size": pairs if self.sentence_avg else sample["ntokens"],
-            **figures.logs(),
+            **figures.to_logs(),
         }
         for name, value in {"nll_loss": nll, **logs}.items():
             logging_output[name] = (value.detach().masked_fill(~real, 0) * weights[:, None]).sum()
@@ -537,11 +539,13 @@ class SummarizationNLL(FairseqCriterion):
             target: dictionary ids of the target words, shape (N, T).
         """
         request: Dict[str, Any] = {}
-        if decoder_capabilities(unwrapped(model)).takes_requests:
+        if get_decoder_capabilities(unwrap_model(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
         return DecoderOutput.of(model(**net_input, **request))
 
-    def _losses(self, output: DecoderOutput, target: Tensor) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
+    def _compute_word_losses(
+        self, output: DecoderOutput, target: Tensor
+    ) -> Tuple[Tensor, Tensor, Tensor, Dict[str, Tensor]]:
         """Compute the losses of the target words, which are given as dictionary ids (N, T).
 
         Returns:
@@ -551,10 +555,10 @@ class SummarizationNLL(FairseqCriterion):
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.target_columns(target)
-        nll, loss, logs = self._likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
+        nll, loss, logs = self._compute_likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
         return nll, loss, columns != self.padding_idx, logs
 
-    def _further_losses(
+    def _compute_further_losses(
         self, model: Any, sample: Dict[str, Any], output: DecoderOutput, real: Tensor
     ) -> Dict[str, Tuple[float, Tensor]]:
         """Compute the losses for coverage, extraction and inconsistency.
@@ -586,8 +590,10 @@ class SummarizationNLL(FairseqCriterion):
                 raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")
             assert output.sentence_attention is not None, "the task refuses --extraction-loss without an extractor"
             logits, there = output.sentence_attention.extraction
-            labels = unwrapped(model).extractor.of_units(sample["labels"], sample["net_input"]["src_tokens"])  # (B, U)
-            of_documents = sentence_loss(logits, labels, there & (labels >= 0))  # (B,)
+            labels = unwrap_model(model).extractor.convert_to_units(
+                sample["labels"], sample["net_input"]["src_tokens"]
+            )  # (B, U)
+            of_documents = compute_sentence_loss(logits, labels, there & (labels >= 0))  # (B,)
             found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
         if self.inconsistency_weight:
             assert output.sentence_attention is not None, "the task refuses --inconsistency-loss without an extractor"
@@ -595,7 +601,7 @@ class SummarizationNLL(FairseqCriterion):
             found["inconsistency_loss"] = self.inconsistency_weight, values
         return found
 
-    def _sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
+    def _weighted_sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
         """Compute the sum of ``values`` (N, T), which must be 0 at padding, with the row weights ``weights`` (N,).
 
         With --length-normalised, the values are averaged over the words of each summary before they are summed.
@@ -604,7 +610,7 @@ class SummarizationNLL(FairseqCriterion):
             values = values / real.sum(dim=1, keepdim=True).clamp(min=1)
         return (values * weights[:, None]).sum()
 
-    def _likelihood(
+    def _compute_likelihood(
         self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """Compute the likelihood of each target word.
@@ -619,27 +625,27 @@ class SummarizationNLL(FairseqCriterion):
             The negative log-likelihood (N, T), the smoothed loss to minimise (N, T), and a dictionary of other values
             to log, each of shape (N, T).
         """
-        total, count = self._producible(log_vocab, candidates)
+        total, count = self._sum_producible_log_probs(log_vocab, candidates)
         if pointer is None:
             if isinstance(log_vocab, WordLogProbs):
                 nll = -log_vocab.target
             else:
                 nll = -log_vocab.gather(2, target[:, :, None])[:, :, 0]
-            return nll, self._smoothed(nll, -total / count), {}
+            return nll, self._smooth_labels(nll, -total / count), {}
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
             word, decision, point = pointer.supervised_log_probs(log_vocab, target)
             smooth = torch.where(point, -word, -total / count)  # label smoothing applies only to generated words
-            loss = self._smoothed(-word, smooth) - self.switch_weight * decision
+            loss = self._smooth_labels(-word, smooth) - self.switch_weight * decision
             return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
         log_prob, copied = pointer.target_log_probs(log_vocab, target)
         smooth = log_prob
         if self.label_smoothing:
             total, count = pointer.sum_of_log_probs(log_vocab, total, count)
             smooth = total / count
-        return -log_prob, self._smoothed(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
+        return -log_prob, self._smooth_labels(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
-    def _producible(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
+    def _sum_producible_log_probs(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
         """Compute the sum of the log-probabilities over which label smoothing averages.
 
         Returns:
@@ -657,7 +663,7 @@ class SummarizationNLL(FairseqCriterion):
             return log_vocab.new_zeros(log_vocab.shape[:2]), count
         return producible.sum(dim=2) - producible[:, :, self.specials].sum(dim=2), count
 
-    def _smoothed(self, nll: Tensor, smooth: Tensor) -> Tensor:
+    def _smooth_labels(self, nll: Tensor, smooth: Tensor) -> Tensor:
         return (1 - self.label_smoothing) * nll + self.label_smoothing * smooth
 
     @classmethod
@@ -667,24 +673,24 @@ class SummarizationNLL(FairseqCriterion):
         Losses are in bits.
         """
 
-        def total(name: str) -> float:
+        def sum_logs(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
-        words, summaries, size = total("ntokens"), total("nsentences"), total("sample_size")
-        nll = total("nll_loss")
-        metrics.log_scalar("loss", total("loss") / size / math.log(2), size, round=3)
+        words, summaries, size = sum_logs("ntokens"), sum_logs("nsentences"), sum_logs("sample_size")
+        nll = sum_logs("nll_loss")
+        metrics.log_scalar("loss", sum_logs("loss") / size / math.log(2), size, round=3)
         metrics.log_scalar("nll_loss", nll / words / math.log(2), words, round=3)
         metrics.log_scalar("nll_per_summary", nll / summaries / math.log(2), summaries, round=2)
         metrics.log_derived("ppl", lambda meters: get_perplexity(meters["nll_loss"].avg))
         for name in ("p_gen", "copied", "coverage_loss", "extraction_loss", "inconsistency_loss", "closed_book_loss"):
             if any(name in output for output in logging_outputs):
-                metrics.log_scalar(name, total(name) / words, words, round=3)
+                metrics.log_scalar(name, sum_logs(name) / words, words, round=3)
         if any("selection_loss" in output for output in logging_outputs):
-            metrics.log_scalar("selection_loss", total("selection_loss") / summaries, summaries, round=3)
+            metrics.log_scalar("selection_loss", sum_logs("selection_loss") / summaries, summaries, round=3)
         for name in FIGURES:
-            count = total(f"{name}_count")
+            count = sum_logs(f"{name}_count")
             if count:
-                metrics.log_scalar(name, total(name) / count, count, round=3)
+                metrics.log_scalar(name, sum_logs(name) / count, count, round=3)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -37,7 +37,7 @@ ADAM_LIKE = 0.2
 """Typical absolute value of an element of Adam's update, divided by the learning rate."""
 
 
-def orthogonalised(matrices: Tensor) -> Tensor:
+def orthogonalise(matrices: Tensor) -> Tensor:
     """Approximate the orthogonal factors U V^T of K matrices U S V^T. Input and output have shape (K, m, n).
 
     Most singular values of the result are between 0.7 and 1.2.
@@ -97,7 +97,7 @@ class MuonWithAdam(torch.optim.AdamW):
             direction = weight.grad + group["momentum"] * state["momentum"]
             by_shape.setdefault(tuple(weight.shape), []).append((weight, direction))
         for shape, found in by_shape.items():
-            steps = orthogonalised(torch.stack([direction for _, direction in found]))
+            steps = orthogonalise(torch.stack([direction for _, direction in found]))
             size = ADAM_LIKE * group["lr"] * math.sqrt(max(shape))
             for (weight, _), step in zip(found, steps):
                 weight.mul_(1 - group["lr"] * group["weight_decay"]).sub_(step, alpha=size)

@@ -9,10 +9,10 @@ from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import II, DictConfig
 
-from ..platform.compat import replacements_file
+from ..platform.compat import parse_replacements_file
 from ..platform.option_checks import Bounds
-from ..platform.systems import names_of
-from ..search.options import DecodingOptions, setting_of
+from ..platform.systems import list_option_values
+from ..search.options import DecodingOptions, get_setting_name
 from ..search.settings import SearchSettings
 from ..text.words import WORD_KINDS
 from .validation import POST_PROCESS
@@ -24,7 +24,7 @@ TRUNCATE_TARGET = 100
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
 
-def _with_choices(config: Type[Any]) -> Type[Any]:
+def _convert_choices(config: Type[Any]) -> Type[Any]:
     """Convert inherited options with choices to enumeration types, so that fairseq's parser lists their choices."""
     for option in fields(DecodingOptions):
         choices = option.metadata.get("choices")
@@ -36,7 +36,7 @@ def _with_choices(config: Type[Any]) -> Type[Any]:
 
 
 @dataclass
-@_with_choices
+@_convert_choices
 class SummarizationConfig(DecodingOptions, FairseqDataclass):
     """Options of ``--task summarization``. The decoding options are inherited from :class:`DecodingOptions`."""
 
@@ -109,7 +109,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default="none",
         metadata={
             "help": "auxiliary task to train in addition to summarisation: none, "
-            f"{', '.join(names_of('--auxiliary-task'))}, or a task that another package registers"
+            f"{', '.join(list_option_values('--auxiliary-task'))}, or a task that another package registers"
         },
     )
     auxiliary_data: Optional[str] = field(
@@ -263,7 +263,7 @@ _PASSED_BY_FAIRSEQ = (
     "no_repeat_ngram_size",
 )
 """Decoding options that fairseq's tasks already pass to generators."""
-_PASSED_SETTINGS = {*map(setting_of, _PASSED_BY_FAIRSEQ), "normalize_scores"}
+_PASSED_SETTINGS = {*map(get_setting_name, _PASSED_BY_FAIRSEQ), "normalize_scores"}
 _OWN_NAMES = tuple(name for name in SearchSettings.option_names() if name not in _PASSED_SETTINGS)
 _SEARCHES = (
     "constraints", "diverse_beam_groups", "diverse_beam_strength", "diversity_rate", "sampling", "sampling_topk",
@@ -271,7 +271,7 @@ _SEARCHES = (
 )  # fmt: skip
 
 
-def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
+def collect_search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any]:
     """Collect the arguments of SummaryGenerator that fairseq does not pass to generators.
 
     Args:
@@ -282,7 +282,7 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
     Raises:
         ValueError: ``args`` is a configuration object that contains an option unknown to both fairseq and this project.
     """
-    _refuse_unknown(args)
+    _check_option_names(args)
     options = {name: getattr(cfg, name) for name in _OWN_NAMES if hasattr(cfg, name)}
     options["keep_attention"] = False  # fairseq's commands need attention weights only for alignments
     options["max_len_per_document"] = True
@@ -298,11 +298,11 @@ def search_options(cfg: Any, args: Any, source_dictionary: Any) -> Dict[str, Any
         "print_alignment": options.get("print_alignment") or None,
         "replace_unk": getattr(args, "replace_unknown", cfg.replace_unknown) or given is not None,
         # With a replacement dictionary (--replace-unk FILE), fairseq replaces unknown words, using our alignment.
-        "source_dictionary": None if replacements_file(given or "") else source_dictionary,
+        "source_dictionary": None if parse_replacements_file(given or "") else source_dictionary,
     }
 
 
-def _refuse_unknown(args: Any) -> None:
+def _check_option_names(args: Any) -> None:
     """Raise ValueError if a configuration object contains an unknown generation option.
 
     Argparse namespaces are not checked, because they also contain other kinds of options.

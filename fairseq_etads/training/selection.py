@@ -18,9 +18,9 @@ from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
 from torch import Tensor
 
-from ..data.labels.scores import EDGES, best_f1, roc_area
-from ..layers.decoder_output import unwrapped
-from .losses import selection_losses, sentence_loss
+from ..data.labels.scores import EDGES, compute_roc_auc, find_best_f1_threshold
+from ..layers.decoder_output import unwrap_model
+from .losses import compute_selection_losses, compute_sentence_loss
 
 
 @dataclass
@@ -51,12 +51,12 @@ class SelectionNLL(FairseqCriterion):
             raise ValueError("--criterion selection_nll: the split has no labels in DATA or --labels; see etads-labels")
         tokens = sample["net_input"]["src_tokens"]
         logits, real = model(**sample["net_input"])
-        labels = model.of_units(sample["labels"], tokens).to(logits)  # (B, U)
+        labels = model.convert_to_units(sample["labels"], tokens).to(logits)  # (B, U)
         real = real & (labels >= 0)
         if model.unit == "sentences":
-            loss, size = sentence_loss(logits, labels, real).sum(), len(logits)
+            loss, size = compute_sentence_loss(logits, labels, real).sum(), len(logits)
         else:
-            loss, size = selection_losses(logits, labels, real).sum(), int(real.sum())
+            loss, size = compute_selection_losses(logits, labels, real).sum(), int(real.sum())
         return (
             loss,
             size,
@@ -65,7 +65,7 @@ class SelectionNLL(FairseqCriterion):
                 "ntokens": sample["ntokens"],
                 "nsentences": len(logits),
                 "sample_size": size,
-                "histogram": histogram(logits.detach(), labels, real),
+                "histogram": count_in_bins(logits.detach(), labels, real),
             },
         )
 
@@ -77,10 +77,12 @@ class SelectionNLL(FairseqCriterion):
         metrics.log_scalar("loss", loss, size, round=4)
         counts = sum(output["histogram"] for output in logging_outputs)
         metrics.log_scalar("_selection", counts)
-        metrics.log_derived("auc", lambda meters: round(roc_area(meters["_selection"].sum), 4))
-        metrics.log_derived("f1", lambda meters: round(best_f1(meters["_selection"].sum)[0], 4))
-        metrics.log_derived("f1_threshold", lambda meters: round(best_f1(meters["_selection"].sum)[1], 4))
-        metrics.log_derived("positive", lambda meters: round(_positive(meters["_selection"].sum), 4))
+        metrics.log_derived("auc", lambda meters: round(compute_roc_auc(meters["_selection"].sum), 4))
+        metrics.log_derived("f1", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[0], 4))
+        metrics.log_derived(
+            "f1_threshold", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[1], 4)
+        )
+        metrics.log_derived("positive", lambda meters: round(_positive_share(meters["_selection"].sum), 4))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
@@ -88,11 +90,11 @@ class SelectionNLL(FairseqCriterion):
         return False
 
 
-def _positive(counts: Any) -> float:
+def _positive_share(counts: Any) -> float:
     return float(counts[1].sum() / max(float(counts.sum()), 1))
 
 
-def histogram(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
+def count_in_bins(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
     """Count the words or sentences in each logit bin, separately for label 0 and label 1.
 
     Args:
@@ -133,7 +135,7 @@ class ExtractorNLL(FairseqCriterion):
         """
         if "labels" not in sample:
             raise ValueError("--criterion extractor_nll: the split has no labels in DATA or --labels; see etads-labels")
-        labels = only_first_sentences(sample["labels"], unwrapped(model).max_sentences)  # (B, T)
+        labels = keep_first_sentences(sample["labels"], unwrap_model(model).max_sentences)  # (B, T)
         logits, _ = model(**sample["net_input"], chosen=labels)
         loss = F.cross_entropy(logits.transpose(1, 2), labels, ignore_index=-1, reduction="sum")
         steps = int((labels >= 0).sum())
@@ -166,7 +168,7 @@ class ExtractorNLL(FairseqCriterion):
         return True
 
 
-def only_first_sentences(labels: Tensor, most: int) -> Tensor:
+def keep_first_sentences(labels: Tensor, most: int) -> Tensor:
     """Remove all sentence indices that are ``most`` or larger. The rows (B, T) are padded on the right with -1."""
     kept = (labels >= 0) & (labels < most)
     order = (~kept).int().argsort(dim=1, stable=True)  # move the remaining sentences to the front, in the same order

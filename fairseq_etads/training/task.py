@@ -17,17 +17,23 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_subword_model, refuse_empty
+from ..data.checked import DataChecks, check_not_empty, check_subword_model
 from ..data.factors import SourceFactors
-from ..data.pairs import SummarizationDataset, language_pair
+from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
 from ..data.shortlist_file import read_shortlist
-from ..data.unknown_words import check_data
+from ..data.unknown_words import check_split_words
 from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
-from ..layers.decoder_output import Capabilities, TrainedBy, capabilities_of, pointer_kind, pointer_of
-from ..models.external import build_external, check_evaluated, is_external, prepare_for_search, without_rare_words
-from ..models.init_from import initial_extractor, is_first_launch, load_initial_weights
+from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
+from ..models.external import (
+    build_external_model,
+    check_evaluated_options,
+    is_external_model,
+    prepare_for_search,
+    replace_rare_words,
+)
+from ..models.init_from import get_initial_extractor, is_first_launch, load_initial_weights
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
 from ..search.content.model import ContentModel
@@ -35,7 +41,7 @@ from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
-from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, fingerprint, with_known_words
+from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, compute_fingerprint, limit_known_words
 from ..vocabulary.kinds import detect_subwords
 from .checks import (
     check_compatible,
@@ -43,11 +49,11 @@ from .checks import (
     check_generation,
     check_model_overrides,
     check_training,
-    criterion_class,
+    get_criterion_class,
 )
-from .extra_updates import ExtraUpdates, auxiliary_task
-from .losses import as_numbers
-from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, search_options
+from .extra_updates import ExtraUpdates, get_auxiliary_task
+from .losses import convert_to_numbers
+from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
 from .validation import ValidationSummaries, check_best_metric
 
 logger = logging.getLogger(__name__)
@@ -92,7 +98,7 @@ class SummarizationTask(FairseqTask):
         self.data_checks = DataChecks()
         self.summary_lengths: Optional[Dict[str, int]] = None
         self.capabilities: Capabilities = frozenset()
-        self.trained_by: Optional[TrainedBy] = None
+        self.trained_by: Optional[TrainingCriterion] = None
         self.extra_updates: Optional[ExtraUpdates] = None
         self._hides_rare_words = False  # set to True if one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to load
@@ -111,7 +117,7 @@ class SummarizationTask(FairseqTask):
                 f'data folder (DATA) "{directory}" does not exist; create it with etads-prepare or fairseq-preprocess'
             )
         if cfg.source_lang is None or cfg.target_lang is None:
-            cfg.source_lang, cfg.target_lang = language_pair(directory)
+            cfg.source_lang, cfg.target_lang = detect_language_pair(directory)
         if cfg.source_lang is None or cfg.target_lang is None:
             raise FileNotFoundError(
                 f'the data folder (DATA) "{directory}" contains no binarised pair (train.source-target.source.idx); '
@@ -137,7 +143,7 @@ class SummarizationTask(FairseqTask):
                         f"knows only {src_dict.known_words:,}: were --srcdict and --tgtdict of fairseq-preprocess "
                         "swapped?"
                     )
-                tgt_dict = with_known_words(src_dict, tgt_dict.known_words)
+                tgt_dict = limit_known_words(src_dict, tgt_dict.known_words)
         for side, dictionary in ((cfg.source_lang, src_dict), (cfg.target_lang, tgt_dict)):
             known = dictionary.known_words
             logger.info(
@@ -162,10 +168,10 @@ class SummarizationTask(FairseqTask):
             ValueError: the model cannot be built with these options and this data, or an option is incompatible with
                 the model.
         """
-        check_evaluated(cfg)
-        if is_external(cfg):
+        check_evaluated_options(cfg)
+        if is_external_model(cfg):
             self._hides_rare_words = True
-            model = build_external(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
+            model = build_external_model(cfg, self, lambda task: FairseqTask.build_model(task, cfg, from_checkpoint))
         else:
             model = super().build_model(cfg, from_checkpoint)
         self.capabilities = self.capabilities | capabilities_of(model)
@@ -185,7 +191,7 @@ class SummarizationTask(FairseqTask):
         if self.cfg.init_from and is_first_launch(self.cfg):
             load_initial_weights(model, self.cfg.init_from, self)
         if self.cfg.extractor:
-            extractor = initial_extractor(model, self.cfg.extractor)
+            extractor = get_initial_extractor(model, self.cfg.extractor)
             if is_first_launch(self.cfg, "--extractor"):
                 load_initial_weights(extractor, self.cfg.extractor, self, "--extractor", whole=True)
 
@@ -196,7 +202,7 @@ class SummarizationTask(FairseqTask):
 
     def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
         """Return the named modules that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
-        return auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
+        return get_auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
     def build_criterion(self, cfg: Any, from_checkpoint: bool = False) -> Any:
         """Build the criterion, and determine which labels are added to batches.
@@ -211,7 +217,7 @@ class SummarizationTask(FairseqTask):
             # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
-        self.labels.read_for_criterion(cfg, criterion_class(cfg))
+        self.labels.read_for_criterion(cfg, get_criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
@@ -314,11 +320,11 @@ class SummarizationTask(FairseqTask):
         """Replace target words that the model cannot generate, if the model is an external model."""
         if not self._hides_rare_words:
             return sample
-        return {**sample, "target": without_rare_words(sample["target"], self.tgt_dict)}
+        return {**sample, "target": replace_rare_words(sample["target"], self.tgt_dict)}
 
     def reduce_metrics(self, logging_outputs: List[Dict[str, Any]], criterion: Any) -> None:
         """Aggregate fairseq's metrics, and the ROUGE scores if they were computed."""
-        logging_outputs = as_numbers(logging_outputs)
+        logging_outputs = convert_to_numbers(logging_outputs)
         super().reduce_metrics(logging_outputs, criterion)
         if self._summaries is not None:
             self._summaries.reduce_metrics(logging_outputs)
@@ -330,7 +336,7 @@ class SummarizationTask(FairseqTask):
             paths = paths[:1]  # only the first folder contains validation and test data
         directory = paths[(epoch - 1) % len(paths)]
         for path in paths:  # check all folders now rather than in the epochs in which they are read
-            refuse_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
+            check_not_empty(path, split, f"{self.cfg.source_lang}-{self.cfg.target_lang}")
         self.data_checks.check_split(directory, split)
         try:
             pairs = load_langpair_dataset(
@@ -379,7 +385,7 @@ class SummarizationTask(FairseqTask):
         dataset.token_values = self.labels.load(
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
-        check_data(split, dataset, pointer_kind(self.capabilities), self)
+        check_split_words(split, dataset, get_pointer_kind(self.capabilities), self)
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()
@@ -393,7 +399,7 @@ class SummarizationTask(FairseqTask):
         Raises:
             ValueError: the model requires source factors, but the documents contain only words.
         """
-        self.factors.refuse_plain_words()
+        self.factors.check_no_factors_needed()
         return SummarizationDataset(
             src_tokens,
             src_lengths,
@@ -430,8 +436,8 @@ class SummarizationTask(FairseqTask):
         options = dict(extra_gen_cls_kwargs or {})
         if seq_gen_cls is None:
             seq_gen_cls = SummaryGenerator
-            check_decoding(self.cfg, args, any(pointer_of(model) is not None for model in models))
-            options = {**search_options(self.cfg, args, self.src_dict), **options}
+            check_decoding(self.cfg, args, any(get_pointer(model) is not None for model in models))
+            options = {**collect_search_options(self.cfg, args, self.src_dict), **options}
             shortlist = getattr(args, "shortlist", None) or self.cfg.shortlist
             if shortlist:
                 options["shortlist"] = read_shortlist(Path(shortlist), self.src_dict, self.tgt_dict)
@@ -485,7 +491,7 @@ class SummarizationTask(FairseqTask):
                 lambda models, batch: score(generator, models, self._producible(batch)),
             )
         if self._hides_rare_words:
-            prefix_tokens = without_rare_words(prefix_tokens, self.tgt_dict)
+            prefix_tokens = replace_rare_words(prefix_tokens, self.tgt_dict)
         hypotheses = super().inference_step(generator, models, sample, prefix_tokens, constraints)
         tokens = sample["net_input"]["src_tokens"]
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
@@ -518,9 +524,9 @@ class SummarizationTask(FairseqTask):
             "truncate_source": self.truncate_source,
             "truncate_target": self.truncate_target,
             "no_end_if_cut": self.no_end_if_cut,
-            "source_dictionary": fingerprint(self.src_dict),
-            "target_dictionary": fingerprint(self.tgt_dict),
-            "factor_dictionaries": self.factors.fingerprints(),
+            "source_dictionary": compute_fingerprint(self.src_dict),
+            "target_dictionary": compute_fingerprint(self.tgt_dict),
+            "factor_dictionaries": self.factors.compute_fingerprints(),
             **({"summary_lengths": self.summary_lengths} if self.summary_lengths else {}),
         }
 

@@ -17,10 +17,10 @@ from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..evaluation.rouge import METRICS, Settings, score_pair
-from ..layers.decoder_output import unwrapped
+from ..layers.decoder_output import unwrap_model
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..vocabulary.kinds import detect_subwords, detect_words, opaque_pieces
+from ..vocabulary.kinds import detect_subwords, detect_words, make_opaque_encoder
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")
@@ -125,7 +125,7 @@ class ValidationSummaries:
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
             self.post_process = detect_subwords(task.target_dictionary, cfg.data)
-        self.pieces = opaque_pieces(self.post_process, cfg.data) if self.post_process in OPAQUE else None
+        self.pieces = make_opaque_encoder(self.post_process, cfg.data) if self.post_process in OPAQUE else None
         if self.post_process in OPAQUE and self.pieces is None:
             missing = (
                 f"{' and '.join(SUBWORDS[self.post_process].values())} are not in DATA's folder, where etads-prepare "
@@ -165,7 +165,7 @@ class ValidationSummaries:
         """
         self._generator = None
 
-    def _words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
+    def _join_words(self, tokens: Tensor, dictionary: Dictionary, unknown: str) -> str:
         """Join the subwords of a text into words, and replace Penn Treebank tokens for brackets with brackets.
 
         Args:
@@ -191,7 +191,7 @@ class ValidationSummaries:
             tokens: dictionary ids of the summary, shape (T,).
             role: role of the summary, "hypothesis" or "reference".
         """
-        text = self._words(tokens, self.task.target_dictionary, _UNKNOWN[role])
+        text = self._join_words(tokens, self.task.target_dictionary, _UNKNOWN[role])
         return text if self.detokenizer is None else self.detokenizer.decode(text)
 
     def score(self, sample: Dict[str, Any], model: Any) -> Dict[str, float]:
@@ -211,7 +211,7 @@ class ValidationSummaries:
         if not rows:
             return sums
         settings = Settings(metrics=METRICS)
-        for row, tokens in zip(rows, self._generate(sample, model, rows)):
+        for row, tokens in zip(rows, self._generate_summaries(sample, model, rows)):
             document, target = int(sample["id"][row]), sample["references"][row]
             if document < self.shown:
                 self._log_sample(document, sample["net_input"]["src_tokens"][row], tokens, target)
@@ -234,14 +234,14 @@ class ValidationSummaries:
         for what, tokens, dictionary in (
             ("document: ", document, source), ("summary:  ", summary, target), ("reference:", reference, target),
         ):  # fmt: skip
-            text = self._sample_detokenizer.decode(self._words(tokens, dictionary, UNKNOWN_WORD))
+            text = self._sample_detokenizer.decode(self._join_words(tokens, dictionary, UNKNOWN_WORD))
             if what == "document: " and len(text) > SHOWN_DOCUMENT:
                 text = f"{text[:SHOWN_DOCUMENT]}…"
             sample_logger.info(f"validation sample {number} {what} {text}")
 
-    def _generate(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
+    def _generate_summaries(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
         """Generate the best summaries for the documents in ``rows`` of a batch. Returns their dictionary ids (T,)."""
-        model = unwrapped(model)
+        model = unwrap_model(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
         chosen = torch.tensor(rows, device=sample["net_input"]["src_tokens"].device)

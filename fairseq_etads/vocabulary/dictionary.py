@@ -1,8 +1,8 @@
 """Dictionaries, which contain the known words followed by the copy tail of words that can only be copied.
 
-Documents and summaries may share a dictionary but have different numbers of known words (:func:`with_known_words`). The
-decoder then generates only the first V words, whereas the encoder has embeddings for more words. Each word has the same
-id in the encoder and the decoder.
+Documents and summaries may share a dictionary but have different numbers of known words (:func:`limit_known_words`).
+The decoder then generates only the first V words, whereas the encoder has embeddings for more words. Each word has the
+same id in the encoder and the decoder.
 """
 
 import copy
@@ -21,7 +21,7 @@ _growing = threading.Lock()
 _PADDING_WORD = re.compile(r"madeupword\d{4,}")
 
 
-def known_words(dictionary: Dictionary) -> int:
+def count_known_words(dictionary: Dictionary) -> int:
     """Return V, the number of known words, for which the model has embeddings and can compute probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
@@ -40,12 +40,12 @@ def known_words(dictionary: Dictionary) -> int:
     return end if any(dictionary.count[first:end]) else len(dictionary)
 
 
-def counts_of_known_words(dictionary: Dictionary) -> Dict[str, int]:
+def get_known_word_counts(dictionary: Dictionary) -> Dict[str, int]:
     """Return a dictionary from known words to their counts in the training text.
 
     Special symbols and padding words are excluded.
     """
-    first, end = dictionary.nspecial, known_words(dictionary)
+    first, end = dictionary.nspecial, count_known_words(dictionary)
     entries = zip(dictionary.symbols[first:end], dictionary.count[first:end])
     return {symbol: count for symbol, count in entries if not is_padding_word(symbol)}
 
@@ -55,12 +55,12 @@ def is_padding_word(word: str) -> bool:
     return _PADDING_WORD.fullmatch(word) is not None
 
 
-def fingerprint(dictionary: Dictionary) -> str:
+def compute_fingerprint(dictionary: Dictionary) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 hash of all known words in order.
 
     The copy tail is excluded.
     """
-    words = "\n".join(dictionary.symbols[: known_words(dictionary)])
+    words = "\n".join(dictionary.symbols[: count_known_words(dictionary)])
     return hashlib.sha256(words.encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
@@ -72,7 +72,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
         source, target: the dictionaries of documents and summaries in DATA.
     """
     for side, dictionary in (("source", source), ("target", target)):
-        trained, found = state.get(f"{side}_dictionary"), fingerprint(dictionary)
+        trained, found = state.get(f"{side}_dictionary"), compute_fingerprint(dictionary)
         if trained not in (None, found):
             raise ValueError(
                 f"the {side} dictionary in DATA ({len(dictionary):,} entries, fingerprint {found}) is not the one the "
@@ -81,7 +81,7 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
             )
 
 
-def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
+def limit_known_words(dictionary: Dictionary, size: int) -> Dictionary:
     """Return a copy of a dictionary in which only the first ``size`` entries are known words.
 
     Both dictionaries share their words and ids, including words that are added later. The dictionaries compare as
@@ -92,9 +92,9 @@ def with_known_words(dictionary: Dictionary, size: int) -> Dictionary:
     return bounded
 
 
-def without_tail(dictionary: Dictionary) -> Dictionary:
+def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
     """Copy the first V entries to a separate dictionary for a model, which always has the length V."""
-    size = known_words(dictionary)
+    size = count_known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
     head.indices = {symbol: number for number, symbol in enumerate(head.symbols)}
@@ -102,7 +102,7 @@ def without_tail(dictionary: Dictionary) -> Dictionary:
     return head
 
 
-def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
+def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
     """Load a dictionary file with fairseq's ``load``.
 
     Args:
@@ -118,14 +118,14 @@ def load_checked(load: Callable[..., Any], file: Any, *arguments: Any) -> Any:
     except OSError:
         raise
     except Exception as error:  # fairseq raises a plain Exception for a file that is not UTF-8
-        place = f"{file}, line {_first_bad_line(file)}: " if isinstance(file, str) else ""
+        place = f"{file}, line {_find_invalid_line(file)}: " if isinstance(file, str) else ""
         reason = " ".join(str(error).split()).split(". Duplicate words can")[0]
         raise ValueError(
             f"{place}not a dictionary, which must have a word and its count on each line ({reason})"
         ) from None
 
 
-def _first_bad_line(file: str) -> int:
+def _find_invalid_line(file: str) -> int:
     """Return the number of the first invalid line, which is not UTF-8, lacks a count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
@@ -157,8 +157,8 @@ class SummarizationDictionary(Dictionary):
             ValueError: the file is not a dictionary, or a word with a positive count follows a word with the count 0.
                 The model would not learn such a word.
         """
-        dictionary: SummarizationDictionary = load_checked(super().load, f, add_special_symbols)
-        known = known_words(dictionary)
+        dictionary: SummarizationDictionary = load_checked_dictionary(super().load, f, add_special_symbols)
+        known = count_known_words(dictionary)
         late = next((number for number in range(known, len(dictionary)) if dictionary.count[number]), None)
         if late is not None:
             raise ValueError(

@@ -9,7 +9,7 @@ from fairseq.data import Dictionary, encoders
 
 from ..text.subwords import OPAQUE, SUBWORDS
 from ..text.words import Characters
-from .dictionary import known_words
+from .dictionary import count_known_words
 
 SUBWORD_SHARE = 0.02
 """Minimum proportion of known words with subword marks for which a dictionary is assumed to contain subwords."""
@@ -32,9 +32,9 @@ def detect_subwords(dictionary: Dictionary, data: Optional[str] = None) -> str:
         "huggingface" if a tokenizer.json exists next to the data folder, "subword_nmt" or "sentencepiece" if the words
         have subword marks, "gpt2" if the words are numbers, and otherwise "none".
     """
-    if _files_beside(data, "huggingface"):
+    if _find_subword_files(data, "huggingface"):
         return "huggingface"
-    words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
+    words = dictionary.symbols[dictionary.nspecial : count_known_words(dictionary)]
     if sum(word.isdigit() for word in words) > GPT2_SHARE * len(words):
         return "gpt2"
     for name, marked in (
@@ -57,22 +57,22 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
     """
     if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
-    words = dictionary.symbols[dictionary.nspecial : known_words(dictionary)]
+    words = dictionary.symbols[dictionary.nspecial : count_known_words(dictionary)]
     if sum(bool(Characters.wide.search(word)) for word in words) > WIDE_SHARE * len(words):
         return "characters"
     return "ptb" if {"n't", "-lrb-", "-LRB-", "``"}.intersection(words) else "moses"
 
 
-def opaque_pieces(kind: str, data: Optional[str]) -> Optional[Any]:
+def make_opaque_encoder(kind: str, data: Optional[str]) -> Optional[Any]:
     """Create fairseq's encoder for a type of subwords in OPAQUE from the files next to the data folder.
 
     The type is a value of ``--bpe``. Returns None if the files are missing.
     """
-    files = _files_beside(data, kind)
+    files = _find_subword_files(data, kind)
     return encoders.build_bpe(Namespace(bpe=kind, **files)) if files else None
 
 
-def _files_beside(data: Optional[str], kind: str) -> Dict[str, str]:
+def _find_subword_files(data: Optional[str], kind: str) -> Dict[str, str]:
     """Return a dictionary from fairseq's option names to the paths of subword files next to the data folder.
 
     The result is empty if a file is missing.

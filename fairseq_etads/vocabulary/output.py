@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from .candidates import Candidates
-from .dictionary import hide_unknown_words, known_words
+from .dictionary import count_known_words, hide_unknown_words
 
 
 def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Tensor]:
@@ -47,7 +47,7 @@ def number_by_first_occurrence(ids: Tensor, wanted: Tensor) -> Tuple[Tensor, Ten
     return torch.zeros_like(ids).scatter(1, order, numbers).masked_fill(~wanted, 0), is_first.sum(dim=1)
 
 
-def _largest(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
+def _find_maxima(counts: Sequence[Tensor], most: Optional[int]) -> List[int]:
     """Return the maximum of each tensor (B,), or 0 if B is 0. The CPU waits for a GPU only once.
 
     If ``most`` is not None, it is returned for each tensor instead.
@@ -110,7 +110,7 @@ class BatchVocab:
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
-        slot_count, width = _largest([self.slots_used, distinct], most)
+        slot_count, width = _find_maxima([self.slots_used, distinct], most)
         width = max(1, width)  # U
         self.output_width = self.softmax_width + slot_count
         # Compute the dictionary ids of the slots (B, K). An additional column collects the positions without a slot and
@@ -132,13 +132,13 @@ class BatchVocab:
         The number of columns does not change, because the shape of scores must stay the same when documents are removed
         from a batch.
         """
-        return self._with_each(lambda table: table.index_select(0, documents))
+        return self._apply_to_tensors(lambda table: table.index_select(0, documents))
 
     def to(self, device: Union[str, torch.device]) -> "BatchVocab":
         """Return a copy of the vocabulary with all tensors moved to ``device``."""
-        return self._with_each(lambda table: table.to(device))
+        return self._apply_to_tensors(lambda table: table.to(device))
 
-    def _with_each(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
+    def _apply_to_tensors(self, change: Callable[[Tensor], Tensor]) -> "BatchVocab":
         """Return a copy in which each tensor is replaced with the result of ``change``."""
         changed = copy.copy(self)
         for name, value in vars(self).items():
@@ -228,7 +228,7 @@ class OutputVocabulary(NamedTuple):
             bounded: whether to avoid waiting for a GPU, at the cost of more columns; see :class:`BatchVocab`.
         """
         size, pad, bos, eos, unk = (
-            known_words(dictionary),
+            count_known_words(dictionary),
             dictionary.pad(),
             dictionary.bos(),
             dictionary.eos(),
@@ -268,7 +268,7 @@ class OutputVocabulary(NamedTuple):
         """Convert dictionary ids to search ids. Words without a search id are replaced with the unknown word."""
         return self.target_columns(tokens) if self.by_column else self.extended_ids(tokens)
 
-    def _from_search(self, search_ids: Tensor) -> Tensor:
+    def _convert_from_search_ids(self, search_ids: Tensor) -> Tensor:
         """Convert search ids of any shape to extended ids."""
         if self.by_column and self.candidates is not None:
             return self.candidates.extended_ids(search_ids)
@@ -283,7 +283,7 @@ class OutputVocabulary(NamedTuple):
 
     def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
         """Convert search ids (N, T) to dictionary ids. If ``document`` is set, convert the ids (T,) of its summary."""
-        extended = self._from_search(search_ids)
+        extended = self._convert_from_search_ids(search_ids)
         if self.slots is None:
             return extended
         return self.slots.decode(extended) if document is None else self.slots.decode(extended[None], document)[0]
@@ -293,7 +293,7 @@ class OutputVocabulary(NamedTuple):
 
         Slots are replaced with the unknown word.
         """
-        return hide_unknown_words(self._from_search(search_ids), self.known_words, self.unk)
+        return hide_unknown_words(self._convert_from_search_ids(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
         """Add the scores of a model that has only known words to other scores, in place.

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .candidates import Candidates
-from .dictionary import known_words
+from .dictionary import count_known_words
 
 
 class ListedCandidates(Candidates):
@@ -94,7 +94,7 @@ class Shortlist:
                 Rows with fewer than k words are padded with -1.
             source, target: the dictionaries of documents and summaries.
         """
-        unk, known = target.unk(), known_words(target)
+        unk, known = target.unk(), count_known_words(target)
         own = torch.full((len(together) + 1,), unk)
         for number, word in enumerate(source.symbols[: len(together)]):
             found = target.indices.get(word, known)

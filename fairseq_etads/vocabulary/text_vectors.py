@@ -38,7 +38,7 @@ class TextVectors(NamedTuple):
     found: Tensor
 
 
-def cooccurrences(words: Tensor, size: int) -> Tensor:
+def count_cooccurrences(words: Tensor, size: int) -> Tensor:
     """Count how often each word occurs near each context word. Pairs are weighted with :data:`WEIGHTS`.
 
     Args:
@@ -62,7 +62,7 @@ def cooccurrences(words: Tensor, size: int) -> Tensor:
     return counts.view(size, contexts)
 
 
-def mutual_information(counts: Tensor) -> Tensor:
+def compute_mutual_information(counts: Tensor) -> Tensor:
     """Compute the positive pointwise mutual information of words and contexts from their counts (V, C)."""
     contexts = counts.sum(0) ** SMOOTHING
     expected = counts.sum(1, keepdim=True) * (contexts / contexts.sum().clamp(min=1e-12))
@@ -70,20 +70,20 @@ def mutual_information(counts: Tensor) -> Tensor:
     return ratio.log().clamp(min=0)
 
 
-def text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
+def compute_text_vectors(words: Tensor, size: int, width: int) -> TextVectors:
     """Compute vectors (V, D) for the words of a text. The result is deterministic.
 
     Args:
-        words: the word ids (n,) in the order of the text, in the format that :func:`cooccurrences` expects.
+        words: the word ids (n,) in the order of the text, in the format that :func:`count_cooccurrences` expects.
         size: V, the number of words in the vocabulary.
         width: D, the width of the vectors.
     """
-    counts = cooccurrences(words, size)
+    counts = count_cooccurrences(words, size)
     found = counts.sum(1) > 0
     rank = min(width + _OVERSAMPLING, *counts.shape)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(_SEED)
-        left, singular, _ = torch.svd_lowrank(mutual_information(counts), q=rank, niter=_ITERATIONS)
+        left, singular, _ = torch.svd_lowrank(compute_mutual_information(counts), q=rank, niter=_ITERATIONS)
     used = min(width, rank)
     vectors = torch.zeros(size, width)
     vectors[:, :used] = left[:, :used] * singular[:used].sqrt()

@@ -10,7 +10,7 @@ from torch import nn
 logger = logging.getLogger(__name__)
 
 
-def load_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
+def load_word_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Embedding, option: str) -> None:
     """Copy the word vectors in a file to an embedding table. Rows of other words remain unchanged.
 
     Args:

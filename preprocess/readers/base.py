@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Optional
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.documents import BadDocument, Document
-from fairseq_etads.text.files import ESCAPE_INVALID, is_utf8, read_lines
+from fairseq_etads.text.files import ESCAPE_INVALID, is_valid_utf8, read_lines
 
 from .shares import Shares
 
@@ -112,7 +112,7 @@ class Reader:
 
     def check_utf8(self, *texts: str) -> None:
         """Raise BadDocument if one of the texts, which :meth:`lines` has returned, was not valid UTF-8."""
-        if self.fallback == ESCAPE_INVALID and not all(map(is_utf8, texts)):
+        if self.fallback == ESCAPE_INVALID and not all(map(is_valid_utf8, texts)):
             raise BadDocument("not UTF-8")
 
     def text(self, path: Path) -> str:
@@ -138,7 +138,7 @@ def existing(option: str, path: Path, directory: bool = False) -> Path:
     return path
 
 
-def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
+def find_first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
     """Return the first file in the folders that has one of the names, with or without a compression suffix.
 
     The result is None if there is no such file.
@@ -152,7 +152,7 @@ def first_existing(folders: List[Path], names: List[str]) -> Optional[Path]:
     return None
 
 
-def add_keep_original(parser: argparse.ArgumentParser) -> None:
+def add_keep_original_option(parser: argparse.ArgumentParser) -> None:
     """Add the option --keep-original, for corpora with lower-cased text and masked digits."""
     parser.add_argument(
         "--keep-original",

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import Document, Unfit
+from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import Reader, existing, first_existing
+from .base import Reader, existing, find_first_existing
 
 LISTS = {
     "train": ["all_train.txt", "wayback_training_urls.txt", "cnn_wayback_training_urls.txt"],
@@ -46,7 +46,7 @@ the text contain the names."""
         self.names = args.entity_names
         self.allow_missing = args.allow_missing
         self.keep_origin = args.keep_origin
-        self.expected = None if args.expect == "any" else _expected(args.expect)
+        self.expected = None if args.expect == "any" else _parse_expected_counts(args.expect)
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -81,18 +81,18 @@ the text contain the names."""
             help="replace the placeholders in anonymised stories with the original names",
         )
 
-    def _url_list(self, split: str) -> Optional[Path]:
-        return first_existing([self.urls], LISTS[split])
+    def _get_url_list(self, split: str) -> Optional[Path]:
+        return find_first_existing([self.urls], LISTS[split])
 
     def splits(self) -> List[str]:
-        found = [split for split in LISTS if self._url_list(split)]
+        found = [split for split in LISTS if self._get_url_list(split)]
         if not found:
             names = [name for names in LISTS.values() for name in names]
             raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
         return found
 
     def inputs(self) -> Dict[str, List[Path]]:
-        found = {split: self._url_list(split) for split in LISTS}
+        found = {split: self._get_url_list(split) for split in LISTS}
         return {split: [path] for split, path in found.items() if path}
 
     def folders(self) -> List[Path]:
@@ -102,7 +102,7 @@ the text contain the names."""
         return sum(1 for _ in self.items(split))
 
     def items(self, split: str) -> Iterator[Tuple[str, str]]:
-        path = self._url_list(split)
+        path = self._get_url_list(split)
         for url in self.lines(path) if path else ():
             if url.strip():
                 # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. Here, the original bytes are
@@ -119,12 +119,12 @@ the text contain the names."""
             if path.is_file():
                 document = parse_story(self.text(path), self.names)
                 if self.keep_origin:
-                    document.origin = _origin(item[1], folder)
+                    document.origin = _find_newspaper(item[1], folder)
                 return document
         if not self.allow_missing:
             folders = ", ".join(map(str, self.stories))
             raise InputError(f"--stories: no {item[0]} in {folders} (for {item[1]}); --allow-missing counts them")
-        raise Unfit("story not found")
+        raise ExcludedDocumentError("story not found")
 
     def check(self, kept: Dict[str, int]) -> None:
         missing = [split for split in self.expected or () if split not in kept]
@@ -144,7 +144,7 @@ the text contain the names."""
                 )
 
 
-def _expected(text: str) -> Dict[str, Tuple[int, ...]]:
+def _parse_expected_counts(text: str) -> Dict[str, Tuple[int, ...]]:
     """Parse the value of --expect, and return a dictionary from splits to accepted numbers of documents."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
@@ -178,11 +178,13 @@ def parse_story(text: str, names: bool = False) -> Document:
         elif line:
             current.append(line)
     if names:
-        paragraphs, highlights = ([_named(line, entities) for line in lines] for lines in (paragraphs, highlights))
+        paragraphs, highlights = (
+            [_restore_entity_names(line, entities) for line in lines] for lines in (paragraphs, highlights)
+        )
     return Document(paragraphs, [highlights], targets_in_sentences=True)
 
 
-def _origin(url: str, folder: Path) -> str:
+def _find_newspaper(url: str, folder: Path) -> str:
     """Return the newspaper of a story, which is determined from its URL or, if this is not possible, from its folder.
 
     Raises:
@@ -197,5 +199,5 @@ def _origin(url: str, folder: Path) -> str:
     )
 
 
-def _named(line: str, entities: Dict[str, str]) -> str:
+def _restore_entity_names(line: str, entities: Dict[str, str]) -> str:
     return _PLACEHOLDER.sub(lambda match: entities.get(match.group(), match.group()), line)

@@ -12,8 +12,8 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.words import TreebankWords, split_sentences
 
-from .base import add_keep_original, existing, first_existing
-from .gigaword import further_references
+from .base import add_keep_original_option, existing, find_first_existing
+from .gigaword import find_further_references
 from .parallel import LineReader
 
 _MODEL = re.compile(r"(D\d+)\.P\.0*10\.\w\.(\w+)\.(.+?)(?:\.html?)?", re.IGNORECASE)
@@ -46,10 +46,10 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             raise InputError("--as-gigaword: needs --docs and --models; the text of --data is never changed")
         if args.data and not (args.docs or args.models):
             folders = [existing("--data", args.data, directory=True)]
-            paths = [first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
+            paths = [find_first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
             if not (paths[0] and paths[1]):
                 raise InputError(f"--data {args.data}: no input.txt and task1_ref0.txt")
-            self.files["test"] = [paths[0], paths[1], *further_references(folders)]
+            self.files["test"] = [paths[0], paths[1], *find_further_references(folders)]
             self._check_references(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
             self.docs = existing("--docs", args.docs, directory=True)
@@ -76,7 +76,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             help="convert SGML articles to lower-case Treebank words and replace digits with #, for models trained on "
             "Gigaword headlines",
         )
-        add_keep_original(parser)
+        add_keep_original_option(parser)
         add(
             "--keep-datelines",
             action="store_true",
@@ -107,20 +107,20 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
     def inputs(self) -> Dict[str, List[Path]]:
         if self.docs is None:
             return super().inputs()
-        return {"test": [*self._articles(), *(path for _, paths in sorted(self.models.items()) for path in paths)]}
+        return {"test": [*self._list_articles(), *(path for _, paths in sorted(self.models.items()) for path in paths)]}
 
-    def _articles(self) -> List[Path]:
+    def _list_articles(self) -> List[Path]:
         assert self.docs is not None
         return sorted(path for path in self.docs.glob("*/*") if path.is_file())
 
     def total(self, split: str) -> Optional[int]:
-        return len(self._articles()) if self.docs else None
+        return len(self._list_articles()) if self.docs else None
 
     def items(self, split: str) -> Iterator[Any]:
         if self.docs is None:
             yield from super().items(split)
             return
-        articles = self._articles()
+        articles = self._list_articles()
         if not articles:
             raise InputError(f"--docs {self.docs}: no articles found; they should be in folders such as d30001t")
         yield from articles
@@ -144,20 +144,22 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
         original: List[str] = []
         if self.as_gigaword:
-            original = [line for paragraph in paragraphs for line in _treebank_sentences(paragraph)]
+            original = [line for paragraph in paragraphs for line in _split_treebank_sentences(paragraph)]
             paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
         references = [[_TAG.sub(" ", self.text(path)).replace("\n", " ")] for path in models]
         return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
 
 
 @functools.cache
-def _treebank() -> TreebankWords:
+def _make_treebank_tokenizer() -> TreebankWords:
     return TreebankWords()
 
 
-def _treebank_sentences(paragraph: str) -> List[str]:
+def _split_treebank_sentences(paragraph: str) -> List[str]:
     """Split a paragraph into sentences. A sentence consists of Treebank tokens separated by spaces."""
-    return [" ".join(_treebank().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)]
+    return [
+        " ".join(_make_treebank_tokenizer().encode(sentence, keep_case=True)) for sentence in split_sentences(paragraph)
+    ]
 
 
 def parse_article(text: str) -> List[str]:

@@ -13,9 +13,9 @@ from typing import ClassVar, Dict, FrozenSet, List, Optional
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
-from fairseq_etads.text.documents import Document, Unfit
+from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import add_keep_original, existing, first_existing
+from .base import add_keep_original_option, existing, find_first_existing
 from .parallel import Item, LineReader
 
 FILE_NAMES = {
@@ -60,7 +60,7 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
             raise InputError(f"--rare {args.rare}: choose 0 or more")
         self.filter = args.filter
         self.keep_original = args.keep_original
-        self.common: Optional[List[FrozenSet[str]]] = self._common(args.rare) if args.rare > 1 else None
+        self.common: Optional[List[FrozenSet[str]]] = self._find_frequent_words(args.rare) if args.rare > 1 else None
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -76,12 +76,12 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
             "separately (default: %(default)s, as in NAMAS; 0 replaces no words). Training text that already "
             f"contains {UNKNOWN} is left unchanged",
         )
-        add_keep_original(parser)
+        add_keep_original_option(parser)
         parser.add_argument(
             "--filter", action="store_true", help="filter the training and validation pairs as in NAMAS"
         )
 
-    def _common(self, rare: int) -> Optional[List[FrozenSet[str]]]:
+    def _find_frequent_words(self, rare: int) -> Optional[List[FrozenSet[str]]]:
         """Return the frequent words in the articles and in the titles, or None if rare words need not be replaced."""
         if "train" not in self.files:
             return None
@@ -89,7 +89,7 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
         for path in self.files["train"][:2]:
             words: Counter = Counter()
             for line in self.lines(path):
-                words.update(_normalised(line).split())
+                words.update(_normalise_line(line).split())
             if UNKNOWN in words:
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
                 return None
@@ -99,11 +99,11 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 
     def parse(self, item: Item) -> Document:
         self.check_utf8(item[2], *item[3])
-        source, *targets = (_normalised(line) for line in (item[2], *item[3]))
+        source, *targets = (_normalise_line(line) for line in (item[2], *item[3]))
         if self.filter and Path(item[0]).name.startswith(("train", "valid", "dev")):
-            reason = filter_reason(source.split(), targets[0].split())
+            reason = find_filter_reason(source.split(), targets[0].split())
             if reason:
-                raise Unfit(reason)
+                raise ExcludedDocumentError(reason)
         if self.common:
             source, *targets = (
                 " ".join(word if word in self.common[side > 0] else UNKNOWN for word in line.split())
@@ -125,11 +125,11 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
     found: Dict[str, List[Path]] = {}
     for split in SPLITS:
         for article, title in FILE_NAMES[split]:
-            pair = [first_existing(folders, [name]) for name in (article, title)]
+            pair = [find_first_existing(folders, [name]) for name in (article, title)]
             if pair[0] and pair[1] and split not in found:
                 found[split] = [pair[0], pair[1]]
                 if title == "task1_ref0.txt":
-                    found[split] += further_references([pair[1].parent])
+                    found[split] += find_further_references([pair[1].parent])
         if split not in found:
             _check_halves(folders, split)
     return found
@@ -138,19 +138,19 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 def _check_halves(folders: List[Path], split: str) -> None:
     """Raise InputError if one of two files that belong together is missing, perhaps because its name is misspelt."""
     for pair in FILE_NAMES[split]:
-        there = [first_existing(folders, [name]) for name in pair]
+        there = [find_first_existing(folders, [name]) for name in pair]
         for path, other in zip(there, reversed(pair)):
             if path is not None:
                 raise InputError(f"--data: {path} exists, but {other} does not: rename that file, or remove the first")
 
 
-def further_references(folders: List[Path]) -> List[Path]:
+def find_further_references(folders: List[Path]) -> List[Path]:
     """Return the paths of the existing files task1_ref1.txt, task1_ref2.txt and so on.
 
     Raises:
         InputError: the numbers in the file names are not consecutive.
     """
-    numbered = [first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
+    numbered = [find_first_existing(folders, [f"task1_ref{number}.txt"]) for number in range(1, _MOST_REFERENCES)]
     found = [path for path in itertools.takewhile(bool, numbered) if path]
     later = next((path for path in numbered[len(found) :] if path), None)
     if later is not None:
@@ -158,13 +158,13 @@ def further_references(folders: List[Path]) -> List[Path]:
     return found
 
 
-def _normalised(line: str) -> str:
+def _normalise_line(line: str) -> str:
     """Lower-case a line, replace each digit with ``#``, and replace the word "unk" with <unk>."""
     words = _DIGIT.sub("#", line.lower()).split()
     return " ".join(UNKNOWN if word == "unk" else word for word in words)
 
 
-def filter_reason(article: List[str], title: List[str]) -> str:
+def find_filter_reason(article: List[str], title: List[str]) -> str:
     """Return the reason why the NAMAS filter drops a pair, or an empty string if it keeps the pair.
 
     Args:

@@ -42,16 +42,16 @@ set without splits is divided according to --split."""
         self.asked_columns = (args.source_column, args.target_column)
         self.lists_are_references = args.target_list == "references"
         self._data, self._config = str(args.data), args.config
-        found = _load(self._data, self._config)
-        self._names = self._named_splits(found, args)
+        found = _load_dataset(self._data, self._config)
+        self._names = self._map_split_names(found, args)
         self.files = {key: Path(f"{self._data}, {name or 'data set'}") for key, name in self._names.items()}
         self.formats = dict.fromkeys(self._names, "arrow")
         tables = {key: found[name] if name else found for key, name in self._names.items()}
         self._sizes = {key: table.num_rows for key, table in tables.items()}
         self._inputs = {key: [Path(file["filename"]) for file in table.cache_files] for key, table in tables.items()}
-        self.columns = {key: self._choose(self.files[key], table.column_names) for key, table in tables.items()}
+        self.columns = {key: self._choose_columns(self.files[key], table.column_names) for key, table in tables.items()}
 
-    def _named_splits(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
+    def _map_split_names(self, found: Any, args: argparse.Namespace) -> Dict[str, str]:
         """Return a dictionary that maps each split to its name in the dataset.
 
         If the dataset must still be divided into splits, the only key is "input". Its value is an empty string if the
@@ -132,7 +132,7 @@ set without splits is divided according to --split."""
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         # Load the dataset again, because the reader is copied to other processes and must not contain open files.
-        found = _load(self._data, self._config)
+        found = _load_dataset(self._data, self._config)
         table = found[self._names[key]] if self._names[key] else found
         number = 0
         try:
@@ -145,7 +145,7 @@ set without splits is divided according to --split."""
             raise InputError(f"{self.files[key]}: damaged after record {number} ({reason})") from None
 
 
-def _load(data: str, config: Optional[str]) -> Any:
+def _load_dataset(data: str, config: Optional[str]) -> Any:
     """Load a datasets.Dataset or DatasetDict without downloading anything.
 
     Raises:
@@ -165,7 +165,7 @@ def _load(data: str, config: Optional[str]) -> Any:
         )
     if saved and config:
         raise InputError(f"--config {config}: applies only to a name; {data} is a folder")
-    with _offline(datasets):
+    with _disable_network(datasets):
         try:
             return datasets.load_from_disk(data) if saved else datasets.load_dataset(data, config)
         except Exception as error:  # pyarrow, fsspec and huggingface_hub raise many kinds of errors
@@ -181,7 +181,7 @@ def _load(data: str, config: Optional[str]) -> Any:
 
 
 @contextlib.contextmanager
-def _offline(datasets: Any) -> Iterator[None]:
+def _disable_network(datasets: Any) -> Iterator[None]:
     """Prevent network access, even if the module was imported before the environment variables were set."""
     before, datasets.config.HF_DATASETS_OFFLINE = datasets.config.HF_DATASETS_OFFLINE, True
     try:

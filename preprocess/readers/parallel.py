@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Optional, Tuple
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.documents import Document
-from fairseq_etads.text.files import name_of
+from fairseq_etads.text.files import get_display_name
 from fairseq_etads.text.words import SENTENCE_MARK
 
 from .base import Reader, existing
@@ -38,12 +38,12 @@ class LineReader(Reader):
         for number, (source, *targets) in enumerate(rows, 1):
             if source is None or None in targets:
                 shorter = paths[(source, *targets).index(None)]
-                other = f"{name_of(paths[0])} or another file next to it"
-                raise InputError(f"{name_of(shorter)} has {number - 1:,} lines, fewer than {other}")
+                other = f"{get_display_name(paths[0])} or another file next to it"
+                raise InputError(f"{get_display_name(shorter)} has {number - 1:,} lines, fewer than {other}")
             yield str(paths[0]), number, source, targets
 
     def where(self, item: Item) -> str:
-        return f"{name_of(Path(item[0]))}, line {item[1]}"
+        return f"{get_display_name(Path(item[0]))}, line {item[1]}"
 
     def parse(self, item: Item) -> Document:
         self.check_utf8(item[2], *item[3])

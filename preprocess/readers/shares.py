@@ -55,7 +55,7 @@ class Shares:
         """Names of the splits with a share greater than 0."""
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
-    def split_of(self, document: Document) -> str:
+    def assign_split(self, document: Document) -> str:
         """Return the split to which a document is assigned.
 
         The split depends only on the words of the document, not on white space.

@@ -15,7 +15,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.words import split_sentences
 
-from .base import Reader, existing, first_existing
+from .base import Reader, existing, find_first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
@@ -55,7 +55,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         versions = (args.squad_version,) if args.squad_version else VERSIONS
         for version in versions:
             names = {split: f"{name}-v{version}.json" for split, name in FILES.items()}
-            found = {split: first_existing([folder], [name]) for split, name in names.items()}
+            found = {split: find_first_existing([folder], [name]) for split, name in names.items()}
             self.files = {split: path for split, path in found.items() if path}
             if self.files:
                 return
@@ -88,7 +88,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise InputError(f"{path}: not SQuAD's JSON ({type(error).__name__}: {error})") from None
         for article, number, paragraph in paragraphs:
-            yield from sentences_of(paragraph, f"{path}, article {article}, paragraph {number}")
+            yield from find_answer_sentences(paragraph, f"{path}, article {article}, paragraph {number}")
 
     def where(self, item: Sentence) -> str:
         return item.where
@@ -100,13 +100,13 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         return Document([item.text], [item.answers], source_in_sentences=True, targets_in_sentences=True)
 
 
-def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
+def find_answer_sentences(paragraph: Any, where: str) -> List[Sentence]:
     """Return all sentences of a paragraph that contain an answer or part of an answer.
 
     If the paragraph is damaged, the result is a single item that contains the reason but no text.
     """
     try:
-        context, spans = paragraph["context"], _spans(paragraph)
+        context, spans = paragraph["context"], _iterate_answer_spans(paragraph)
         if not isinstance(context, str):
             raise TypeError("its context is not text")
         if any(context[start : start + len(answer)] != answer for start, answer in spans):
@@ -126,7 +126,7 @@ def sentences_of(paragraph: Any, where: str) -> List[Sentence]:
     return found
 
 
-def _spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
+def _iterate_answer_spans(paragraph: Dict[str, Any]) -> List[Tuple[int, str]]:
     """Return the start position and text of each answer. Unanswerable questions in SQuAD 2.0 have no answers."""
     answers = [answer for question in paragraph["qas"] for answer in question["answers"]]
     spans = [(answer["answer_start"], answer["text"]) for answer in answers]

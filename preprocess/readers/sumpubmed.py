@@ -11,10 +11,10 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
-from fairseq_etads.text.documents import BadDocument, Document, Unfit
+from fairseq_etads.text.documents import BadDocument, Document, ExcludedDocumentError
 
 from .base import Reader, existing
-from .tables import Table, find_jsonl, jsonl_options
+from .tables import Table, find_jsonl, make_jsonl_options
 
 MAX_SOURCE_WORDS = 520
 MIN_SOURCE_WORDS = 400
@@ -47,7 +47,7 @@ unchanged."""
                 if getattr(args, option) is not None:
                     written = f"--{option.replace('_', '-')} {getattr(args, option)}"
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
-            self.table = Table(jsonl_options(args, files, target_list="sentences"))
+            self.table = Table(make_jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
             # Most texts are already lists of sentences. The few remaining texts are still split.
             self.splits_text = False
@@ -55,7 +55,7 @@ unchanged."""
         if not (data / "line_text").is_dir() or not (data / "abstract").is_dir():
             raise InputError(f"--data {data}: neither line_text/ and abstract/ nor train.jsonl, dev.jsonl, test.jsonl")
         sizes = {"valid": args.valid_size or 0, "test": args.test_size or 0}
-        self.members = self._assign(DEFAULT_SEED if args.seed is None else args.seed, sizes)
+        self.members = self._assign_articles(DEFAULT_SEED if args.seed is None else args.seed, sizes)
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,7 @@ unchanged."""
             help=f"seed of the hash that assigns articles to splits (default: {DEFAULT_SEED})",
         )
 
-    def _assign(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
+    def _assign_articles(self, seed: int, sizes: Dict[str, int]) -> Dict[str, List[int]]:
         """Assign the article numbers to the splits. A split with a size of 0 receives a fixed share of all articles."""
         names = (re.fullmatch(r"text_(\d+)\.txt", path.name) for path in (self.data / "line_text").iterdir())
         for digits in sorted(name.group(1) for name in names if name):
@@ -104,11 +104,14 @@ unchanged."""
     def inputs(self) -> Dict[str, List[Path]]:
         if self.table:
             return self.table.inputs()
-        paths = {s: [self._path(kind, n) for n in self.members[s] for kind in ("text", "abstract")] for s in SPLITS}
+        paths = {
+            s: [self._get_article_path(kind, n) for n in self.members[s] for kind in ("text", "abstract")]
+            for s in SPLITS
+        }
         # parse() handles articles without an abstract.
         return {split: [path for path in found if path.is_file()] for split, found in paths.items()}
 
-    def _path(self, kind: str, number: int) -> Path:
+    def _get_article_path(self, kind: str, number: int) -> Path:
         return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
 
     def total(self, split: str) -> Optional[int]:
@@ -118,19 +121,19 @@ unchanged."""
         return self.table.items(split) if self.table else iter(self.members[split])
 
     def where(self, item: Any) -> str:
-        return self.table.where(item) if self.table else str(self._path("text", item))
+        return self.table.where(item) if self.table else str(self._get_article_path("text", item))
 
     def parse(self, item: Any) -> Document:
         if self.table:
             return self.table.parse(item)
-        if not self._path("abstract", item).is_file():
+        if not self._get_article_path("abstract", item).is_file():
             raise BadDocument("no abstract")
-        source = beginning(self.text(self._path("text", item)))
-        target = background(self.text(self._path("abstract", item)))
+        source = take_beginning(self.text(self._get_article_path("text", item)))
+        target = extract_background(self.text(self._get_article_path("abstract", item)))
         return Document(source, [target], source_in_sentences=True)
 
 
-def beginning(text: str) -> List[str]:
+def take_beginning(text: str) -> List[str]:
     """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
 
     Raises:
@@ -145,11 +148,11 @@ def beginning(text: str) -> List[str]:
         out += [line] if length else []
         words += length
     if words < MIN_SOURCE_WORDS:
-        raise Unfit(f"article with fewer than {MIN_SOURCE_WORDS} words")
+        raise ExcludedDocumentError(f"article with fewer than {MIN_SOURCE_WORDS} words")
     return out
 
 
-def background(text: str) -> List[str]:
+def extract_background(text: str) -> List[str]:
     """Return the paragraphs of the BACKGROUND section in an abstract.
 
     Raises:
@@ -160,5 +163,5 @@ def background(text: str) -> List[str]:
     if not match:
         raise BadDocument("abstract without BACKGROUND")
     if len(match.group(1).split()) not in TARGET_WORDS:
-        raise Unfit(f"BACKGROUND not of {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words")
+        raise ExcludedDocumentError(f"BACKGROUND not of {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words")
     return match.group(1).split("\n")

@@ -8,10 +8,10 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, read_rows
-from fairseq_etads.text.documents import BadDocument, Document, Unfit, json_record
-from fairseq_etads.text.files import STANDARD_INPUT, name_of, open_binary
+from fairseq_etads.text.documents import BadDocument, Document, ExcludedDocumentError, parse_json_record
+from fairseq_etads.text.files import STANDARD_INPUT, get_display_name, open_binary
 
-from .base import Reader, existing, first_existing
+from .base import Reader, existing, find_first_existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
@@ -32,7 +32,7 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
     found: Dict[str, Path] = {}
     for split, stems in names.items():
-        there = [*filter(None, (first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
+        there = [*filter(None, (find_first_existing([folder], [f"{stem}.jsonl"]) for stem in stems))]
         if len(there) > 1:
             raise InputError(f"{folder}: {there[0].name} and {there[1].name} are both {split}: remove one")
         if there:
@@ -40,7 +40,7 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
     return found
 
 
-def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
+def make_jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
     """Return options with which :class:`Table` reads JSON lines with the keys "source" and "target".
 
     The values of shared options are copied from ``args``.
@@ -50,7 +50,7 @@ def jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list:
     return argparse.Namespace(**{**vars(args), **not_given, **files, **columns})
 
 
-def format_of(path: Path) -> str:
+def detect_table_format(path: Path) -> str:
     """Determine the file format of a table.
 
     The format of a file is determined from its name, ignoring a suffix .gz, .xz, .bz2 or .zst. The format of standard
@@ -95,13 +95,13 @@ each line is a sentence."""
             files["input"] = args.input
         files.update({split: getattr(args, split) for split in SPLITS if getattr(args, split)})
         self.files = {key: existing(f"--{key}", path) for key, path in files.items()}
-        self.formats = {key: args.format or format_of(path) for key, path in self.files.items()}
+        self.formats = {key: args.format or detect_table_format(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError(f"--delimiter {args.delimiter}: applies only to CSV and TSV")
         if args.no_quotes and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
-        self.columns = {key: self._columns(key) for key in self.files}
+        self.columns = {key: self._find_columns(key) for key in self.files}
         self.counts.clear()  # the lines that have been read will be read and counted again later
 
     @staticmethod
@@ -140,30 +140,30 @@ each line is a sentence."""
             "references (default: %(default)s)",
         )
 
-    def _columns(self, key: str) -> Tuple[str, str]:
+    def _find_columns(self, key: str) -> Tuple[str, str]:
         """Return the names of the document and summary columns, based on the header or first record of a file."""
         path = self.files[key]
         if self.formats[key] == "parquet":
-            return self._choose(path, list(_parquet(path).schema_arrow.names))
+            return self._choose_columns(path, list(_open_parquet(path).schema_arrow.names))
         if self.formats[key] in ("csv", "tsv"):
-            return self._columns_of_header(key)
+            return self._find_columns_in_header(key)
         first: Optional[InputError] = None
         for number, line in enumerate(self.lines(path), 1):
             if not line.strip():
                 continue
             try:
                 self.check_utf8(line)
-                return self._choose(path, list(json_record(line)))
+                return self._choose_columns(path, list(parse_json_record(line)))
             except BadDocument as error:
-                found = InputError(f"{name_of(path)}, line {number}: {error}{_array_hint(line)}")
+                found = InputError(f"{get_display_name(path)}, line {number}: {error}{_suggest_json_lines(line)}")
             except InputError as error:
                 found = error
             if not self.skip_bad:  # with --skip-bad, the first record with suitable columns is used
                 raise found
             first = first or found
-        raise first or InputError(f"{name_of(path)}: empty")
+        raise first or InputError(f"{get_display_name(path)}: empty")
 
-    def _columns_of_header(self, key: str) -> Tuple[str, str]:
+    def _find_columns_in_header(self, key: str) -> Tuple[str, str]:
         """Return the names of the document and summary columns in a CSV or TSV file.
 
         The delimiters are tried one after another until the header contains both columns.
@@ -178,35 +178,37 @@ each line is a sentence."""
             self.delimiters[key] = delimiter
             names: List[str] = []
             try:
-                names = next((row for row in self._rows(key) if row), [])
-                chosen = self._choose(path, names)
+                names = next((row for row in self._read_rows(key) if row), [])
+                chosen = self._choose_columns(path, names)
             except InputError as error:
                 failures.append((-len(names), error))
                 continue
             if delimiter != (self.delimiter or usual):
-                self.notes.append(f"{name_of(path)}: cells are separated by {DELIMITERS[delimiter]}")
+                self.notes.append(f"{get_display_name(path)}: cells are separated by {DELIMITERS[delimiter]}")
             return chosen
         raise min(failures, key=lambda failure: failure[0])[1]
 
-    def _choose(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
+    def _choose_columns(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
         """Choose the document column and the summary column.
 
         If the user has specified columns, these are chosen. Otherwise, the first known pair of columns in ``names`` is
         chosen. Exact matches take precedence over matches that ignore case.
         """
-        known = next((pair for pair in COLUMNS if all(_matching_names(name, names) for name in pair)), ("", ""))
+        known = next((pair for pair in COLUMNS if all(_find_matching_names(name, names) for name in pair)), ("", ""))
         chosen = []
-        has = f"{name_of(path)}; it has {', '.join(names) or 'none'}"
+        has = f"{get_display_name(path)}; it has {', '.join(names) or 'none'}"
         options = ("--source-column", "--target-column")
         if not any((*known, *self.asked_columns)):
             raise InputError(f"{' and '.join(options)} are needed: no known pair of columns in {has}")
         for asked, usual, option in zip(self.asked_columns, known, options):
-            found = _matching_names(asked or usual, names)
+            found = _find_matching_names(asked or usual, names)
             if not found:
                 wrong = f"{asked}: no such column" if asked else "is needed: no known pair of columns"
                 raise InputError(f"{option} {wrong} in {has}")
             if len(found) > 1:
-                raise InputError(f"{name_of(path)}: {len(found)} columns are named {' or '.join(sorted(set(found)))}")
+                raise InputError(
+                    f"{get_display_name(path)}: {len(found)} columns are named {' or '.join(sorted(set(found)))}"
+                )
             chosen.append(found[0])
         return chosen[0], chosen[1]
 
@@ -218,15 +220,15 @@ each line is a sentence."""
 
     def total(self, split: str) -> Optional[int]:
         key = "input" if self.shares else split
-        return int(_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
+        return int(_open_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
 
     def items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         if self.formats[key] == "parquet":
-            rows = _parquet_rows(self.files[key], list(self.columns[key]))
+            rows = _read_parquet_rows(self.files[key], list(self.columns[key]))
             yield from ((key, number, row) for number, row in enumerate(rows, 1))
         elif self.formats[key] in ("csv", "tsv"):
-            yield from self._cells(key)
+            yield from self._iterate_cells(key)
         else:
             for number, line in enumerate(self.lines(self.files[key]), 1):
                 if line.strip():
@@ -234,14 +236,14 @@ each line is a sentence."""
                 else:
                     self.counts["blank lines between records"] += 1
 
-    def _rows(self, key: str) -> Iterator[List[str]]:
+    def _read_rows(self, key: str) -> Iterator[List[str]]:
         """Yield all rows of a CSV or TSV file, including the header. A blank line yields an empty row."""
         path = self.files[key]
         return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
-    def _cells(self, key: str) -> Iterator[Item]:
+    def _iterate_cells(self, key: str) -> Iterator[Item]:
         """Yield an item for each record in a CSV or TSV file."""
-        rows = enumerate(self._rows(key), 1)
+        rows = enumerate(self._read_rows(key), 1)
         header, names = next((number, row) for number, row in rows if row)
         self.counts["blank lines between records"] += header - 1
         places = [names.index(column) for column in self.columns[key]]
@@ -250,7 +252,7 @@ each line is a sentence."""
                 self.counts["blank lines between records"] += 1
             # If several tables were concatenated, the header occurs several times.
             elif row == names or [row[0].lstrip(BOM), *row[1:]] == names:
-                yield key, number, Unfit("the header again")
+                yield key, number, ExcludedDocumentError("the header again")
             elif len(row) == len(names):
                 try:
                     self.check_utf8(*row)
@@ -262,7 +264,7 @@ each line is a sentence."""
 
     def where(self, item: Item) -> str:
         key, number, _ = item
-        return f"{name_of(self.files[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
+        return f"{get_display_name(self.files[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
 
     def parse(self, item: Item) -> Document:
         key, _, content = item
@@ -270,23 +272,23 @@ each line is a sentence."""
             raise content
         if isinstance(content, str):
             self.check_utf8(content)
-            record = json_record(content)
+            record = parse_json_record(content)
             for column in self.columns[key]:
                 if column not in record:
                     raise BadDocument(f'no "{column}"')
             content = tuple(record[column] for column in self.columns[key])
         source, target = content
         if self.lists_are_references and isinstance(target, list):
-            references = [_pieces(reference, "summary") for reference in target]
+            references = [_get_text_pieces(reference, "summary") for reference in target]
         else:
-            references = [_pieces(target, "summary")]
+            references = [_get_text_pieces(target, "summary")]
         # A summary with several lines is treated as a list that has already been split into sentences.
         is_list = isinstance(target, list) and not self.lists_are_references
         in_sentences = is_list or all(len(reference) > 1 for reference in references)
-        return Document(_pieces(source, "document"), references, isinstance(source, list), in_sentences)
+        return Document(_get_text_pieces(source, "document"), references, isinstance(source, list), in_sentences)
 
 
-def _matching_names(wanted: str, names: Sequence[str]) -> List[str]:
+def _find_matching_names(wanted: str, names: Sequence[str]) -> List[str]:
     """Return all names that are equal to ``wanted``.
 
     If there are none, return the names that differ only in case or in surrounding white space.
@@ -295,7 +297,7 @@ def _matching_names(wanted: str, names: Sequence[str]) -> List[str]:
     return exact or [name for name in names if wanted and name.strip().casefold() == wanted.strip().casefold()]
 
 
-def _pieces(value: Any, what: str) -> List[str]:
+def _get_text_pieces(value: Any, what: str) -> List[str]:
     """Return the non-blank sentences in a list, or the non-blank lines of a string.
 
     Args:
@@ -314,45 +316,45 @@ def _pieces(value: Any, what: str) -> List[str]:
     raise BadDocument(f"{what} is {kind}")
 
 
-def _array_hint(line: str) -> str:
+def _suggest_json_lines(line: str) -> str:
     """Return advice to the user if a file contains a single JSON array instead of JSON lines."""
     begins_json = line.lstrip()[:1] in ("[", "{")
     return "; each record must be one line: jq -c '.[]' FILE makes it so of an array" if begins_json else ""
 
 
-def _parquet(path: Path) -> Any:
+def _open_parquet(path: Path) -> Any:
     """Open a Parquet file with pyarrow. Raises InputError if the file is invalid or pyarrow is not installed."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise InputError(f"{name_of(path)}: Parquet needs pyarrow: pip install pyarrow") from None
+        raise InputError(f"{get_display_name(path)}: Parquet needs pyarrow: pip install pyarrow") from None
     try:
         return pyarrow.parquet.ParquetFile(path)
     except (OSError, pyarrow.ArrowException) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{name_of(path)}: not Parquet ({reason})") from None
+        raise InputError(f"{get_display_name(path)}: not Parquet ({reason})") from None
 
 
-def _parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
+def _read_parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
     """Yield the values in the given columns for each row, or an exception for rows that cannot be decoded."""
     from pyarrow import ArrowException
 
-    file = _parquet(path)
+    file = _open_parquet(path)
     try:
         for batch in file.iter_batches(batch_size=256, columns=columns):
             try:
                 rows = batch.to_pylist()
             except UnicodeDecodeError:
-                rows = [_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
+                rows = [_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
             for row in rows:
                 yield row if isinstance(row, BadDocument) else tuple(row[column] for column in columns)
     except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
         reason = (str(error).splitlines() or [""])[0]
-        raise InputError(f"{name_of(path)}: damaged Parquet ({reason})") from None
+        raise InputError(f"{get_display_name(path)}: damaged Parquet ({reason})") from None
 
 
-def _parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
+def _read_parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
     """Return the only row in a batch, or an exception if the row cannot be decoded."""
     try:
         row: Dict[str, Any] = batch.to_pylist()[0]
@@ -371,7 +373,7 @@ The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, a
         files = find_jsonl(existing("--data", args.data, directory=True))
         if not files:
             raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
-        super().__init__(jsonl_options(args, files, target_list="references"))
+        super().__init__(make_jsonl_options(args, files, target_list="references"))
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:

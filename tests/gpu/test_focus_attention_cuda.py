@@ -6,8 +6,8 @@ import pytest
 import torch
 from device_steps import PRETENDED
 
-from fairseq_etads.kernels.focus import EXACT_COLUMNS, FOCUS_FORMS, chosen_form, focal_bias, focus_attention
-from fairseq_etads.kernels.fused import fused_kernel
+from fairseq_etads.kernels.focus import EXACT_COLUMNS, FOCUS_FORMS, choose_form_for_kernel, focal_bias, focus_attention
+from fairseq_etads.kernels.fused import find_fused_kernel
 
 LENGTH = 100 if PRETENDED else 400
 """Tokens per document; few for a simulated GPU, which is slow and computes as a CPU does."""
@@ -89,9 +89,13 @@ def test_flex_attention_has_the_gradients_of_a_cpu(side):
 
 def test_the_option_chooses_flex_attention_and_auto_does_not():
     q = torch.zeros(1, 1, 30, 32, device="cuda")
-    assert chosen_form("flex", q, torch.float32, 0.0) == "flex"
-    assert chosen_form("auto", q, torch.float32, 0.0) != "flex"
-    assert chosen_form("flex", q, torch.float32, 0.1) == chosen_form("flex", q[..., :8], torch.float32, 0.0) == "bias"
+    assert choose_form_for_kernel("flex", q, torch.float32, 0.0) == "flex"
+    assert choose_form_for_kernel("auto", q, torch.float32, 0.0) != "flex"
+    assert (
+        choose_form_for_kernel("flex", q, torch.float32, 0.1)
+        == choose_form_for_kernel("flex", q[..., :8], torch.float32, 0.0)
+        == "bias"
+    )
 
 
 @pytest.mark.skipif(PRETENDED, reason="torch's rules need a GPU")
@@ -107,7 +111,7 @@ def test_torch_chooses_the_kernel_of_our_table(dtype, width, masked, record_prop
         "cudnn": torch.backends.cuda.can_use_cudnn_attention(params),
         "efficient": torch.backends.cuda.can_use_efficient_attention(params),
     }
-    expected = fused_kernel(dtype, width, masked, torch.cuda.get_device_capability())
+    expected = find_fused_kernel(dtype, width, masked, torch.cuda.get_device_capability())
     record_property("kernels of torch", f"{dtype}, width {width}, masked {masked}: {can}, expected {expected}")
     assert can.get(expected, not (can["flash"] or can["efficient"]))
 

@@ -13,7 +13,7 @@ from recurrent import recurrent, recurrent_task
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.beam_search import BeamSearch
 from fairseq_etads.search.inference import InferenceModel
-from fairseq_etads.search.strategies import DiverseSiblings, SamplingWithGreedy, draw_indices
+from fairseq_etads.search.strategies import DiverseSiblingsSearch, SamplingWithGreedy, draw_indices
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
 
@@ -40,7 +40,7 @@ OPTIONS = {
     "unnormalised": {"normalize_scores": False, "beam_size": 1},
     "prefix": {"prefix_tokens": PREFIX},
     "diverse": {"search_strategy": lambda d: fairseq_search.DiverseBeamSearch(d, 2, 0.5)},
-    "siblings": {"search_strategy": lambda d: DiverseSiblings(d, 0.5)},
+    "siblings": {"search_strategy": lambda d: DiverseSiblingsSearch(d, 0.5)},
     "length": {"search_strategy": lambda d: fairseq_search.LengthConstrainedBeamSearch(d, 1, 0, 1, 0)},
     "sampled": {"search_strategy": lambda d: fairseq_search.Sampling(d, 3)},
     "allowed": {"search_strategy": lambda d: fairseq_search.PrefixConstrainedBeamSearch(d, lambda *_: ALLOWED)},
@@ -99,21 +99,21 @@ def search(kind, device, **options):
     call = {name: options.pop(name).to(device) for name in CALL if name in options}
     generator = SummaryGenerator([model.to(device) for model in models], dictionary, **options)
     sample, steps = batch(models, device), []
-    advance = BeamSearch._advance
+    advance = BeamSearch._run_step
 
     def counting(self, *args):
         steps.append(1)
         return advance(self, *args)
 
     torch.manual_seed(0)
-    BeamSearch._advance = counting
+    BeamSearch._run_step = counting
     try:
         if device == "cpu":
             return generator.generate(None, sample, **call), len(steps), None
         with counted() as waits:
             found = generator.generate(None, sample, **call)
     finally:
-        BeamSearch._advance = advance
+        BeamSearch._run_step = advance
     return found, len(steps), waits
 
 

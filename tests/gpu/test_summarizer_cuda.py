@@ -103,9 +103,9 @@ def test_a_folder_that_is_exported_where_there_is_a_gpu_works_on_both(tmp_path):
 
 def test_the_demo_writes_as_on_a_cpu(folders):
     wanted = Summarizer.load(folders("pointer"), "cpu").summarize(TEXT, beam=1, min_len=4)
-    demo = server.Demo(Summarizer.load(folders("pointer"), "cuda"), "a model")
+    demo = server.DemoServer(Summarizer.load(folders("pointer"), "cuda"), "a model")
     try:
-        with TestClient(demo.app(), base_url=URL) as client:
+        with TestClient(demo.make_app(), base_url=URL) as client:
             _, _, *steps, last = told(ask(client, beam=1, min_len=4))
     finally:
         demo.worker.close()

@@ -181,13 +181,13 @@ def test_a_word_without_a_column_is_refused_in_half_precision_too(tmp_path, monk
     trainer, sample = make_trainer("etads_basic", "cuda", "fp16")
     trainer.cfg.checkpoint.save_dir = str(tmp_path)
     criterion = trainer.get_criterion()
-    plain = criterion._losses
+    plain = criterion._compute_word_losses
 
     def with_impossible_word(output, target):
         nll, loss, real, logs = plain(output, target)
         return nll, loss + 1e30 * (torch.arange(len(loss), device=loss.device) == 1)[:, None], real, logs
 
-    monkeypatch.setattr(criterion, "_losses", with_impossible_word)
+    monkeypatch.setattr(criterion, "_compute_word_losses", with_impossible_word)
     with metrics.aggregate("train"), pytest.raises(NonFiniteLossError, match="from 0: 1\\)"):
         for _ in range(2):
             trainer.train_step([sample])

@@ -245,7 +245,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "section 2.2, bins",
             "",
-            "etads_preprocess.factors.idf_bin",
+            "etads_preprocess.factors.compute_idf_bin",
             "preprocess/test_factors.py::test_bins_of_idf_are_of_equal_width",
         ),
         Equation(
@@ -307,7 +307,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/decoding.md, consensus",
             "consensus",
-            "search.content.consensus.consensus",
+            "search.content.consensus.compute_consensus",
             "search/test_consensus.py::test_the_consensus_is_the_mean_over_the_others",
         ),
     ],
@@ -375,13 +375,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "extractor",
             "novel_sentences",
-            "layers.tagging.NovelSentences",
+            "layers.tagging.NoveltyScorer",
             "models/test_selector.py::test_the_memory_of_what_was_taken_is_that_of_the_paper",
         ),
         Equation(
             "extractor in the summariser",
             "sentence_extractor",
-            "models.rnn_encoder.extraction",
+            "models.rnn_encoder.run_extractor",
             "models/test_sentence_attention.py::test_it_is_the_papers_equations",
         ),
         Equation(
@@ -407,13 +407,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "selection loss",
             "selection_loss",
-            "training.losses.selection_loss",
+            "training.losses.compute_selection_loss",
             "training/test_selection_loss.py::test_the_selection_loss_is_the_loop_and_skips_what_has_no_target",
         ),
         Equation(
             "labels",
             "cosines",
-            "data.labels.labels.selection_targets",
+            "data.labels.labels.compute_selection_targets",
             "data/test_labels.py::test_distributions_are_the_cosines_of_the_definition",
         ),
     ],
@@ -466,13 +466,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Norouzi et al. 2016, distances",
             "edit_distances",
-            "systems.rewards.augmented.edit_distances",
+            "systems.rewards.augmented.compute_edit_distances",
             "systems/rewards/test_reward_augmented.py::test_the_number_of_edits_is_that_of_all_texts_gone_through",
         ),
         Equation(
             "Norouzi et al. 2016, weights",
             "raml_weights",
-            "systems.rewards.augmented.sample_weights",
+            "systems.rewards.augmented.compute_sample_weights",
             "systems/rewards/test_reward_augmented.py::test_weights_are_those_of_the_loop_and_by_hand",
         ),
         Equation(
@@ -537,13 +537,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "rewards",
             "",
-            "systems.rewriting.returns.step_rewards",
+            "systems.rewriting.returns.compute_step_rewards",
             "systems/rewriting/test_extractor_rl.py::test_rewards_and_returns_by_hand",
         ),
         Equation(
             "reranking",
             "best_combination",
-            "evaluation.reranking.best_combination",
+            "evaluation.reranking.choose_best_combination",
             "evaluation/test_reranking.py::test_it_is_the_best_of_all_combinations",
         ),
     ],
@@ -557,13 +557,13 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Newton and Schulz",
             "polynomial_orthogonal",
-            "training.muon.orthogonalised",
+            "training.muon.orthogonalise",
             "training/test_muon.py::test_an_orthogonal_matrix_is_near",
         ),
         Equation(
             "the nearest orthogonal matrix",
             "nearest_orthogonal",
-            "training.muon.orthogonalised",
+            "training.muon.orthogonalise",
             "training/test_muon.py::test_an_orthogonal_matrix_is_near",
         ),
     ],

@@ -25,7 +25,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 import numpy as np
 
 from ...platform.errors import InputError
-from ...platform.outputs import writing
+from ...platform.outputs import open_output
 
 UNITS = ("words", "sentences")
 NOTHING = "-"
@@ -36,7 +36,7 @@ def source_hash(tokens: Sequence[str]) -> str:
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
-def file_name(what: str, unit: str, split: str) -> str:
+def make_label_file_name(what: str, unit: str, split: str) -> str:
     """Return the name of a file with labels or probabilities.
 
     Args:
@@ -54,7 +54,7 @@ def write_rows(path: Path, header: Dict[str, Any], rows: Iterable[Tuple[str, Seq
         header: dictionary to write as a JSON object in the first line.
         rows: pairs of a document's hash and its fields, one pair per document.
     """
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write(f"# {json.dumps(header)}\n")
         for digest, fields in rows:
             file.write(f"{digest}\t{' '.join(fields)}\n")
@@ -84,7 +84,7 @@ class SelectionFile:
                     starts.append(starts[-1] + len(line))
                 complete = int(self.header["documents"]) == len(starts) - 1 and (len(starts) == 1 or line[-1:] == b"\n")
         except FileNotFoundError:
-            raise InputError(f"{option}: there is no {path}; {_maker(path.name)} creates it") from None
+            raise InputError(f"{option}: there is no {path}; {_make_command(path.name)} creates it") from None
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise InputError(f"{option}: {path} is damaged ({type(error).__name__}: {error})") from None
         if not complete:
@@ -101,7 +101,7 @@ class SelectionFile:
         """Return the state for pickling, without the memory map, which cannot be pickled."""
         return {**vars(self), "_map": None}
 
-    def row(self, number: int) -> Tuple[str, List[str]]:
+    def read_row(self, number: int) -> Tuple[str, List[str]]:
         """Return the hash and the fields of the document with index ``number``.
 
         Raises:
@@ -116,20 +116,20 @@ class SelectionFile:
             raise InputError(f"{self.path}, line {number + 2}: no tab found")
         return digest, rest.split()
 
-    def row_of(self, number: int, tokens: Sequence[str]) -> List[str]:
+    def read_checked_row(self, number: int, tokens: Sequence[str]) -> List[str]:
         """Return the fields of a document. Before that, check that the hash of the document matches the given tokens.
 
         Raises:
             InputError: the file was created for other documents.
         """
-        digest, fields = self.row(number)
+        digest, fields = self.read_row(number)
         if digest != source_hash(tokens):
             raise InputError(
                 f"{self.path}, line {number + 2}: does not match document {number} (from 0) of the data, so the order "
-                f"or text of documents differs; create the file again with {_maker(self.path.name)}"
+                f"or text of documents differs; create the file again with {_make_command(self.path.name)}"
             )
         return fields
 
 
-def _maker(name: str) -> str:
+def _make_command(name: str) -> str:
     return "etads-labels" if name.startswith("labels.") else "etads-select"

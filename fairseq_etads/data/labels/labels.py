@@ -8,7 +8,7 @@ import math
 from collections import Counter
 from typing import Dict, Iterable, List, Mapping, Sequence, Set, Tuple
 
-from .overlap import SummaryRecall, Words, sentence_recall
+from .overlap import SummaryRecall, Words, compute_sentence_recall
 
 _STOP_WORDS = """\
 a about after all also an and any are as at be because been before being between both but by can could did do
@@ -35,7 +35,10 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
     seen: Set[Tuple[str, ...]] = set()
     start = 0
     while start < len(document):
-        length = max((_run(document, start, summary, place) for place in places.get(document[start], ())), default=0)
+        length = max(
+            (_count_matching_words(document, start, summary, place) for place in places.get(document[start], ())),
+            default=0,
+        )
         run = tuple(document[start : start + length])
         if length and run not in seen:
             labels[start : start + length] = [1] * length
@@ -44,7 +47,7 @@ def copy_labels(document: Words, summary: Words) -> List[int]:
     return labels
 
 
-def _run(document: Words, start: int, summary: Words, place: int) -> int:
+def _count_matching_words(document: Words, start: int, summary: Words, place: int) -> int:
     """Count consecutive matching words, starting at ``start`` in the document and at ``place`` in the summary."""
     length, most = 0, min(len(document) - start, len(summary) - place)
     while length < most and document[start + length] == summary[place + length]:
@@ -66,7 +69,7 @@ def match_sentences(document: Sequence[Words], summary: Sequence[Words]) -> List
     for reference in summary:
         if not free:
             break
-        best = max(free, key=lambda number: sentence_recall(document[number], reference))
+        best = max(free, key=lambda number: compute_sentence_recall(document[number], reference))
         free.remove(best)
         found.append(best)
     return found
@@ -96,7 +99,7 @@ def greedy_extract(document: Sequence[Words], summary: Sequence[Words]) -> List[
     return sorted(kept) or numbers[:1]
 
 
-def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
+def select_by_greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     """Select document sentences that together are most similar to the summary, using a greedy algorithm.
 
     Similarity is the sum of the unigram F1 score and the bigram F1 score. Each step adds the sentence that increases
@@ -146,7 +149,7 @@ def greedy_f1(document: Sequence[Words], summary: Sequence[Words]) -> List[int]:
     return sorted(kept) or first
 
 
-def selection_targets(
+def compute_selection_targets(
     document: Sequence[Words], summary: Sequence[Words], idf: Mapping[str, float], unseen: float = 1.0
 ) -> List[List[float]]:
     """Compute a distribution over the document sentences for each summary sentence (Li et al. 2018).
@@ -155,7 +158,7 @@ def selection_targets(
     TF-IDF vector of the summary sentence.
 
     Args:
-        idf: mapping from words to inverse document frequencies, see :func:`inverse_frequencies`. Stop words and
+        idf: mapping from words to inverse document frequencies, see :func:`compute_idf`. Stop words and
             punctuation are ignored.
         unseen: inverse document frequency of words that are not in ``idf``.
 
@@ -163,33 +166,33 @@ def selection_targets(
         One list per summary sentence, with one probability per document sentence. Each list sums to 1 unless the
         summary sentence has no words in common with the document. In this case, all values are 0.
     """
-    vectors = [_weights(sentence, idf, unseen) for sentence in document]
+    vectors = [_compute_tf_idf(sentence, idf, unseen) for sentence in document]
     rows = []
     for sentence in summary:
-        vector = _weights(sentence, idf, unseen)
+        vector = _compute_tf_idf(sentence, idf, unseen)
         row = [sum(weight * other.get(word, 0.0) for word, weight in vector.items()) for other in vectors]
         total = sum(row)
         rows.append([value / total if total else 0.0 for value in row])
     return rows
 
 
-def _weights(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
+def _compute_tf_idf(sentence: Words, idf: Mapping[str, float], unseen: float) -> Dict[str, float]:
     """Compute the TF-IDF vector of a sentence, normalised to length 1.
 
     The vector is empty if the sentence contains no content words.
     """
-    counts = Counter(word for word in sentence if is_content(word))
+    counts = Counter(word for word in sentence if is_content_word(word))
     weights = {word: count * idf.get(word, unseen) for word, count in counts.items()}
     length = math.sqrt(sum(weight**2 for weight in weights.values()))
     return {word: weight / length for word, weight in weights.items()} if length else {}
 
 
-def is_content(word: str) -> bool:
+def is_content_word(word: str) -> bool:
     """Return whether a word contains a letter or digit and is not a stop word."""
     return word.lower() not in STOP_WORDS and any(character.isalnum() for character in word)
 
 
-def inverse_frequencies(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
+def compute_idf(documents: Iterable[Words]) -> Tuple[Dict[str, float], float]:
     """Compute the inverse document frequencies (idf) of words.
 
     The idf of a word is ln((1 + D) / (1 + df)) + 1, where df is the number of documents that contain the word and D is

@@ -9,7 +9,7 @@ from typing import Iterable, List, Sequence, Set, Tuple
 from ...text.subsequences import Words, lcs_length, lcs_positions
 
 
-def sentence_recall(words: Words, reference: Words) -> float:
+def compute_sentence_recall(words: Words, reference: Words) -> float:
     """Compute the ROUGE-L recall of one sentence.
 
     The recall is the length of the longest common subsequence, divided by the length of the reference. It is 0 if the

@@ -10,7 +10,7 @@ The corresponding probabilities range from 0.000006 to 0.999994 in steps of at m
 """
 
 
-def bin_of(probability: float) -> int:
+def find_histogram_bin(probability: float) -> int:
     """Return the index of the histogram bin that contains a probability.
 
     Bin b contains the logits that are greater than EDGES[b - 1] and at most EDGES[b].
@@ -21,7 +21,7 @@ def bin_of(probability: float) -> int:
     return min(max(math.ceil((logit - EDGES[0]) * 20 - 1e-9), 0), len(EDGES))
 
 
-def roc_area(counts: Any) -> float:
+def compute_roc_auc(counts: Any) -> float:
     """Compute the area under the ROC curve.
 
     The area is the probability that a random positive example has a larger logit than a random negative example.
@@ -42,7 +42,7 @@ def roc_area(counts: Any) -> float:
     return area / pairs if pairs else 0.5
 
 
-def f1_at(true: float, chosen: float, positive: float) -> float:
+def compute_f1(true: float, chosen: float, positive: float) -> float:
     """Compute the F1 score of a selection of words or sentences.
 
     Args:
@@ -53,13 +53,14 @@ def f1_at(true: float, chosen: float, positive: float) -> float:
     return 2 * true / (chosen + positive) if chosen + positive else 0.0
 
 
-def best_f1(counts: Any) -> Tuple[float, float]:
+def find_best_f1_threshold(counts: Any) -> Tuple[float, float]:
     """Find the bin edge that yields the highest F1 score when it is used as the threshold.
 
     A word or sentence is selected if its probability exceeds the threshold.
 
     Args:
-        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins), see :func:`roc_area`.
+        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins), see
+            :func:`compute_roc_auc`.
 
     Returns:
         The highest F1 score, and the corresponding threshold as a probability.
@@ -70,12 +71,12 @@ def best_f1(counts: Any) -> Tuple[float, float]:
     for number in range(len(EDGES) - 1, -1, -1):
         true += positive[number + 1]
         chosen += positive[number + 1] + negative[number + 1]
-        found = f1_at(true, chosen, total)
+        found = compute_f1(true, chosen, total)
         if found > best[0]:
             best = found, 1 / (1 + math.exp(-EDGES[number]))
     return best
 
 
-def no_counts() -> List[List[float]]:
+def make_empty_histogram() -> List[List[float]]:
     """Return an empty histogram, i.e. counts of 0 with shape (2, bins)."""
     return [[0.0] * (len(EDGES) + 1) for _ in range(2)]

@@ -10,7 +10,7 @@ from ...text.subwords import join_words
 from ...text.words import SENTENCE_MARK
 
 
-class Text(NamedTuple):
+class WordText(NamedTuple):
     """Tokenised text that has been split into words.
 
     Attributes:
@@ -22,13 +22,13 @@ class Text(NamedTuple):
     word_numbers: List[int]
 
     @classmethod
-    def of(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "Text":
+    def from_tokens(cls, tokens: Sequence[str], subwords: str, limit: Optional[int] = None) -> "WordText":
         """Join the first ``limit`` tokens into words.
 
         If the limit is inside a word, the word is completed with the tokens beyond the limit.
 
         Args:
-            subwords: type of the subwords, see :func:`~fairseq_etads.text.subwords.word_ends`.
+            subwords: type of the subwords, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]
@@ -49,7 +49,7 @@ class Text(NamedTuple):
             found.pop()
         return found
 
-    def sentence_numbers(self) -> List[Optional[int]]:
+    def get_sentence_indices(self) -> List[Optional[int]]:
         """Return the index of the sentence that contains each word, with None for sentence marks."""
         found: List[Optional[int]] = []
         marks = 0
@@ -58,7 +58,7 @@ class Text(NamedTuple):
             marks += word == SENTENCE_MARK
         return found
 
-    def spread(self, values: Sequence[Any]) -> List[Any]:
+    def spread_to_tokens(self, values: Sequence[Any]) -> List[Any]:
         """Return a value for each token, given a value for each word. The value of sentence marks is None."""
         marked = [None if word == SENTENCE_MARK else value for word, value in zip(self.words, values)]
         return [marked[number] for number in self.word_numbers]
@@ -66,4 +66,4 @@ class Text(NamedTuple):
 
 def summary_sentences(tokens: Sequence[str], subwords: str) -> List[List[str]]:
     """Return the non-empty sentences of a summary."""
-    return [sentence for sentence in Text.of(tokens, subwords).sentences() if sentence]
+    return [sentence for sentence in WordText.from_tokens(tokens, subwords).sentences() if sentence]

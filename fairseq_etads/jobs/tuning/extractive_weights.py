@@ -26,10 +26,10 @@ from ...summarizer.summarizer import MAX_TOKENS
 from ...systems.abs.features import FEATURES, parse_weights
 from ...version import __version__
 from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOCUMENTS, STARTING_POINTS, check_options
-from .mert import NBest, best_weights
-from .report import plain
+from .mert import NBestList, find_best_weights
+from .report import remove_markdown
 from .store import VERSION, TrialStore
-from .tune import Listener, chosen_pairs, fingerprint_of_model
+from .tune import Listener, choose_pairs, compute_model_fingerprint
 
 OPTION = "extractive_weights"
 """Name of the decoding option that is tuned."""
@@ -47,7 +47,7 @@ class Round(NamedTuple):
         number: index of the round. Round 0 uses the weights in the model folder.
         weights: weights of all features. The first weight is always 1.
         lists: hypotheses of each document in descending order of score. Each hypothesis consists of its text, its
-            features (see :func:`features_of`) and its metric score.
+            features (see :func:`get_features`) and its metric score.
         mean: mean metric score of the best hypotheses of all documents.
         seconds: duration of the round in seconds.
     """
@@ -84,7 +84,7 @@ class WeightTuning:
     @property
     def best(self) -> Round:
         """Return the first of the rounds with the highest score."""
-        return _best_of(self.rounds)
+        return _find_best_round(self.rounds)
 
     def markdown(self) -> str:
         """Format the results as a table for a terminal, with the index of the best round in bold."""
@@ -100,8 +100,9 @@ class WeightTuning:
         return (
             f"Extractive weights chosen by etads-tune --mert on {datetime.date.today().isoformat()}: round "
             f"{self.best.number} of {len(self.rounds)}, the best by {self.metric} on {self.documents:,} documents of "
-            f"`{plain(source)}`, {self.nbest} hypotheses of each: {self.best.mean:.2f}, and {self.rounds[0].mean:.2f} "
-            "with the weights before. The first score is optimistic, because it was chosen on these documents.\n\n"
+            f"`{remove_markdown(source)}`, {self.nbest} hypotheses of each: {self.best.mean:.2f}, and "
+            f"{self.rounds[0].mean:.2f} with the weights before. The first score is optimistic, because "
+            "it was chosen on these documents.\n\n"
             f"`{self.signature}`"
         )
 
@@ -113,18 +114,18 @@ class WeightTuning:
             "documents": self.documents,
             "nbest": self.nbest,
             "best": self.best.number,
-            "extractive_weights": as_option(self.best.weights),
+            "extractive_weights": format_weights(self.best.weights),
             "rounds": [{"weights": r.weights, "score": r.mean, "seconds": r.seconds} for r in self.rounds],
         }
         write_text(out / MERT_REPORT, json.dumps(report, indent=2) + "\n")
 
 
-def as_option(weights: Sequence[float]) -> str:
+def format_weights(weights: Sequence[float]) -> str:
     """Format weights as the value of ``--extractive-weights``."""
     return ",".join(f"{weight:.10g}" for weight in weights)
 
 
-def features_of(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
+def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]:
     """Return the feature values of a hypothesis.
 
     The score of the hypothesis is the weighted sum of the features. The weight of the first feature is 1, and
@@ -137,7 +138,7 @@ def features_of(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float]
     return [rest, *hypothesis.features]
 
 
-def _best_of(rounds: Sequence[Round]) -> Round:
+def _find_best_round(rounds: Sequence[Round]) -> Round:
     return max(rounds, key=lambda found: (found.mean, -found.number))
 
 
@@ -182,15 +183,15 @@ def tune_weights(
     check_options(
         metric, MERT_METRICS, trials=rounds, documents=most_documents, max_tokens=max_tokens, nbest=nbest, points=points
     )
-    pairs = chosen_pairs(documents, references, most_documents, seed, listener)
+    pairs = choose_pairs(documents, references, most_documents, seed, listener)
     decoding = {**summarizer.config.decoding, "beam": nbest}
-    first = _first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
+    first = _choose_first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
     encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
-    encoded.check(**decoding, extractive_weights=as_option(first))
+    encoded.check(**decoding, extractive_weights=format_weights(first))
     out.mkdir(parents=True, exist_ok=True)
-    scorer = _Scorer(metric)
+    scorer = _CachedScorer(metric)
     settings = {
-        "model": fingerprint_of_model(summarizer.folder, summarizer.config),
+        "model": compute_model_fingerprint(summarizer.folder, summarizer.config),
         "choice of documents and references": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
         "set of default options": decoding,
         _FIRST: first,
@@ -201,15 +202,23 @@ def tune_weights(
         VERSION: __version__,
     }
     make = functools.partial(
-        _decode, rounds=rounds, encoded=encoded, decoding=decoding, pairs=pairs, scorer=scorer, listener=listener
+        _decode_and_score,
+        rounds=rounds,
+        encoded=encoded,
+        decoding=decoding,
+        pairs=pairs,
+        scorer=scorer,
+        listener=listener,
     )
     with TrialStore(out / MERT_FILE, settings) as store:
-        found = _go_on(store, rounds, first, lambda so_far: _next_weights(so_far, points, seed), make, listener)
+        found = _run_rounds(
+            store, rounds, first, lambda so_far: _optimise_weights(so_far, points, seed), make, listener
+        )
     signature = f"ROUGE|{scorer.settings.signature(1)}|n:{len(pairs)}|v:{__version__}"
     return WeightTuning(found, metric, len(pairs), nbest, signature)
 
 
-def _go_on(
+def _run_rounds(
     store: TrialStore,
     rounds: int,
     first: List[float],
@@ -231,25 +240,25 @@ def _go_on(
             break
         store.append(make(number, weights))
         found.append(Round(**store.trials[-1]))
-        listener.end(found[-1], _best_of(found))
+        listener.end(found[-1], _find_best_round(found))
     return found
 
 
-def _first_weights(present: str, path: Path) -> List[float]:
+def _choose_first_weights(present: str, path: Path) -> List[float]:
     """Return the weights for round 0.
 
     These are the weights in the model folder or, if --write has overwritten them, the original weights.
     """
     try:
-        first = _rounded(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
+        first = _normalise_weights(parse_weights(present) or (1.0, 0.0, 0.0, 0.0, 0.0))
     except ValueError as error:
         raise InputError(str(error)) from None
-    head, rounds = TrialStore.peek(path)
+    head, rounds = TrialStore.read_without_lock(path)
     before = head.get(_FIRST)
     return before if isinstance(before, list) and first in [found.get("weights") for found in rounds] else first
 
 
-def _rounded(weights: Sequence[float]) -> List[float]:
+def _normalise_weights(weights: Sequence[float]) -> List[float]:
     """Scale the weights so that the first one is 1, and round them.
 
     As a result, the printed weights are exactly the weights that were tried.
@@ -257,19 +266,19 @@ def _rounded(weights: Sequence[float]) -> List[float]:
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 
-def _next_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
+def _optimise_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
     """Return the weights that are best for the combined n-best lists of all rounds."""
     lists = []
     for of_document in zip(*(found.lists for found in rounds)):
         united = {text: (features, score) for nbest in of_document for text, features, score in nbest}
         if united:
-            lists.append(NBest(*(np.array(column) for column in zip(*united.values()))))
+            lists.append(NBestList(*(np.array(column) for column in zip(*united.values()))))
     if not lists:
         raise InputError("no document has a summary of positive probability")
-    return _rounded(best_weights(lists, _best_of(rounds).weights, points, seed)[0])
+    return _normalise_weights(find_best_weights(lists, _find_best_round(rounds).weights, points, seed)[0])
 
 
-class _Scorer:
+class _CachedScorer:
     """Score texts with one of :data:`MERT_METRICS`. Each distinct text is scored only once per document."""
 
     def __init__(self, metric: str):
@@ -289,7 +298,7 @@ class _Scorer:
         return [self._known[text, reference] for text in texts]
 
 
-def _decode(
+def _decode_and_score(
     number: int,
     weights: List[float],
     *,
@@ -297,7 +306,7 @@ def _decode(
     encoded: EncodedDocuments,
     decoding: Dict[str, Any],
     pairs: Sequence[Tuple[str, str]],
-    scorer: _Scorer,
+    scorer: _CachedScorer,
     listener: Listener,
 ) -> Dict[str, Any]:
     """Decode with the given weights, score the hypotheses, and return a record for the store.
@@ -306,13 +315,13 @@ def _decode(
     """
     started = time.monotonic()
     listener.begin(number, rounds, encoded.documents)
-    option = as_option(weights)
+    option = format_weights(weights)
     found = encoded.n_best(listener.advance, **decoding, **{OPTION: option})
     counted = parse_weights(option)[1:]
     lists = []
     for hypotheses, (_, reference) in zip(found, pairs):
         texts = [" ".join(hypothesis.text.split()) for hypothesis in hypotheses]
-        features = [features_of(hypothesis, counted) for hypothesis in hypotheses]
+        features = [get_features(hypothesis, counted) for hypothesis in hypotheses]
         lists.append(list(zip(texts, features, scorer(texts, reference))))
     best = [nbest[0][2] if nbest else 0.0 for nbest in lists]
     return {

@@ -20,7 +20,7 @@ contain good hypotheses only by chance, because decoding with these weights find
 _LEAST_GAIN = 1e-9
 
 
-class NBest(NamedTuple):
+class NBestList(NamedTuple):
     """Hypotheses of a document.
 
     Attributes:
@@ -33,7 +33,7 @@ class NBest(NamedTuple):
     scores: np.ndarray
 
 
-def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
+def compute_mean_score(lists: Sequence[NBestList], weights: Sequence[float]) -> float:
     """Return the mean metric score of the top hypotheses with the given weights.
 
     If several hypotheses in a list have the same weighted sum, the first of them is the top hypothesis.
@@ -41,7 +41,7 @@ def mean_score(lists: Sequence[NBest], weights: Sequence[float]) -> float:
     return float(np.mean([nbest.scores[(nbest.features @ np.asarray(weights)).argmax()] for nbest in lists]))
 
 
-def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
+def find_upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tuple[List[float], List[int]]:
     """Find the lines that form the upper envelope, from left to right.
 
     Returns:
@@ -66,7 +66,7 @@ def upper_envelope(slopes: Sequence[float], intercepts: Sequence[float]) -> Tupl
     return starts, lines
 
 
-def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) -> Tuple[float, float]:
+def search_best_value(lists: Sequence[NBestList], weights: Sequence[float], feature: int) -> Tuple[float, float]:
     """Find the best value of one weight.
 
     This is the middle of the best step, or the current value if no step is better.
@@ -84,25 +84,25 @@ def line_search(lists: Sequence[NBest], weights: Sequence[float], feature: int) 
     total = 0.0
     for nbest in lists:
         slopes, intercepts = nbest.features[:, feature].tolist(), (nbest.features @ others).tolist()
-        starts, lines = upper_envelope(slopes, intercepts)
+        starts, lines = find_upper_envelope(slopes, intercepts)
         total += float(nbest.scores[lines[0]])
         for place in range(1, len(lines)):
             change = float(nbest.scores[lines[place]] - nbest.scores[lines[place - 1]])
             changes.append((starts[place], change))
     changes.sort()
     edges = [-math.inf, *sorted({start for start, _ in changes}), math.inf]
-    best_value, best = present, mean_score(lists, weights) * len(lists)
+    best_value, best = present, compute_mean_score(lists, weights) * len(lists)
     place = 0
     for left, right in zip(edges, edges[1:]):
         while place < len(changes) and changes[place][0] <= left:
             total += changes[place][1]
             place += 1
         if total > best + _LEAST_GAIN:
-            best_value, best = _middle(left, right, present), total
+            best_value, best = _find_step_middle(left, right, present), total
     return best_value, best / len(lists)
 
 
-def _middle(left: float, right: float, present: float) -> float:
+def _find_step_middle(left: float, right: float, present: float) -> float:
     """Return the middle of a step of the step function.
 
     If the step has only one edge, the result is the value at a distance of 1 from this edge.
@@ -112,25 +112,25 @@ def _middle(left: float, right: float, present: float) -> float:
     return left + 1.0 if math.isinf(right) else (left + right) / 2
 
 
-def climb(lists: Sequence[NBest], weights: Sequence[float]) -> Tuple[List[float], float]:
+def hill_climb(lists: Sequence[NBestList], weights: Sequence[float]) -> Tuple[List[float], float]:
     """Repeatedly change the weight with the largest gain until there is no gain. The first weight is not changed.
 
     Returns:
         The final weights and their mean score.
     """
-    found, score = list(weights), mean_score(lists, weights)
+    found, score = list(weights), compute_mean_score(lists, weights)
     while True:
-        options = [(*line_search(lists, found, feature), feature) for feature in range(1, len(found))]
+        options = [(*search_best_value(lists, found, feature), feature) for feature in range(1, len(found))]
         value, best, feature = max(options, key=lambda option: option[1])
         if best <= score + _LEAST_GAIN:
             return found, score
         found[feature], score = value, best
 
 
-def best_weights(
-    lists: Sequence[NBest], first: Sequence[float], points: int = 20, seed: int = 1
+def find_best_weights(
+    lists: Sequence[NBestList], first: Sequence[float], points: int = 20, seed: int = 1
 ) -> Tuple[List[float], float]:
-    """Run :func:`climb` from several starting points, and return the best result.
+    """Run :func:`hill_climb` from several starting points, and return the best result.
 
     Args:
         first: weights of the first starting point. All starting points have the same first weight.
@@ -145,4 +145,4 @@ def best_weights(
     starts = [list(first)]
     while len(starts) < points:
         starts.append([first[0], *(numbers.uniform(-_RANGE, _RANGE) for _ in first[1:])])
-    return max((climb(lists, start) for start in starts), key=lambda found: found[1])
+    return max((hill_climb(lists, start) for start in starts), key=lambda found: found[1])

@@ -3,7 +3,7 @@
 import math
 from typing import Any, List
 
-from ...evaluation.plots import repeatable, save
+from ...evaluation.plots import make_plots_reproducible, save_figure
 from .choices import METRIC_NAMES
 from .space import Parameter
 from .tune import Tuning
@@ -12,7 +12,7 @@ _COLUMNS = 3
 _ALL, _DEFAULTS, _BEST = "#56b4e9", "#000000", "#d55e00"  # Okabe and Ito (2008)
 
 
-def _draw(axes: Any, places: List[float], scores: List[float], best: int) -> None:
+def _draw_trials(axes: Any, places: List[float], scores: List[float], best: int) -> None:
     """Draw a point for each trial. The trial with the folder's defaults and the best trial are marked."""
     axes.plot(places, scores, "o", color=_ALL, markersize=4, label="trials")
     axes.plot(places[0], scores[0], "D", color=_DEFAULTS, markersize=6, label="folder's defaults (trial 0)")
@@ -27,7 +27,7 @@ def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: Lis
     # Draw the values in order at equal distances, because the values of some parameters do not have a common scale.
     values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
     values = sorted(values) if parameter.is_ordered else values
-    _draw(axes, [values.index(value) for value in found], scores, tuning.best.number)
+    _draw_trials(axes, [values.index(value) for value in found], scores, tuning.best.number)
     step = math.ceil(len(values) / 11)
     shown = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
     axes.set_xticks(range(0, len(values), step), shown[::step])
@@ -44,7 +44,7 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
     panels = len(tuning.space) + 1
     columns = min(_COLUMNS, panels)
     rows = math.ceil(panels / columns)
-    with repeatable():
+    with make_plots_reproducible():
         # pyplot is not used, because it has global state and may open windows.
         from matplotlib.figure import Figure
 
@@ -53,7 +53,7 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
         numbers = [float(trial.number) for trial in tuning.trials]
         so_far = [max(scores[: number + 1]) for number in range(len(scores))]
         grid[0].step(numbers, so_far, where="post", color="0.6", linewidth=1, label="best so far")
-        _draw(grid[0], numbers, scores, tuning.best.number)
+        _draw_trials(grid[0], numbers, scores, tuning.best.number)
         grid[0].set_title("trial", fontsize=10)
         for axes, parameter in zip(grid[1:], tuning.space):
             _draw_parameter(axes, parameter, tuning, scores)
@@ -64,4 +64,4 @@ def draw_tuning(tuning: Tuning, path: str) -> None:
         figure.legend(
             *grid[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9, frameon=False
         )
-        save(figure, path)
+        save_figure(figure, path)

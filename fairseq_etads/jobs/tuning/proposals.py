@@ -11,7 +11,7 @@ import random
 from typing import Any, Dict, Iterator, Optional, Sequence, Set, Tuple
 
 from ...platform.errors import InputError
-from .space import Parameter, allowed_values, decoding_of
+from .space import Parameter, list_allowed_values, make_decoding_options
 
 _ATTEMPTS = 10
 """Maximum number of proposals to request from the sampler for a trial before random settings are tried."""
@@ -28,12 +28,12 @@ def check_optuna() -> None:
         raise InputError("etads-tune: Optuna is missing: pip install optuna") from None
 
 
-def key_of(decoding: Dict[str, Any]) -> Key:
+def make_decoding_key(decoding: Dict[str, Any]) -> Key:
     """Return a key that is equal for decoding options that produce the same result."""
     return tuple(sorted(decoding.items()))
 
 
-def propose(
+def propose_settings(
     space: Sequence[Parameter],
     defaults: Dict[str, Any],
     tried: Sequence[Tuple[Dict[str, Any], float]],
@@ -50,22 +50,22 @@ def propose(
     Returns:
         A dictionary from parameter names to values, or None if all settings have been tried.
     """
-    known = {key_of(decoding_of(chosen, defaults)) for chosen, _ in tried}
+    known = {make_decoding_key(make_decoding_options(chosen, defaults)) for chosen, _ in tried}
     for attempt in range(_ATTEMPTS):
-        chosen = _ask(space, defaults, tried, seed, attempt)
-        if key_of(decoding_of(chosen, defaults)) not in known:
+        chosen = _ask_optuna(space, defaults, tried, seed, attempt)
+        if make_decoding_key(make_decoding_options(chosen, defaults)) not in known:
             return chosen
     numbers = random.Random(f"{seed} {len(tried)}")
     for _ in range(_RANDOM_ATTEMPTS):
         chosen = {}
         for parameter in space:
-            chosen[parameter.name] = numbers.choice(allowed_values(parameter, chosen, defaults))
-        if key_of(decoding_of(chosen, defaults)) not in known:
+            chosen[parameter.name] = numbers.choice(list_allowed_values(parameter, chosen, defaults))
+        if make_decoding_key(make_decoding_options(chosen, defaults)) not in known:
             return chosen
-    return _first_untried(space, defaults, known)  # nearly all settings have been tried, so only a few are left
+    return _find_untried_settings(space, defaults, known)  # nearly all settings have been tried, so only a few are left
 
 
-def _ask(
+def _ask_optuna(
     space: Sequence[Parameter],
     defaults: Dict[str, Any],
     tried: Sequence[Tuple[Dict[str, Any], float]],
@@ -80,7 +80,7 @@ def _ask(
     sampler = optuna.samplers.TPESampler(seed=numbers.randrange(2**31))
     study = optuna.create_study(direction="maximize", sampler=sampler)
     for chosen, score in tried:
-        distributions = _distributions(optuna, space, chosen, defaults)
+        distributions = _make_distributions(optuna, space, chosen, defaults)
         if distributions is not None:
             # Optuna represents a number by its index in the list of values.
             params = {p.name: p.values.index(chosen[p.name]) if p.is_ordered else chosen[p.name] for p in space}
@@ -88,7 +88,7 @@ def _ask(
     trial = study.ask()
     found: Dict[str, Any] = {}
     for parameter in space:
-        values = allowed_values(parameter, found, defaults)
+        values = list_allowed_values(parameter, found, defaults)
         if parameter.is_ordered:
             found[parameter.name] = parameter.values[trial.suggest_int(parameter.name, 0, len(values) - 1)]
         else:
@@ -96,7 +96,7 @@ def _ask(
     return found
 
 
-def _distributions(
+def _make_distributions(
     optuna: Any, space: Sequence[Parameter], chosen: Dict[str, Any], defaults: Dict[str, Any]
 ) -> Optional[Dict[str, Any]]:
     """Return Optuna's distributions for a trial.
@@ -105,7 +105,7 @@ def _distributions(
     """
     found: Dict[str, Any] = {}
     for parameter in space:
-        values = allowed_values(parameter, chosen, defaults)
+        values = list_allowed_values(parameter, chosen, defaults)
         if chosen[parameter.name] not in values:
             return None
         distributions = optuna.distributions
@@ -117,16 +117,18 @@ def _distributions(
     return found
 
 
-def _settings(space: Sequence[Parameter], defaults: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
+def _iterate_settings(space: Sequence[Parameter], defaults: Dict[str, Any]) -> Iterator[Dict[str, Any]]:
     """Iterate over all combinations of values in the search space."""
     for values in itertools.product(*(parameter.values for parameter in space)):
         chosen = dict(zip((parameter.name for parameter in space), values))
-        if all(chosen[p.name] in allowed_values(p, chosen, defaults) for p in space):
+        if all(chosen[p.name] in list_allowed_values(p, chosen, defaults) for p in space):
             yield chosen
 
 
-def _first_untried(space: Sequence[Parameter], defaults: Dict[str, Any], known: Set[Key]) -> Optional[Dict[str, Any]]:
-    for chosen in _settings(space, defaults):
-        if key_of(decoding_of(chosen, defaults)) not in known:
+def _find_untried_settings(
+    space: Sequence[Parameter], defaults: Dict[str, Any], known: Set[Key]
+) -> Optional[Dict[str, Any]]:
+    for chosen in _iterate_settings(space, defaults):
+        if make_decoding_key(make_decoding_options(chosen, defaults)) not in known:
             return chosen
     return None

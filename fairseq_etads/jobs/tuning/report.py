@@ -10,8 +10,8 @@ import numpy as np
 from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
-from ...platform.outputs import write_text, writing
-from ...summarizer.folder.card import as_options
+from ...platform.outputs import open_output, write_text
+from ...summarizer.folder.card import format_as_options
 from .choices import METRIC_NAMES
 from .tune import Trial, Tuning
 
@@ -29,17 +29,17 @@ The files contain all statistics.
 """
 
 
-def _rouge(trial: Trial) -> Dict[str, float]:
+def _compute_rouge_f1(trial: Trial) -> Dict[str, float]:
     means = trial.scores.mean(axis=0).tolist()
     return {"mean": float(np.mean(means)), **dict(zip(ROUGE_METRICS, means))}
 
 
-def rows(tuning: Tuning) -> List[Dict[str, Any]]:
+def make_rows(tuning: Tuning) -> List[Dict[str, Any]]:
     """Return a row for each trial. It contains its index, settings, ROUGE F1 scores and summary statistics."""
-    return [{"trial": t.number, **t.settings, **_rouge(t), **t.figures} for t in tuning.trials]
+    return [{"trial": t.number, **t.settings, **_compute_rouge_f1(t), **t.figures} for t in tuning.trials]
 
 
-def markdown(tuning: Tuning) -> str:
+def format_markdown_table(tuning: Tuning) -> str:
     """Format the table for a terminal, with the index of the best trial in bold."""
     best, names = tuning.best.number, [parameter.name for parameter in tuning.space]
     shown: List[List[Any]] = []
@@ -47,7 +47,7 @@ def markdown(tuning: Tuning) -> str:
         number = f"**{trial.number}**" if trial.number == best else str(trial.number)
         settings = [f"{value:g}" if isinstance(value, float) else str(value) for value in trial.settings.values()]
         figures = [trial.figures[name] for name in FIGURES]
-        shown.append([number, *settings, *_rouge(trial).values(), *figures])
+        shown.append([number, *settings, *_compute_rouge_f1(trial).values(), *figures])
     heads = ["trial", *(name.replace("_", "-") for name in names), "mean", *(f"R-{m[5:]}" for m in ROUGE_METRICS)]
     texts = [True] * (len(names) + 1)
     return tabulate(
@@ -61,7 +61,7 @@ def markdown(tuning: Tuning) -> str:
     )
 
 
-def _comparison(tuning: Tuning) -> Dict[str, Any]:
+def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
     found = tuning.comparison()
     level = LEVEL / max(len(tuning.trials) - 1, 1)
     return {
@@ -74,7 +74,7 @@ def _comparison(tuning: Tuning) -> Dict[str, Any]:
     }
 
 
-def conclusion(tuning: Tuning) -> str:
+def format_conclusion(tuning: Tuning) -> str:
     """Return sentences that state whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
     low, high = tuning.interval(best)
@@ -82,7 +82,7 @@ def conclusion(tuning: Tuning) -> str:
     if best.number == 0:
         others = len(tuning.trials) - 1
         return f"The folder's defaults (trial 0) are the best by {metric}: {about}. None of {others} others is better."
-    compared = _comparison(tuning)
+    compared = _format_comparison(tuning)
     low, high = compared["interval"]
     text = (
         f"Trial {best.number} is the best by {metric}: {about}. The folder's defaults (trial 0) have "
@@ -103,26 +103,26 @@ def conclusion(tuning: Tuning) -> str:
     )
 
 
-def card_note(tuning: Tuning, source: str) -> str:
+def make_card_note(tuning: Tuning, source: str) -> str:
     """Return a note about the best trial for the model card. ``source`` describes the documents."""
     best, first = tuning.best, tuning.trials[0]
     scores = [trial.score(tuning.metric) for trial in (best, first)]
     return (
         f"Chosen by etads-tune on {datetime.date.today().isoformat()}: trial {best.number} of {len(tuning.trials)} "
         f"(seed {tuning.seed}), the best by {METRIC_NAMES[tuning.metric]} on {tuning.documents:,} of {tuning.given:,} "
-        f"documents of `{plain(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and {scores[1]:.2f} "
-        f"with the defaults before, `{as_options(first.decoding)}`. The first score is optimistic, because it was "
-        "chosen on these documents. Scores in other sections were made before.\n\n"
+        f"documents of `{remove_markdown(source)}` (SHA-256 {tuning.fingerprint[:16]}…): {scores[0]:.2f}, and "
+        f"{scores[1]:.2f} with the defaults before, `{format_as_options(first.decoding)}`. The first score is "
+        "optimistic, because it was chosen on these documents. Scores in other sections were made before.\n\n"
         f"`{tuning.signature}`"
     )
 
 
-def plain(text: str) -> str:
+def remove_markdown(text: str) -> str:
     """Remove Markdown characters from a text, and shorten the text."""
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 
-def as_dict(tuning: Tuning) -> Dict[str, Any]:
+def tuning_to_dict(tuning: Tuning) -> Dict[str, Any]:
     """Return all results except the summaries as JSON types."""
     best = tuning.best
     return {
@@ -137,20 +137,20 @@ def as_dict(tuning: Tuning) -> Dict[str, Any]:
             "decoding": best.decoding,
             "score": best.score(tuning.metric),
             "interval": list(tuning.interval(best)),
-            "against_defaults": _comparison(tuning) if best.number else None,
+            "against_defaults": _format_comparison(tuning) if best.number else None,
         },
         "trials": [
             {**row, "decoding": trial.decoding, "seconds": trial.seconds}
-            for row, trial in zip(rows(tuning), tuning.trials)
+            for row, trial in zip(make_rows(tuning), tuning.trials)
         ],
     }
 
 
 def write_tables(tuning: Tuning, out: Path) -> None:
     """Write trials.csv and tuning.json to a folder."""
-    table = rows(tuning)
-    with writing(out / "trials.csv", newline="") as file:
+    table = make_rows(tuning)
+    with open_output(out / "trials.csv", newline="") as file:
         writer = csv.DictWriter(file, list(table[0]))
         writer.writeheader()
         writer.writerows(table)
-    write_text(out / "tuning.json", json.dumps(as_dict(tuning), indent=2) + "\n")
+    write_text(out / "tuning.json", json.dumps(tuning_to_dict(tuning), indent=2) + "\n")

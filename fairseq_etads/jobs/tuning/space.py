@@ -7,8 +7,8 @@ import numpy as np
 
 from ...platform.errors import InputError
 from ...search import call_options
-from ...search.call_options import OPTIONS, present_value
-from ...search.options import DECLARED, LARGEST, flag
+from ...search.call_options import OPTIONS, get_value
+from ...search.options import DECLARED, LARGEST, format_option_name
 
 SEARCHED = ("lenpen", "coverage_penalty", "no_repeat_ngram_size", "min_len", "max_len")
 """Decoding options that are searched by default."""
@@ -33,7 +33,7 @@ class Parameter(NamedTuple):
         return OPTIONS[self.name].kind in (int, float)
 
 
-def make_space(
+def make_search_space(
     names: Sequence[str], ranges: Dict[str, str], decoding: Dict[str, Any], lengths: Sequence[int]
 ) -> List[Parameter]:
     """Return the parameters of a search, in the order in which their values are chosen.
@@ -49,26 +49,27 @@ def make_space(
         InputError: an option does not exist, cannot be searched, has impossible values, or has no effect because of
             another option. The message names the option and the valid choices.
     """
-    asked = [_known(name, "--search") for name in (names or SEARCHED)]
-    given = {_known(name, "--range"): text for name, text in ranges.items()}
+    asked = [_find_option(name, "--search") for name in (names or SEARCHED)]
+    given = {_find_option(name, "--range"): text for name, text in ranges.items()}
     space: List[Parameter] = []
     for name in dict.fromkeys([*asked, *given]):
         if name in given:
             space.append(Parameter(name, parse_values(name, given[name])))
         else:
-            space.append(Parameter(name, _usual_values(name, present_value(name, decoding), lengths)))
-    space = _with_possible_lengths(space, decoding)
+            space.append(Parameter(name, _choose_default_values(name, get_value(name, decoding), lengths)))
+    space = _remove_impossible_lengths(space, decoding)
     # The possible values of min_len depend on the other options, so min_len comes last.
     return sorted(space, key=lambda parameter: parameter.name == "min_len")
 
 
-def _known(name: str, option: str) -> str:
+def _find_option(name: str, option: str) -> str:
     known = name.strip().lstrip("-").replace("-", "_")
     if known not in OPTIONS:
-        call_options.check({known: None})  # raises an error that lists the options
+        call_options.check_options({known: None})  # raises an error that lists the options
     if not DECLARED[OPTIONS[known].declared].metadata.get("tunable", True):
         raise InputError(
-            f"{option} {name}: {flag(known)} cannot be searched; set it in etads-export or etads-summarize"
+            f"{option} {name}: {format_option_name(known)} cannot be searched; "
+            "set it in etads-export or etads-summarize"
         )
     return known
 
@@ -82,35 +83,35 @@ def parse_values(name: str, text: str) -> Tuple[Any, ...]:
     kind, where = OPTIONS[name].kind, f"--range {name.replace('_', '-')}={text}"
     bounds = text.split(":")
     if len(bounds) in (2, 3) and kind in (int, float):
-        low, high, *step = (_number(part, kind, where) for part in bounds)
+        low, high, *step = (_parse_number(part, kind, where) for part in bounds)
         if low > high:
             raise InputError(f"{where}: the lowest value comes first: {bounds[1]}:{bounds[0]}")
         if step and step[0] <= 0:
             raise InputError(f"{where}: choose a step above 0")
-        values = _grid(low, high, step[0] if step else _nice_step(high - low, kind), where)
+        values = _make_grid(low, high, step[0] if step else _choose_step(high - low, kind), where)
     elif len(bounds) == 1 and text.strip():
-        values = list(dict.fromkeys(_value(part.strip(), name, where) for part in text.split(",")))
+        values = list(dict.fromkeys(_parse_value(part.strip(), name, where) for part in text.split(",")))
         values = sorted(values) if kind in (int, float) else values
     else:
         raise InputError(f"{where}: choose LOW:HIGH, LOW:HIGH:STEP or values separated by commas")
     for value in values:
         try:
-            call_options.check({name: value})
+            call_options.check_options({name: value})
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
     return tuple(values)
 
 
-def _value(text: str, name: str, where: str) -> Any:
+def _parse_value(text: str, name: str, where: str) -> Any:
     kind = OPTIONS[name].kind
     if kind is bool:
         if text.lower() not in ("true", "false"):
             raise InputError(f"{where}: {text!r} is neither true nor false")
         return text.lower() == "true"
-    return text if kind is str else _number(text, kind, where)
+    return text if kind is str else _parse_number(text, kind, where)
 
 
-def _number(text: str, kind: type, where: str) -> Any:
+def _parse_number(text: str, kind: type, where: str) -> Any:
     try:
         number = kind(text)
         if not abs(number) <= LARGEST:  # this is also true for NaN
@@ -121,7 +122,7 @@ def _number(text: str, kind: type, where: str) -> Any:
         raise InputError(f"{where}: {text.strip()!r} is not {what}") from None
 
 
-def _nice_step(width: float, kind: type) -> Any:
+def _choose_step(width: float, kind: type) -> Any:
     """Return the smallest step of the form 1, 2 or 5 times a power of ten that produces at most 21 values."""
     least = width / _STEPS
     power = 10.0 ** math.floor(math.log10(least)) if least > 0 else 1.0
@@ -129,7 +130,7 @@ def _nice_step(width: float, kind: type) -> Any:
     return max(1, round(step)) if kind is int else step
 
 
-def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
+def _make_grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
     """Return values from ``low`` to ``high``. ``high`` is always included, so the last step may be shorter."""
     count = (high - low) / step + 1e-9
     if count >= _MOST_VALUES:
@@ -139,7 +140,7 @@ def _grid(low: Any, high: Any, step: Any, where: str) -> List[Any]:
     return values if values[-1] == high else [*values, high]
 
 
-def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
+def _choose_default_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any, ...]:
     """Return the values to try for an option if the user has not specified any. They include the current value."""
     option = OPTIONS[name]
     if option.kind is bool:
@@ -148,9 +149,9 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
         return option.choices
     middle, longest = np.percentile(lengths, [50, 99], method="nearest").astype(int).tolist()
     if name == "min_len":
-        values: Sequence[Any] = _few(min(1, present), max(middle, present))
+        values: Sequence[Any] = _choose_few_integers(min(1, present), max(middle, present))
     elif name == "max_len":
-        values = _few(max(1, min(middle, present)), max(longest, present))
+        values = _choose_few_integers(max(1, min(middle, present)), max(longest, present))
     elif "tuned" in DECLARED[option.declared].metadata:
         values = DECLARED[option.declared].metadata["tuned"]
     else:
@@ -160,12 +161,12 @@ def _usual_values(name: str, present: Any, lengths: Sequence[int]) -> Tuple[Any,
     return tuple(sorted({*values, present}))
 
 
-def _few(low: int, high: int) -> List[int]:
+def _choose_few_integers(low: int, high: int) -> List[int]:
     """Return about ten integers between ``low`` and ``high``."""
     return [*range(low, high, max(1, round((high - low) / 10))), high]
 
 
-def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
+def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
     """Remove lengths from the search space that are incompatible with all values of the other lengths.
 
     Raises:
@@ -173,12 +174,12 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
     """
     values = {parameter.name: parameter.values for parameter in space}
     lengths = [name for name in ("min_len", "max_len", "max_len_a") if name in values]
-    if lengths and ("exact_length" in values or present_value("exact_length", decoding)):
+    if lengths and ("exact_length" in values or get_value("exact_length", decoding)):
         raise InputError(f"--search {lengths[0].replace('_', '-')}: has no effect with --exact-length")
-    if not lengths or "max_len_a" in values or present_value("max_len_a", decoding):
+    if not lengths or "max_len_a" in values or get_value("max_len_a", decoding):
         return list(space)
-    least = values.get("min_len", (present_value("min_len", decoding),))[0]
-    most = values.get("max_len", (present_value("max_len", decoding),))[-1]
+    least = values.get("min_len", (get_value("min_len", decoding),))[0]
+    most = values.get("max_len", (get_value("max_len", decoding),))[-1]
     if least > most:
         raise InputError(
             f"--min-len {least} is more than --max-len {most}: choose another --range of "
@@ -193,7 +194,7 @@ def _with_possible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any])
     ]
 
 
-def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
+def list_allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[str, Any]) -> Tuple[Any, ...]:
     """Return the values of a parameter that are compatible with the parameters chosen before it.
 
     The only restriction is that min_len must not exceed max_len.
@@ -203,20 +204,20 @@ def allowed_values(parameter: Parameter, chosen: Dict[str, Any], decoding: Dict[
         decoding: default values of the decoding options.
     """
     together = {**decoding, **chosen}
-    if parameter.name != "min_len" or present_value("max_len_a", together):
+    if parameter.name != "min_len" or get_value("max_len_a", together):
         return parameter.values
-    return tuple(value for value in parameter.values if value <= present_value("max_len", together))
+    return tuple(value for value in parameter.values if value <= get_value("max_len", together))
 
 
-def decoding_of(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
+def make_decoding_options(chosen: Dict[str, Any], defaults: Dict[str, Any]) -> Dict[str, Any]:
     """Return all decoding options for the given parameter values.
 
     Options that have no effect are set to their general defaults.
     """
     decoding = {**defaults, **chosen}
     idle: List[Tuple[str, Any]] = []
-    if not present_value("coverage_penalty", decoding):
+    if not get_value("coverage_penalty", decoding):
         idle += [("coverage_penalty_type", "summary"), ("stepwise_coverage_penalty", False)]
-    if present_value("length_penalty_type", decoding) == "avg":
-        idle.append(("length_penalty_beta", present_value("length_penalty_beta", {})))
+    if get_value("length_penalty_type", decoding) == "avg":
+        idle.append(("length_penalty_beta", get_value("length_penalty_beta", {})))
     return {**decoding, **{name: value for name, value in idle if name in decoding}}

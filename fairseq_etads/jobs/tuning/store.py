@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 from ...platform.errors import InputError
-from ...platform.processes import lock
-from ...text.resumable import differing, json_line, json_lines
+from ...platform.processes import lock_file
+from ...text.resumable import find_differing_settings, format_json_line, parse_json_lines
 
 VERSION = "version of fairseq-etads"
 """Name of a setting that is recorded, but may change between calls."""
@@ -44,47 +44,50 @@ class TrialStore:
         except OSError as error:
             raise InputError(f"{path}: cannot be written ({error.strerror})") from None
         try:
-            if not lock(self._file):
+            if not lock_file(self._file):
                 raise InputError(f"{self.path}: another process is writing it")
-            whole = self._read(head)
+            whole = self._read_trials(head)
             self._file.truncate(whole)
             if not whole:
-                self._write(head)
+                self._write_record(head)
         except BaseException:
             self.close()
             raise
 
-    def _read(self, head: Dict[str, Any]) -> int:
+    def _read_trials(self, head: Dict[str, Any]) -> int:
         """Read the trials from the file. Returns the number of bytes in complete lines."""
         self._file.seek(0)
         content = self._file.read()
         whole = content.rfind(b"\n") + 1
-        for number, record in enumerate(json_lines(content)):
+        for number, record in enumerate(parse_json_lines(content)):
             if not isinstance(record, dict) or (number == 0 and record.get("format") != FORMAT):
                 raise InputError(
                     f"{self.path}, line {number + 1}: not a record of a trial; delete the file to start again"
                 )
             if number:
                 self.trials.append(record)
-            elif _compared(record) != _compared(head):
-                self._refuse(_compared(record), _compared(head))
+            elif _remove_version(record) != _remove_version(head):
+                self._raise_mismatch(_remove_version(record), _remove_version(head))
         return whole
 
-    def _refuse(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
-        differ = " and ".join(differing(before.get("settings") or {}, head["settings"])) or "version of this format"
+    def _raise_mismatch(self, before: Dict[str, Any], head: Dict[str, Any]) -> None:
+        differ = (
+            " and ".join(find_differing_settings(before.get("settings") or {}, head["settings"]))
+            or "version of this format"
+        )
         raise InputError(
             f"{self.path}: its trials used another {differ}; name another folder, or delete it to start again"
         )
 
     @staticmethod
-    def peek(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+    def read_without_lock(path: Path) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
         """Read the settings and the trials from a file without opening it for writing.
 
         If the file does not exist, both results are empty.
         """
         records: List[Any] = []
         with contextlib.suppress(OSError):
-            records = json_lines(path.read_bytes())
+            records = parse_json_lines(path.read_bytes())
         if not records or not all(isinstance(record, dict) for record in records):
             return {}, []
         settings = records[0].get("settings")
@@ -92,11 +95,11 @@ class TrialStore:
 
     def append(self, trial: Dict[str, Any]) -> None:
         """Add a trial, which is a dictionary of JSON types, and write it to disk."""
-        self._write(trial)
+        self._write_record(trial)
         self.trials.append(json.loads(json.dumps(trial)))
 
-    def _write(self, record: Dict[str, Any]) -> None:
-        self._file.write(json_line(record))
+    def _write_record(self, record: Dict[str, Any]) -> None:
+        self._file.write(format_json_line(record))
         self._file.flush()
         os.fsync(self._file.fileno())
 
@@ -111,7 +114,7 @@ class TrialStore:
         self.close()
 
 
-def _compared(head: Dict[str, Any]) -> Dict[str, Any]:
+def _remove_version(head: Dict[str, Any]) -> Dict[str, Any]:
     """Return the first record of a file without the version of this project."""
     settings = head.get("settings")
     if not isinstance(settings, dict):

@@ -17,17 +17,17 @@ from ...evaluation.rouge import SEED as RESAMPLING_SEED
 from ...evaluation.rouge import Settings, pair_scores
 from ...evaluation.summaries import split_summary
 from ...platform.errors import InputError
-from ...search.call_options import present_value
+from ...search.call_options import get_value
 from ...summarizer import Summarizer
 from ...summarizer.encoded_documents import STATE_BYTES, EncodedDocuments
 from ...summarizer.folder.config import CONFIG, FolderConfig
-from ...summarizer.folder.loading import needed_files
+from ...summarizer.folder.loading import list_needed_files
 from ...summarizer.summarizer import MAX_TOKENS
-from ...text.checksums import Checksums, sha256
+from ...text.checksums import Checksums, compute_sha256
 from ...version import version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
-from .proposals import check_optuna, propose
-from .space import Parameter, decoding_of, make_space
+from .proposals import check_optuna, propose_settings
+from .space import Parameter, make_decoding_options, make_search_space
 from .store import VERSION, TrialStore
 
 RESAMPLES = 10_000
@@ -56,7 +56,7 @@ class Trial(NamedTuple):
     seconds: float
 
     @classmethod
-    def of(cls, record: Dict[str, Any]) -> "Trial":
+    def from_record(cls, record: Dict[str, Any]) -> "Trial":
         """Create a trial from a record in the store."""
         return cls(**{**record, "scores": np.array(record["scores"])})
 
@@ -98,7 +98,7 @@ class Tuning:
     @property
     def best(self) -> Trial:
         """Return the first of the trials with the highest score."""
-        return best_of(self.trials, self.metric)
+        return find_best_trial(self.trials, self.metric)
 
     def interval(self, trial: Trial) -> Tuple[float, float]:
         """Return the 95 % confidence interval of a trial's mean score."""
@@ -129,7 +129,7 @@ class Listener:
         """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best one so far."""
 
 
-def best_of(trials: Sequence[Trial], metric: str) -> Trial:
+def find_best_trial(trials: Sequence[Trial], metric: str) -> Trial:
     """Return the first of the trials with the highest score."""
     return max(trials, key=lambda trial: (trial.score(metric), -trial.number))
 
@@ -160,7 +160,7 @@ def tune(
         out: path of the folder for the trials, which is created if it does not exist.
         trials: total number of trials, including trials from earlier calls.
         metric: metric to maximise, one of :data:`METRICS`.
-        search, ranges: names of the options to search, and their values, see :func:`make_space`.
+        search, ranges: names of the options to search, and their values, see :func:`make_search_space`.
         most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
             on ``seed``.
         max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache, see
@@ -173,17 +173,17 @@ def tune(
     check_optuna()
     listener = listener or Listener()
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
-    pairs = chosen_pairs(documents, references, most_documents, seed, listener)
+    pairs = choose_pairs(documents, references, most_documents, seed, listener)
     out.mkdir(parents=True, exist_ok=True)
     scoring = Settings().signature(1)
-    defaults = _first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
+    defaults = _read_first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
-    space = make_space(search, ranges or {}, defaults, lengths)
+    space = make_search_space(search, ranges or {}, defaults, lengths)
     encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
     _check_values(space, defaults, encoded)
     fingerprint = hashlib.sha256(json.dumps(pairs).encode()).hexdigest()
     settings = {
-        "model": fingerprint_of_model(summarizer.folder, summarizer.config),
+        "model": compute_model_fingerprint(summarizer.folder, summarizer.config),
         "choice of documents and references": fingerprint,
         _DEFAULTS: defaults,
         "--metric": metric,
@@ -194,12 +194,12 @@ def tune(
     }
     with TrialStore(out / TRIALS_FILE, settings) as store:
         _Study(encoded, pairs, space, defaults, metric, seed, store, listener).run(trials)
-        found = [Trial.of(record) for record in store.trials]
+        found = [Trial.from_record(record) for record in store.trials]
     signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{version()}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
 
 
-def chosen_pairs(
+def choose_pairs(
     documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
 ) -> List[Tuple[str, str]]:
     """Return the document-reference pairs that all trials use, in the given order."""
@@ -223,12 +223,12 @@ def chosen_pairs(
     return pairs
 
 
-def _first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
+def _read_first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
     """Return the decoding options for trial 0.
 
     These are the defaults of the model folder or, if --write has replaced them, the previous defaults.
     """
-    head, trials = TrialStore.peek(path)
+    head, trials = TrialStore.read_without_lock(path)
     before = head.get(_DEFAULTS)
     if isinstance(before, dict) and present in [trial.get("decoding") for trial in trials[1:]]:
         return before
@@ -240,13 +240,15 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         for value in parameter.values:
-            encoded.check(**decoding_of({**longest, parameter.name: value}, defaults))
+            encoded.check(**make_decoding_options({**longest, parameter.name: value}, defaults))
 
 
-def fingerprint_of_model(folder: Path, config: FolderConfig) -> str:
+def compute_model_fingerprint(folder: Path, config: FolderConfig) -> str:
     """Compute a SHA-256 hash of a model folder that does not depend on the decoding defaults."""
     listed = Checksums(folder).listed
-    sums = {name: listed.get(name) or sha256(folder / name) for name in needed_files(config) if name != CONFIG}
+    sums = {
+        name: listed.get(name) or compute_sha256(folder / name) for name in list_needed_files(config) if name != CONFIG
+    }
     return hashlib.sha256(json.dumps([replace(config, decoding={}).to_json(), sums]).encode()).hexdigest()
 
 
@@ -269,7 +271,7 @@ class _Study:
 
     def run(self, trials: int) -> None:
         """Run trials until the store contains ``trials`` trials or all settings have been tried."""
-        found = [Trial.of(record) for record in self.store.trials]
+        found = [Trial.from_record(record) for record in self.store.trials]
         if found:
             self.listener.say(f"{self.store.path}: {len(found)} trials exist already")
         first = len(found)
@@ -279,21 +281,21 @@ class _Study:
                 self.listener.say(f"all {number} different settings have been tried")
                 return
             self.listener.begin(number, trials, self.encoded.documents)
-            self.store.append(self._record(number, settings))
-            found.append(Trial.of(self.store.trials[-1]))
+            self.store.append(self._run_trial(number, settings))
+            found.append(Trial.from_record(self.store.trials[-1]))
             if number == first:
-                self._say_what_is_kept()
-            self.listener.end(found[-1], best_of(found, self.metric))
+                self._report_kept_trials()
+            self.listener.end(found[-1], find_best_trial(found, self.metric))
 
     def _next_settings(self, found: Sequence[Trial]) -> Optional[Dict[str, Any]]:
         if not found:
-            return {parameter.name: present_value(parameter.name, self.defaults) for parameter in self.space}
+            return {parameter.name: get_value(parameter.name, self.defaults) for parameter in self.space}
         tried = [(trial.settings, trial.score(self.metric)) for trial in found]
-        return propose(self.space, self.defaults, tried, self.seed)
+        return propose_settings(self.space, self.defaults, tried, self.seed)
 
-    def _record(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
+    def _run_trial(self, number: int, settings: Dict[str, Any]) -> Dict[str, Any]:
         """Generate summaries with the given settings, evaluate them, and return a record for the store."""
-        decoding = decoding_of(settings, self.defaults) if number else self.defaults
+        decoding = make_decoding_options(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:
             found = self.encoded.summarize(self.listener.advance, **decoding)
@@ -310,16 +312,16 @@ class _Study:
             "settings": settings,
             "decoding": decoding,
             "scores": scores.round(6).tolist(),
-            "figures": self._analyse(summaries).figures,
+            "figures": self._analyse_summaries(summaries).figures,
             "summaries": summaries,
             "seconds": round(time.monotonic() - started, 3),
         }
 
-    def _analyse(self, summaries: Sequence[str]) -> Analysis:
+    def _analyse_summaries(self, summaries: Sequence[str]) -> Analysis:
         documents = [document for document, _ in self.pairs]
         return analyse_systems(documents, {"trial": [split_summary(summary) for summary in summaries]})["trial"]
 
-    def _say_what_is_kept(self) -> None:
+    def _report_kept_trials(self) -> None:
         kept, documents = self.encoded.encoded_once, self.encoded.documents
         about = f"encoder states take {self.encoded.state_bytes / 2**20:,.1f} MiB"
         if kept < documents:

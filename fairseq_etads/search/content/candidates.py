@@ -3,7 +3,7 @@
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ...evaluation.rouge import Settings
-from .choosing import LONGEST, Expectation, choose
+from .choosing import LONGEST, Expectation, choose_sentence_set
 from .model import ContentModel
 
 
@@ -22,18 +22,18 @@ class Candidate(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The chosen sentences of a summary, in order, and their expected ROUGE (:meth:`Expectation.rouge`)."""
+    """The chosen sentences of a summary, in order, and their expected ROUGE (:meth:`Expectation.expected_rouge`)."""
 
     sentences: List[Candidate]
     score: float
 
 
-def stems(words: Sequence[str]) -> List[str]:
+def stem_words(words: Sequence[str]) -> List[str]:
     """Return the stems of words, as ROUGE compares them."""
     return Settings().tokenizer.tokenize(" ".join(words))
 
 
-def padded(probabilities: Sequence[float], sentences: int) -> List[float]:
+def pad_probabilities(probabilities: Sequence[float], sentences: int) -> List[float]:
     """Pad or truncate a list of probabilities to the number of sentences. Missing probabilities are 0."""
     return [*probabilities, *[0.0] * sentences][:sentences]
 
@@ -58,15 +58,15 @@ def choose_sentences(
     Returns:
         The chosen sentences and their score. The list is empty if no candidate contains words.
     """
-    document = [stems(sentence) for sentence in sentences]
-    expected = Expectation(model.items(document, padded(probabilities, len(sentences))), model.length)
-    candidates = merged(sentences, document, written)
-    words = [stems(candidate.words) for candidate in candidates]
-    chosen = choose(words, expected, most_words or LONGEST * model.length)
-    return Choice([candidates[place] for place in chosen], expected.rouge([words[place] for place in chosen]))
+    document = [stem_words(sentence) for sentence in sentences]
+    expected = Expectation(model.items(document, pad_probabilities(probabilities, len(sentences))), model.length)
+    candidates = merge_sentences(sentences, document, written)
+    words = [stem_words(candidate.words) for candidate in candidates]
+    chosen = choose_sentence_set(words, expected, most_words or LONGEST * model.length)
+    return Choice([candidates[place] for place in chosen], expected.expected_rouge([words[place] for place in chosen]))
 
 
-def merged(
+def merge_sentences(
     sentences: Sequence[List[str]], document: Sequence[List[str]], written: Sequence[List[str]]
 ) -> List[Candidate]:
     """Merge the sentences of a document with generated sentences, and drop duplicate generated sentences.
@@ -85,7 +85,7 @@ def merged(
         (number, 0, Candidate(sentence, number, None)) for number, sentence in enumerate(sentences)
     ]
     for rank, sentence in enumerate(written):
-        key = tuple(stems(sentence))
+        key = tuple(stem_words(sentence))
         if key not in seen:
             seen.add(key)
             common = set(key)

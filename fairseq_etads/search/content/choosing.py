@@ -3,7 +3,7 @@
 from collections import Counter
 from typing import Dict, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
-from ...text.subsequences import ngrams
+from ...text.subsequences import iterate_ngrams
 from .features import MOST_COUNTED, Item
 
 BIGRAM_WEIGHT = 2.0
@@ -29,7 +29,7 @@ class Expectation(NamedTuple):
     items: Mapping[Item, float]
     length: float
 
-    def rouge(self, sentences: Sequence[Sequence[str]]) -> float:
+    def expected_rouge(self, sentences: Sequence[Sequence[str]]) -> float:
         """Return the expected ROUGE-1 F1 of a summary plus :data:`BIGRAM_WEIGHT` times the expected ROUGE-2 F1.
 
         F1 is estimated as 2 × (expected number of common grams) / (number of grams in the summary + expected number of
@@ -43,7 +43,7 @@ class Expectation(NamedTuple):
         for order, most in MOST_COUNTED.items():
             common = sum(
                 self.items.get((gram, count), 0.0)
-                for gram, number in Counter(ngrams(words, order)).items()
+                for gram, number in Counter(iterate_ngrams(words, order)).items()
                 for count in range(1, min(number, most) + 1)
             )
             grams_of_both = max(len(words) - order + 1, 0) + max(self.length - order + 1, 1)
@@ -51,7 +51,7 @@ class Expectation(NamedTuple):
         return total
 
 
-def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_words: float) -> List[int]:
+def choose_sentence_set(sentences: Sequence[Sequence[str]], expectation: Expectation, most_words: float) -> List[int]:
     """Choose the set of sentences with the highest expected ROUGE, using beam search over sets of increasing size.
 
     Args:
@@ -74,20 +74,22 @@ def choose(sentences: Sequence[Sequence[str]], expectation: Expectation, most_wo
         for kept in beam:
             size = sum(len(sentences[number]) for number in kept)
             for number in usable:
-                if size + len(sentences[number]) > most_words or any(_alike(words, number, other) for other in kept):
+                if size + len(sentences[number]) > most_words or any(
+                    _are_alike(words, number, other) for other in kept
+                ):
                     continue
                 numbers = tuple(sorted((*kept, number)))
                 if numbers not in scores:
-                    scores[numbers] = expectation.rouge([sentences[one] for one in numbers])
+                    scores[numbers] = expectation.expected_rouge([sentences[one] for one in numbers])
         beam = sorted(scores, key=lambda numbers: (-scores[numbers], numbers))[:WIDTH]
         if beam and scores[beam[0]] > best_score:
             best, best_score = beam[0], scores[beam[0]]
     if not best and usable:
-        return [max(usable, key=lambda number: (expectation.rouge([sentences[number]]), -number))]
+        return [max(usable, key=lambda number: (expectation.expected_rouge([sentences[number]]), -number))]
     return list(best)
 
 
-def _alike(words: Sequence[Set[str]], one: int, other: int) -> bool:
+def _are_alike(words: Sequence[Set[str]], one: int, other: int) -> bool:
     """Return whether two sentences are identical or have too many words in common."""
     common = len(words[one] & words[other])
     return one == other or common > SAME * min(len(words[one]), len(words[other]))

@@ -3,10 +3,10 @@
 from collections import Counter
 from typing import List, Sequence
 
-from ...text.subsequences import lcs_length, ngrams
+from ...text.subsequences import iterate_ngrams, lcs_length
 
 
-def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
+def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> List[float]:
     """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) of each hypothesis against the others.
 
     Args:
@@ -20,19 +20,19 @@ def consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool]) -> Li
     for one in range(len(hypotheses)):
         for other in range(one):
             if counts[one] or counts[other]:
-                score = similarity(hypotheses[one], hypotheses[other])
+                score = compute_similarity(hypotheses[one], hypotheses[other])
                 totals[one] += score * counts[other]
                 totals[other] += score * counts[one]
     return [total / max(sum(counts) - counted, 1) for total, counted in zip(totals, counts)]
 
 
-def similarity(one: Sequence[str], other: Sequence[str]) -> float:
+def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
     """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is one sentence."""
-    common = [_common_grams(one, other, order) for order in (1, 2)]
+    common = [_count_common_ngrams(one, other, order) for order in (1, 2)]
     sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
     rows = [*zip(common, sizes), (lcs_length(one, other), sizes[0])]
     return sum(2 * number / size for number, size in rows if number) / len(rows)
 
 
-def _common_grams(one: Sequence[str], other: Sequence[str], order: int) -> int:
-    return sum((Counter(ngrams(one, order)) & Counter(ngrams(other, order))).values())
+def _count_common_ngrams(one: Sequence[str], other: Sequence[str], order: int) -> int:
+    return sum((Counter(iterate_ngrams(one, order)) & Counter(iterate_ngrams(other, order))).values())

@@ -11,7 +11,7 @@ from typing import Dict, Iterator, List, Mapping, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
-from ...text.subsequences import ngrams
+from ...text.subsequences import iterate_ngrams
 
 Gram = Tuple[str, ...]
 Item = Tuple[Gram, int]
@@ -27,17 +27,17 @@ WIDTHS = {1: 21, 2: 26}
 """A dictionary from the number of words in a gram to the number of features."""
 
 
-def summary_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
+def count_summary_grams(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams in a summary. As in ROUGE, grams may cross sentence boundaries."""
-    return Counter(ngrams([word for sentence in sentences for word in sentence], order))
+    return Counter(iterate_ngrams([word for sentence in sentences for word in sentence], order))
 
 
-def document_counts(sentences: Sentences, order: int) -> "Counter[Gram]":
+def count_document_grams(sentences: Sentences, order: int) -> "Counter[Gram]":
     """Count the grams in a document. Grams do not cross sentence boundaries."""
-    return Counter(gram for sentence in sentences for gram in ngrams(sentence, order))
+    return Counter(gram for sentence in sentences for gram in iterate_ngrams(sentence, order))
 
 
-class Priors:
+class PriorProbabilities:
     """The prior probabilities of items.
 
     Consider the training documents that contain an item. The prior of the item is the proportion of these documents
@@ -53,14 +53,14 @@ class Priors:
         self.counts, self.base = counts, base
 
     @classmethod
-    def learn(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "Priors":
+    def learn(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "PriorProbabilities":
         """Count the items in all pairs of document and summary."""
         found: Dict[Item, List[int]] = {}
         totals: Dict[Tuple[int, int], List[int]] = defaultdict(lambda: [2, 1])
         for document, summary in pairs:
             for order, most in MOST_COUNTED.items():
-                wanted = summary_counts(summary, order)
-                for gram, number in document_counts(document, order).items():
+                wanted = count_summary_grams(summary, order)
+                for gram, number in count_document_grams(document, order).items():
                     has = wanted.get(gram, 0)
                     for count in range(1, min(number, most) + 1):
                         for row in (found.setdefault((gram, count), [0, 0]), totals[order, count]):
@@ -69,9 +69,9 @@ class Priors:
         base = {key: row[1] / row[0] for key, row in totals.items()}
         return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
 
-    def frequent(self, least: int) -> "Priors":
+    def frequent(self, least: int) -> "PriorProbabilities":
         """Return a copy without the items that occur in fewer than ``least`` documents."""
-        return Priors({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
+        return PriorProbabilities({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
     def of(self, item: Item, without: int = -1) -> Tuple[float, float]:
         """Return the logit of an item's prior, and log(1 + number of documents that contain the item).
@@ -94,7 +94,7 @@ def logit(probability: float) -> float:
     return math.log(probability / (1 - probability))
 
 
-class Table(NamedTuple):
+class FeatureTable(NamedTuple):
     """The items of one order in a document, with their features. The order is 1 for words and 2 for bigrams.
 
     Attributes:
@@ -109,13 +109,13 @@ class Table(NamedTuple):
     labels: List[bool]
 
 
-def tables(
+def make_feature_tables(
     document: Sentences,
     probabilities: Sequence[float],
-    priors: Priors,
+    priors: PriorProbabilities,
     summary: Sentences = (),
     held_out: bool = False,
-) -> Dict[int, Table]:
+) -> Dict[int, FeatureTable]:
     """Compute the features of all items in a document. Returns a dictionary from orders to tables.
 
     Args:
@@ -125,18 +125,18 @@ def tables(
         summary: the stems of each sentence in the reference summary, from which labels are computed.
         held_out: whether to exclude this pair of document and summary from the priors.
     """
-    places = {order: _places(document, order) for order in MOST_COUNTED}
+    places = {order: _find_sentences_of_grams(document, order) for order in MOST_COUNTED}
     by_probability = sorted(range(len(document)), key=lambda number: (-probabilities[number], number))
     ranks = {number: rank for rank, number in enumerate(by_probability)}
     word_priors: Dict[Gram, float] = {}
     found = {}
     for order, most in MOST_COUNTED.items():
-        wanted: Mapping[Gram, int] = summary_counts(summary, order)
+        wanted: Mapping[Gram, int] = count_summary_grams(summary, order)
         items: List[Item] = []
         rows: List[List[float]] = []
         labels: List[bool] = []
         for gram, numbers in places[order].items():
-            common = _gram_features(numbers, probabilities, ranks, len(document))
+            common = _compute_gram_features(numbers, probabilities, ranks, len(document))
             if order == 2:
                 first, second = word_priors[gram[:1]], word_priors[gram[1:]]
                 common += [first, second, min(first, second)]
@@ -150,20 +150,20 @@ def tables(
                 rows.append([*common, prior, known, count, prior * common[0]])
                 labels.append(has)
         features = np.array(rows, dtype=np.float32).reshape(len(rows), WIDTHS[order])
-        found[order] = Table(items, features, labels if summary else [])
+        found[order] = FeatureTable(items, features, labels if summary else [])
     return found
 
 
-def _places(document: Sentences, order: int) -> Dict[Gram, List[int]]:
+def _find_sentences_of_grams(document: Sentences, order: int) -> Dict[Gram, List[int]]:
     """Return a dictionary from grams to the sorted sentence indices of all their occurrences."""
     found: Dict[Gram, List[int]] = {}
     for number, sentence in enumerate(document):
-        for gram in ngrams(sentence, order):
+        for gram in iterate_ngrams(sentence, order):
             found.setdefault(gram, []).append(number)
     return found
 
 
-def _gram_features(
+def _compute_gram_features(
     numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
 ) -> List[float]:
     """Return the features of a gram: its frequency, and probabilities, positions and ranks of its sentences."""

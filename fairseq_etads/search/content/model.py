@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ...platform.errors import InputError
-from ...platform.outputs import writing_bytes
-from .features import MOST_COUNTED, WIDTHS, Item, Priors, Sentences, tables
+from ...platform.outputs import open_binary_output
+from .features import MOST_COUNTED, WIDTHS, Item, PriorProbabilities, Sentences, make_feature_tables
 
 FILE = "content.npz"
 """Name of the file that contains the content model in an extractor's run folder."""
@@ -27,7 +27,7 @@ _MOST_BYTES = 1 << 26
 _MOST_WORDS = 1_000_000
 
 
-class Network(NamedTuple):
+class FeatureNetwork(NamedTuple):
     """A multilayer perceptron with two hidden tanh layers, applied to standardised features.
 
     Attributes:
@@ -58,11 +58,11 @@ class ContentModel(NamedTuple):
         networks: a dictionary from the number of words in a gram to the network for such grams.
         length: the mean number of words in a training summary.
         of_extractor: whether an extractor predicts the probabilities of sentences. Otherwise, they depend on the
-            positions of the sentences (:func:`~.reranking.probabilities_by_position`).
+            positions of the sentences (:func:`~.reranking.make_position_probabilities`).
     """
 
-    priors: Priors
-    networks: Mapping[int, Network]
+    priors: PriorProbabilities
+    networks: Mapping[int, FeatureNetwork]
     length: float
     of_extractor: bool = True
 
@@ -75,7 +75,7 @@ class ContentModel(NamedTuple):
         """
         found: Dict[Item, float] = {}
         if any(document):
-            for order, table in tables(document, probabilities, self.priors).items():
+            for order, table in make_feature_tables(document, probabilities, self.priors).items():
                 if table.items:
                     found.update(zip(table.items, self.networks[order].probabilities(table.features).tolist()))
         return found
@@ -105,7 +105,7 @@ class ContentModel(NamedTuple):
         stored["counts"] = np.array([(count, *row) for (_, count), row in kept], dtype=np.uint32).reshape(-1, 3)
         base = sorted(self.priors.base.items())
         stored["base"] = np.array([(*key, value) for key, value in base])
-        with writing_bytes(path) as file:
+        with open_binary_output(path) as file:
             np.savez_compressed(file, **stored)
 
     @classmethod
@@ -120,7 +120,7 @@ class ContentModel(NamedTuple):
             InputError: the file is missing or damaged.
         """
         try:
-            return cls._from_arrays(_arrays(path))
+            return cls._from_arrays(_read_arrays(path))
         except FileNotFoundError:
             raise InputError(f"there is no {path}; {advice}") from None
         except Exception as error:  # zipfile, zlib and numpy raise various exceptions
@@ -129,7 +129,7 @@ class ContentModel(NamedTuple):
     @classmethod
     def _from_arrays(cls, stored: Dict[str, np.ndarray]) -> "ContentModel":
         """Create a model from the arrays in a file. Raises ValueError or KeyError if the arrays are inconsistent."""
-        networks = {order: _network(stored, order) for order in MOST_COUNTED}
+        networks = {order: _make_network(stored, order) for order in MOST_COUNTED}
         text = stored["grams"].astype(np.uint8, casting="no").tobytes().decode()
         grams = [tuple(gram.split(" ")) for gram in text.split("\n")] if text else []
         rows = stored["counts"].astype(np.uint32, casting="no").reshape(-1, 3).tolist()
@@ -143,10 +143,10 @@ class ContentModel(NamedTuple):
         if not 0 <= length <= _MOST_WORDS or not all(0 <= value <= 1 for value in base.values()):
             raise ValueError("a number is impossible")
         of_extractor = bool(stored.get("of_extractor", True))  # older files do not contain this entry
-        return cls(Priors(counts, base), networks, length, of_extractor)
+        return cls(PriorProbabilities(counts, base), networks, length, of_extractor)
 
 
-def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
+def _make_network(stored: Mapping[str, np.ndarray], order: int) -> FeatureNetwork:
     """Create a network from the arrays in a file. Raises ValueError if their shapes or values are invalid."""
     layers: List[Tuple[np.ndarray, np.ndarray]] = []
     width = WIDTHS[order]
@@ -164,10 +164,10 @@ def _network(stored: Mapping[str, np.ndarray], order: int) -> Network:
         raise ValueError("the features differ")
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays) or not (deviation > 0).all():
         raise ValueError("a weight is no number")
-    return Network(mean, deviation, tuple(layers))
+    return FeatureNetwork(mean, deviation, tuple(layers))
 
 
-def _arrays(path: Path) -> Dict[str, np.ndarray]:
+def _read_arrays(path: Path) -> Dict[str, np.ndarray]:
     """Read the arrays in an .npz file. Sizes are checked before memory is allocated, and no code is executed.
 
     Raises:
@@ -183,11 +183,11 @@ def _arrays(path: Path) -> Dict[str, np.ndarray]:
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise ValueError(f"{member.filename[:60]} is compressed by another method")
             with archive.open(member) as file:
-                found[member.filename[: -len(".npy")]] = _array(file.read(member.file_size + 1))
+                found[member.filename[: -len(".npy")]] = _read_array(file.read(member.file_size + 1))
         return found
 
 
-def _array(content: bytes) -> np.ndarray:
+def _read_array(content: bytes) -> np.ndarray:
     """Read an array in NumPy's .npy format. Raises ValueError if its size differs from the size in its header."""
     file = io.BytesIO(content)
     if npy.read_magic(file) != (1, 0):

@@ -7,9 +7,9 @@ from ...text.subwords import join_words
 from ...text.words import SENTENCE_MARK
 from ..hypotheses import Results
 from ..terms import ActiveTerm, SearchTerm, TermBatch
-from .candidates import stems
+from .candidates import stem_words
 from .choosing import Expectation
-from .consensus import consensus
+from .consensus import compute_consensus
 from .model import ContentModel
 
 CONSENSUS_WEIGHT = 0.75
@@ -18,7 +18,7 @@ _ENDS = (".", "!", "?")
 """Tokens that end a sentence in documents without sentence marks."""
 
 
-def sentences_of(words: Sequence[str]) -> List[List[str]]:
+def split_sentences(words: Sequence[str]) -> List[List[str]]:
     """Split the words of a document into sentences at sentence marks or, without marks, at final punctuation."""
     has_marks = SENTENCE_MARK in words
     found: List[List[str]] = [[]]
@@ -30,7 +30,7 @@ def sentences_of(words: Sequence[str]) -> List[List[str]]:
     return [sentence for sentence in found if sentence]
 
 
-def probabilities_by_position(sentences: int) -> List[float]:
+def make_position_probabilities(sentences: int) -> List[float]:
     """Return sentence probabilities that depend only on positions, for use without an extractor: 1, 1/2, 1/3, …"""
     return [1 / (position + 1) for position in range(sentences)]
 
@@ -41,9 +41,10 @@ class Reranker(NamedTuple):
     Attributes:
         model: the content model, which must be trained without an extractor (``etads-content RUN`` with a summariser's
             run folder).
-        weight: the weight of the expected ROUGE (:meth:`Expectation.rouge`) relative to the score from the search. The
-            consensus (:func:`~.consensus.consensus`) has :data:`CONSENSUS_WEIGHT` times this weight.
-        subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.word_ends`.
+        weight: the weight of the expected ROUGE (:meth:`Expectation.expected_rouge`) relative to the score from the
+            search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times this
+            weight.
+        subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
     """
 
     model: ContentModel
@@ -61,14 +62,14 @@ class Reranker(NamedTuple):
             scores: the score of each hypothesis from the search. Hypotheses with an infinite score are excluded from
                 the consensus of the others.
         """
-        sentences = [stems(sentence) for sentence in sentences_of(join_words(document, self.subwords)[0])]
-        items = self.model.items(sentences, probabilities_by_position(len(sentences)))
+        sentences = [stem_words(sentence) for sentence in split_sentences(join_words(document, self.subwords)[0])]
+        items = self.model.items(sentences, make_position_probabilities(len(sentences)))
         expected = Expectation(items, self.model.length)
         words = [join_words(tokens, self.subwords)[0] for tokens in hypotheses]
-        texts = [stems([word for word in one if word != SENTENCE_MARK]) for one in words]
-        agreement = consensus(texts, [math.isfinite(score) for score in scores])
+        texts = [stem_words([word for word in one if word != SENTENCE_MARK]) for one in words]
+        agreement = compute_consensus(texts, [math.isfinite(score) for score in scores])
         return [
-            score + self.weight * (expected.rouge([text]) + CONSENSUS_WEIGHT * agrees)
+            score + self.weight * (expected.expected_rouge([text]) + CONSENSUS_WEIGHT * agrees)
             for score, text, agrees in zip(scores, texts, agreement)
         ]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
 from ...platform.errors import InputError
-from ...search.options import flag
+from ...search.options import format_option_name
 from ...text.subwords import OPAQUE
 from ...text.words import SENTENCE_MARK
 from .config import FolderConfig
@@ -64,7 +64,7 @@ class CardInfo(NamedTuple):
     has_content: bool = False
 
 
-def check_code(option: str, value: str) -> str:
+def check_language_or_licence_code(option: str, value: str) -> str:
     """Raise InputError if the code of a licence or language is not valid in the YAML header."""
     if value and not _CODE.fullmatch(value):
         raise InputError(f"{option} {value!r}: choose a short name, such as mit, cc-by-4.0 or en")
@@ -79,7 +79,7 @@ def read_scores(path: Path) -> Any:
     """
     try:
         report = json.loads(path.read_text(encoding="utf-8"))
-        _score_rows(report)
+        _format_score_rows(report)
     except OSError as error:
         raise InputError(f"{path}: {error.strerror}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -87,7 +87,7 @@ def read_scores(path: Path) -> Any:
     return report
 
 
-def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
+def make_model_card(config: FolderConfig, parameters: int, words: Dict[str, int], info: CardInfo) -> str:
     """Create the text of the model card, README.md.
 
     Args:
@@ -97,29 +97,29 @@ def model_card(config: FolderConfig, parameters: int, words: Dict[str, int], inf
         info: information that is not stored in the configuration.
     """
     parts = [
-        _front_matter(info),
+        _format_front_matter(info),
         f"# {info.title}\n",
         f"A summarisation model of the architecture `{config.architecture}` with {parameters:,} parameters, exported "
         "by fairseq-etads. Loading it runs no code from this folder.\n",
         _USE,
-        _texts(config, words, info),
-        _data(info),
-        _training(config, info),
-        _scores(info),
-        defaults_section(config),
+        _format_texts_section(config, words, info),
+        _format_data_section(info),
+        _format_training_section(config, info),
+        _format_scores_section(info),
+        format_defaults_section(config),
         _LIMITS,
     ]
     return "\n".join(part for part in parts if part)
 
 
-def _front_matter(info: CardInfo) -> str:
+def _format_front_matter(info: CardInfo) -> str:
     lines = ["---", "library_name: fairseq-etads", "pipeline_tag: summarization"]
     lines += [f"license: {info.license}"] if info.license else []
     lines += [f"language: {info.language}"] if info.language else []
     return "\n".join([*lines, "---\n"])
 
 
-def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
+def _format_texts_section(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
     task, text = config.task, config.text
     subwords = {"subword_nmt": "BPE", **OPAQUE}.get(text["subwords"], text["subwords"] or "whole words")
     case = "kept" if text["keep_case"] else "lowered"
@@ -151,63 +151,65 @@ def _texts(config: FolderConfig, words: Dict[str, int], info: CardInfo) -> str:
 """
 
 
-def _data(info: CardInfo) -> str:
+def _format_data_section(info: CardInfo) -> str:
     lines = []
     lengths = info.prepared_report.get("lengths")
     if isinstance(lengths, dict):
         lines = ["| part | lines | mean tokens | longest |", "|---|---|---|---|"]
         for name, numbers in lengths.items():
             if isinstance(numbers, dict):
-                cells = [_cell(numbers.get(key)) for key in ("lines", "mean tokens", "max tokens")]
-                lines.append(f"| {_cell(name)} | {' | '.join(cells)} |")
+                cells = [_format_cell(numbers.get(key)) for key in ("lines", "mean tokens", "max tokens")]
+                lines.append(f"| {_format_cell(name)} | {' | '.join(cells)} |")
     corpus = info.text_report.get("corpus") or info.text_report.get("kind")
-    origin = f"Corpus: {_cell(corpus)}.\n" if isinstance(corpus, str) else ""
+    origin = f"Corpus: {_format_cell(corpus)}.\n" if isinstance(corpus, str) else ""
     if not lines and not origin:
         return ""
     return "\n".join(["## Training data\n", origin, *lines, ""])
 
 
-def _training(config: FolderConfig, info: CardInfo) -> str:
-    versions = ", ".join(f"{_cell(name)} {_cell(version)}" for name, version in config.made_by.items())
+def _format_training_section(config: FolderConfig, info: CardInfo) -> str:
+    versions = ", ".join(f"{_format_cell(name)} {_format_cell(version)}" for name, version in config.made_by.items())
     command = f"\n```sh\n{info.command.strip()}\n```\n" if info.command else ""
     return f"## Training\n{command}\nExported with {versions}; weights are stored as {config.weights['dtype']}.\n"
 
 
-def _score_rows(report: Any) -> List[str]:
+def _format_score_rows(report: Any) -> List[str]:
     rows = []
     for name, score in report["scores"].items():
         numbers = [score["f1"], score["precision"], score["recall"], *(score["f1_interval"] or ())]
         f1, precision, recall, *interval = (f"{float(number):.2f}" for number in numbers)
         shown = " to ".join(interval) or "not computed"
-        rows.append(f"| ROUGE-{_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
+        rows.append(f"| ROUGE-{_format_cell(name[5:])} | {f1} | {precision} | {recall} | {shown} |")
     signature = re.sub(r"[`\r\n]", " ", str(report["signature"]))[:500]
     return [*rows, "", f"`{signature}`"]
 
 
-def _scores(info: CardInfo) -> str:
+def _format_scores_section(info: CardInfo) -> str:
     if info.scores is None:
         return ""
     head = ["## Scores\n", "| metric | F1 | P | R | 95 % interval of F1 |", "|---|---|---|---|---|"]
-    return "\n".join([*head, *_score_rows(info.scores), ""])
+    return "\n".join([*head, *_format_score_rows(info.scores), ""])
 
 
-def defaults_section(config: FolderConfig, note: str = "") -> str:
+def format_defaults_section(config: FolderConfig, note: str = "") -> str:
     """Create the section about the decoding defaults. ``note`` explains how they were chosen."""
-    return f"## Defaults of decoding\n\n`{as_options(config.decoding)}`; every call can override them.\n" + (
+    return f"## Defaults of decoding\n\n`{format_as_options(config.decoding)}`; every call can override them.\n" + (
         f"\n{note}\n" if note else ""
     )
 
 
-def as_options(decoding: Dict[str, Any]) -> str:
+def format_as_options(decoding: Dict[str, Any]) -> str:
     """Format decoding options as command-line arguments."""
     given = (
-        (flag(name) if value else f"--no-{flag(name)[2:]}") if isinstance(value, bool) else f"{flag(name)} {value}"
+        (format_option_name(name) if value else f"--no-{format_option_name(name)[2:]}")
+        if isinstance(value, bool)
+        else f"{format_option_name(name)} {value}"
         for name, value in decoding.items()
     )
     return " ".join(given)
 
 
-def _cell(value: Any) -> str:
+def _format_cell(value: Any) -> str:
     """Format a value as the text of a table cell."""
     shown = f"{value:,}" if isinstance(value, (int, float)) and not isinstance(value, bool) else str(value)
     return re.sub(r"[|`<>\r\n]", " ", shown)[:200]

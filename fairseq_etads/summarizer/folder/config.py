@@ -77,12 +77,12 @@ class FolderConfig:
         return SUBWORDS.get(self.text["subwords"], {})
 
 
-def bundled_models() -> List[str]:
+def list_bundled_models() -> List[str]:
     """Return the names of the models that are included in the package, in alphabetical order."""
     return sorted(path.parent.name for path in BUNDLED.glob(f"*/{CONFIG}"))
 
 
-def add_folder(add: Callable[..., Any]) -> None:
+def add_folder_argument(add: Callable[..., Any]) -> None:
     """Add the argument FOLDER to an argument parser. The value is converted with :func:`find_folder`.
 
     Args:
@@ -103,7 +103,7 @@ def find_folder(name: Union[str, "os.PathLike[str]"]) -> Path:
     take precedence, because Debian source packages contain a folder "debian".
     """
     path = Path(name)
-    is_name = path.name == os.fspath(name) and path.name in bundled_models()
+    is_name = path.name == os.fspath(name) and path.name in list_bundled_models()
     return BUNDLED / path.name if is_name and not (path / CONFIG).is_file() else path
 
 
@@ -116,7 +116,7 @@ def read_config(folder: Path) -> FolderConfig:
     """
     path = folder / CONFIG
     if not folder.is_dir():
-        bundled = f"a model that comes with the package ({', '.join(bundled_models())})"
+        bundled = f"a model that comes with the package ({', '.join(list_bundled_models())})"
         raise InputError(f"{folder}: no such folder; name an output folder of etads-export, or {bundled}")
     if not path.is_file():
         raise InputError(
@@ -125,61 +125,63 @@ def read_config(folder: Path) -> FolderConfig:
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError(f"{path}: {path.stat().st_size:,} bytes are not the settings of a model. {ADVICE}")
     try:
-        content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_no_number)
+        content = json.loads(path.read_bytes().decode("utf-8"), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise InputError(f"{path} is damaged ({reason}). {ADVICE}") from None
     try:
-        return _checked(content)
-    except _Problem as problem:
+        return _check_config(content)
+    except _ConfigError as problem:
         raise InputError(f"{path}: {problem}") from None
 
 
-def _no_number(text: str) -> NoReturn:
+def _reject_constant(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-class _Problem(Exception):  # noqa: N818  # converted to an InputError that names the file
+class _ConfigError(Exception):  # converted to an InputError that names the file
     """An error in config.json. The message suggests how to correct it."""
 
 
-def _checked(content: Any) -> FolderConfig:
+def _check_config(content: Any) -> FolderConfig:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise _Problem(
+        raise _ConfigError(
             f'not from a model folder of fairseq-etads (no "format": "{FORMAT}"); create one with etads-export'
         )
     version = content.get("schema_version")
     if type(version) is not int or version < 1:
-        raise _Problem(f'"schema_version" is {_short(version)}, not a version number. {ADVICE}')
+        raise _ConfigError(f'"schema_version" is {_shorten_value(version)}, not a version number. {ADVICE}')
     if version > SCHEMA_VERSION:
-        raise _Problem(
-            f"written by a later version of fairseq-etads (schema {_short(version)}; this one reads up to "
+        raise _ConfigError(
+            f"written by a later version of fairseq-etads (schema {_shorten_value(version)}; this one reads up to "
             f"{SCHEMA_VERSION}): update with pip install --upgrade fairseq-etads"
         )
     sections = {name: value for name, value in content.items() if name not in ("format", "schema_version")}
     names = set(FolderConfig.__dataclass_fields__)
     for name in sorted(names ^ set(sections)):
-        raise _Problem(f"{'no' if name in names else 'unknown'} section {_short(name)}. {ADVICE}")
+        raise _ConfigError(f"{'no' if name in names else 'unknown'} section {_shorten_value(name)}. {ADVICE}")
     for name, value in sections.items():
         if not isinstance(value, str if name == "architecture" else dict):
-            raise _Problem(f'"{name}" is {_short(value)}. {ADVICE}')
+            raise _ConfigError(f'"{name}" is {_shorten_value(value)}. {ADVICE}')
     _check_section("task", sections["task"], _TASK, _PERHAPS_OF_TASK)
     _check_section("text", sections["text"], _TEXT)
     _check_section("weights", sections["weights"], _WEIGHTS)
     try:
-        call_options.search_settings(sections["decoding"])
+        call_options.make_search_settings(sections["decoding"])
     except InputError as error:
-        raise _Problem(f'"decoding": {error}') from None
+        raise _ConfigError(f'"decoding": {error}') from None
     return FolderConfig(**sections)
 
 
 def _check_section(section: str, values: Dict[str, Any], wanted: _Entries, perhaps: Optional[_Entries] = None) -> None:
     wanted = {**wanted, **{name: entry for name, entry in (perhaps or {}).items() if name in values}}
     for name in sorted(set(values) ^ set(wanted)):
-        raise _Problem(f'"{section}": {"no" if name in wanted else "unknown"} entry {_short(name)}. {ADVICE}')
+        raise _ConfigError(
+            f'"{section}": {"no" if name in wanted else "unknown"} entry {_shorten_value(name)}. {ADVICE}'
+        )
     for name, (fits, what) in wanted.items():
         if not fits(values[name]):
-            raise _Problem(f'"{section}": "{name}" is {_short(values[name])}, not {what}. {ADVICE}')
+            raise _ConfigError(f'"{section}": "{name}" is {_shorten_value(values[name])}, not {what}. {ADVICE}')
 
 
 def _is_length(value: Any) -> bool:
@@ -190,13 +192,13 @@ def _is_fingerprint(value: Any) -> bool:
     return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{16}", value) is not None
 
 
-def _names(of: Callable[[Any], bool], name: str = ".+") -> Callable[[Any], bool]:
+def _is_mapping_of(of: Callable[[Any], bool], name: str = ".+") -> Callable[[Any], bool]:
     return lambda value: (
         isinstance(value, dict) and all(re.fullmatch(name, key) and of(entry) for key, entry in value.items())
     )
 
 
-def _one_of(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
+def _is_one_of(*choices: Any) -> Tuple[Callable[[Any], bool], str]:
     shown = ", ".join("null" if choice is None else str(choice) for choice in choices)
     return lambda value: isinstance(value, (str, type(None))) and value in choices, f"one of {shown}"
 
@@ -210,27 +212,27 @@ _TASK = {
     "left_pad_source": _FLAG,
     "source_dictionary": _FINGERPRINT,
     "target_dictionary": _FINGERPRINT,
-    "factor_dictionaries": (_names(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
+    "factor_dictionaries": (_is_mapping_of(_is_fingerprint, "[A-Za-z0-9_-]+"), "fingerprints by the names of factors"),
 }
 _PERHAPS_OF_TASK: _Entries = {
     "summary_lengths": (are_percentiles, "percentiles of lengths, by percent"),
     "document_surprisal": (surprisal.are_percentiles, "percentiles of surprisals in bits, by percent"),
 }
 _TEXT = {
-    "words": _one_of(*WORD_KINDS),
+    "words": _is_one_of(*WORD_KINDS),
     "keep_case": _FLAG,
     # sacremoses uses the language code as part of a file name, so only letters are allowed.
     "language": (lambda value: isinstance(value, str) and bool(re.fullmatch("[a-z]{2,3}", value)), "a language's code"),
-    "sentence_marks": _one_of(*MARKS),
-    "subwords": _one_of(None, *SUBWORDS),
+    "sentence_marks": _is_one_of(*MARKS),
+    "subwords": _is_one_of(None, *SUBWORDS),
 }
 _WEIGHTS = {
-    "dtype": _one_of(*DTYPES),
-    "shared": (_names(lambda value: isinstance(value, str)), "names of weights"),
+    "dtype": _is_one_of(*DTYPES),
+    "shared": (_is_mapping_of(lambda value: isinstance(value, str)), "names of weights"),
 }
 
 
-def _short(value: Any) -> str:
+def _shorten_value(value: Any) -> str:
     """Shorten the representation of a value for an error message."""
     shown = json.dumps(value, ensure_ascii=True) if not isinstance(value, (dict, list)) else type(value).__name__
     return shown if len(shown) <= 60 else shown[:57] + "..."

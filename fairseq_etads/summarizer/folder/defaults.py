@@ -10,8 +10,8 @@ from typing import Any, Dict
 from ...platform.errors import InputError
 from ...search import call_options
 from ...text.checksums import NAME as CHECKSUMS
-from ...text.checksums import Checksums, list_of, sha256
-from .card import defaults_section
+from ...text.checksums import Checksums, compute_sha256, format_checksum_list
+from .card import format_defaults_section
 from .config import CARD, CONFIG, read_config
 
 _SECTION = re.compile(r"^## Defaults of decoding\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
@@ -42,32 +42,32 @@ def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     Raises:
         InputError: the folder is not a model folder, the folder is not writable, or a decoding option is invalid.
     """
-    call_options.search_settings(decoding)
+    call_options.make_search_settings(decoding)
     check_writable(folder)
     config = replace(read_config(folder), decoding=decoding)
-    _prepare(folder / CONFIG, config.to_json())
-    card, section = folder / CARD, defaults_section(config, note)
+    _write_temporary_file(folder / CONFIG, config.to_json())
+    card, section = folder / CARD, format_defaults_section(config, note)
     if card.is_file():
         text = card.read_bytes().decode("utf-8", "replace")
         is_there = _SECTION.search(text)
         text = _SECTION.sub(lambda _: f"{section}\n", text, count=1) if is_there else f"{text}\n{section}"
-        _prepare(card, text)
-    sums = {**_checksums(folder), CONFIG: sha256(folder / f"{CONFIG}{_PARTIAL}")}
-    _prepare(folder / CHECKSUMS, list_of(sums))
+        _write_temporary_file(card, text)
+    sums = {**_read_checksums(folder), CONFIG: compute_sha256(folder / f"{CONFIG}{_PARTIAL}")}
+    _write_temporary_file(folder / CHECKSUMS, format_checksum_list(sums))
     if (folder / CHECKSUMS).exists():
         os.unlink(folder / CHECKSUMS)
     for name in (CONFIG, CHECKSUMS, *([CARD] if card.is_file() else [])):
         os.replace(folder / f"{name}{_PARTIAL}", folder / name)
 
 
-def _checksums(folder: Path) -> Dict[str, str]:
+def _read_checksums(folder: Path) -> Dict[str, str]:
     """Read the checksums in SHA256SUMS. If an interruption has left no such file, compute all checksums."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
-    return Checksums(folder).listed or {name: sha256(folder / name) for name in names}
+    return Checksums(folder).listed or {name: compute_sha256(folder / name) for name in names}
 
 
-def _prepare(path: Path, text: str) -> None:
+def _write_temporary_file(path: Path, text: str) -> None:
     """Write a temporary file in the folder of ``path``, and flush it to disk."""
     with open(f"{path}{_PARTIAL}", "wb") as file:
         file.write(text.encode("utf-8", "replace"))

@@ -15,14 +15,14 @@ from torch import Tensor
 from ...data.factors import FILE as FACTORS
 from ...data.shortlist_file import read_shortlist
 from ...data.weights_file import FLOATS, write_weights
-from ...layers.decoder_output import pointer_of
+from ...layers.decoder_output import get_pointer
 from ...models.selector import SentenceExtractor
 from ...platform.errors import InputError
-from ...platform.outputs import writing_folder
+from ...platform.outputs import make_output_folder
 from ...search import call_options
 from ...search.content.model import FILE as CONTENT
 from ...search.content.model import ContentModel
-from ...search.lengths import bounds
+from ...search.lengths import choose_length_bounds
 from ...search.options import LARGEST
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
@@ -31,17 +31,17 @@ from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
 from ...version import version
-from ...vocabulary.dictionary import counts_of_known_words, known_words
-from ..surprisal import WordFrequencies, percentiles_of
+from ...vocabulary.dictionary import count_known_words, get_known_word_counts
+from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from . import model_options
 from .config import ADVICE, CARD, CONFIG, DICTIONARIES, EXTRACTOR, SHORTLIST, WEIGHTS, FolderConfig
-from .loading import load_folder, needed_files
+from .loading import list_needed_files, load_folder
 
 PACKAGES: Tuple[str, ...] = ("torch", "fairseq_fixed", "fairseq", "safetensors")
 PACKAGES += ("sacremoses", "subword-nmt", "sentencepiece", "tokenizers")
 
 
-class Source(NamedTuple):
+class ExportSource(NamedTuple):
     """Files from which a model folder is created.
 
     Attributes:
@@ -59,18 +59,18 @@ class Source(NamedTuple):
     data: Path
     text_options: Dict[str, Any]
     extra_files: Dict[str, Path]
-    extractor: Optional["Source"] = None
+    extractor: Optional["ExportSource"] = None
     documents: Optional[Path] = None
 
 
-def export(
-    source: Source,
+def export_folder(
+    source: ExportSource,
     folder: Path,
     decoding: Dict[str, Any],
     dtype: str,
-    write_card: Callable[["Exported"], str],
+    write_card: Callable[["ExportedModel"], str],
     longest_target: Optional[int] = None,
-) -> "Exported":
+) -> "ExportedModel":
     """Create a model folder from a checkpoint and its training data.
 
     The folder receives its final name only after it is complete and has been loaded for a test.
@@ -94,37 +94,37 @@ def export(
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
-    model, cfg, task = _load(source)
+    model, cfg, task = _load_checkpoint(source)
     _check_extractor(source, model)
-    decoding = _with_choice(source, decoding)
-    decoding = _with_defaults(decoding, task, longest_target)
-    call_options.call_settings(call_options.DEFAULTS, decoding, pointer_of(model) is not None)
+    decoding = _add_choose_option(source, decoding)
+    decoding = _add_decoding_defaults(decoding, task, longest_target)
+    call_options.make_call_settings(call_options.DEFAULTS, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:
         read_shortlist(source.extra_files[SHORTLIST], task.source_dictionary, task.target_dictionary)
-    tensors, shared = stored_form(model.state_dict(), dtype)
+    tensors, shared = convert_for_storage(model.state_dict(), dtype)
     config = FolderConfig(
-        architecture=_architecture(cfg),
-        model=_plain_options(cfg, source.checkpoint),
-        task={**_task_state(cfg, task), **_surprisals(source, task)},
-        text=_text_settings(source.text_options),
+        architecture=_get_architecture(cfg),
+        model=_get_plain_options(cfg, source.checkpoint),
+        task={**_get_task_state(cfg, task), **_measure_surprisals(source, task)},
+        text=_make_text_settings(source.text_options),
         decoding=decoding,
         weights={"dtype": dtype, "shared": shared},
-        made_by=versions(),
+        made_by=get_versions(),
     )
-    exported = Exported(config, sum(tensor.numel() for tensor in model.parameters()), task)
-    with writing_folder(folder, "FOLDER") as partial:
+    exported = ExportedModel(config, sum(tensor.numel() for tensor in model.parameters()), task)
+    with make_output_folder(folder, "FOLDER") as partial:
         extra = list(source.extra_files)
         if source.extractor is not None:
             extra.append(_write_extractor(partial, source.extractor, dtype))
         _write_files(partial, source, config, tensors, task)
         (partial / CARD).write_bytes(write_card(exported).encode("utf-8", "replace"))
-        Checksums(partial).add(*dict.fromkeys([*needed_files(config), *extra]))
-        _try_out(partial, tensors)
+        Checksums(partial).add(*dict.fromkeys([*list_needed_files(config), *extra]))
+        _test_folder(partial, tensors)
     return exported
 
 
 def _write_files(
-    folder: Path, source: Source, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
+    folder: Path, source: ExportSource, config: FolderConfig, tensors: Dict[str, Tensor], task: SummarizationTask
 ) -> None:
     """Write all files of a model folder except the model card and the checksums."""
     (folder / CONFIG).write_bytes(config.to_json().encode())
@@ -133,7 +133,7 @@ def _write_files(
     _copy_files(folder, source, config)
 
 
-def _check_extractor(source: Source, model: Any) -> None:
+def _check_extractor(source: ExportSource, model: Any) -> None:
     """Raise InputError if the model requires an extractor but none is given."""
     if source.extractor is None and FACTOR in getattr(model, "factors", ()):
         raise InputError(
@@ -143,7 +143,7 @@ def _check_extractor(source: Source, model: Any) -> None:
         )
 
 
-def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
+def _add_choose_option(source: ExportSource, decoding: Dict[str, Any]) -> Dict[str, Any]:
     """Add the option ``choose`` to the decoding options if it is not set and there is a content model.
 
     The content model of an extractor chooses sentences, and the content model of a summariser chooses a hypothesis.
@@ -164,35 +164,35 @@ def _with_choice(source: Source, decoding: Dict[str, Any]) -> Dict[str, Any]:
     return {"beam": call_options.BEAMS[choose], "choose": choose, **decoding} if found else decoding
 
 
-def _write_extractor(folder: Path, source: Source, dtype: str) -> str:
+def _write_extractor(folder: Path, source: ExportSource, dtype: str) -> str:
     """Write the extractor to a subfolder of ``folder``. Returns the relative path of the extractor's SHA256SUMS.
 
     Raises:
         InputError: the checkpoint is not a sentence extractor, is damaged, or does not belong to the data.
     """
-    model, cfg, task = _load(source, "--extractor")
+    model, cfg, task = _load_checkpoint(source, "--extractor")
     if not isinstance(model, SentenceExtractor):
         raise InputError(
             f"--extractor {source.checkpoint}: not a sentence extractor (--arch pooled_extractor, sentence_extractor)"
         )
-    tensors, shared = stored_form(model.state_dict(), dtype)
+    tensors, shared = convert_for_storage(model.state_dict(), dtype)
     config = FolderConfig(
-        architecture=_architecture(cfg),
-        model=_plain_options(cfg, source.checkpoint, extracts=True),
-        task=_task_state(cfg, task),
-        text=_text_settings(source.text_options),
+        architecture=_get_architecture(cfg),
+        model=_get_plain_options(cfg, source.checkpoint, extracts=True),
+        task=_get_task_state(cfg, task),
+        text=_make_text_settings(source.text_options),
         decoding={},
         weights={"dtype": dtype, "shared": shared},
-        made_by=versions(),
+        made_by=get_versions(),
     )
     own = folder / EXTRACTOR
     own.mkdir()
     _write_files(own, source, config, tensors, task)
-    Checksums(own).add(*dict.fromkeys([*needed_files(config), *source.extra_files]))
+    Checksums(own).add(*dict.fromkeys([*list_needed_files(config), *source.extra_files]))
     return f"{EXTRACTOR}/{CHECKSUMS}"
 
 
-class Exported(NamedTuple):
+class ExportedModel(NamedTuple):
     """Information about an exported model, for the model card.
 
     Attributes:
@@ -206,7 +206,7 @@ class Exported(NamedTuple):
     task: SummarizationTask
 
 
-def _load(source: Source, option: str = "--checkpoint") -> Any:
+def _load_checkpoint(source: ExportSource, option: str = "--checkpoint") -> Any:
     """Load the model, its training configuration and the summarisation task.
 
     Raises:
@@ -225,47 +225,47 @@ def _load(source: Source, option: str = "--checkpoint") -> Any:
     return models[0], cfg, task
 
 
-def _with_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
+def _add_decoding_defaults(decoding: Dict[str, Any], task: SummarizationTask, longest: Optional[int]) -> Dict[str, Any]:
     """Add the missing decoding defaults. The default lengths are based on the lengths of the training summaries."""
     learnt = task.truncate_target if longest is None else min(task.truncate_target, longest)
     max_len = max(learnt, decoding.get("min_len", 0))
     defaults = {**call_options.DEFAULTS, "max_len": min(max_len, LARGEST)}
     if task.summary_lengths is not None and not decoding.get("exact_length") and not decoding.get("max_len_a"):
-        by_summaries = {**defaults, **bounds(task.summary_lengths, task.truncate_target), **decoding}
+        by_summaries = {**defaults, **choose_length_bounds(task.summary_lengths, task.truncate_target), **decoding}
         if by_summaries["min_len"] <= by_summaries["max_len"]:
             return by_summaries
     return {**defaults, **decoding}
 
 
-def _architecture(cfg: Any) -> str:
+def _get_architecture(cfg: Any) -> str:
     return str(getattr(cfg.model, "_name", None) or getattr(cfg.model, "arch", None))
 
 
-def _plain_options(cfg: Any, checkpoint: Path, extracts: bool = False) -> Dict[str, Any]:
+def _get_plain_options(cfg: Any, checkpoint: Path, extracts: bool = False) -> Dict[str, Any]:
     try:
-        return model_options.to_plain(_architecture(cfg), cfg.model, extracts)
+        return model_options.to_plain_options(_get_architecture(cfg), cfg.model, extracts)
     except InputError as error:
         raise InputError(f"--checkpoint {checkpoint}: cannot be exported: {error}") from None
 
 
-def _task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
+def _get_task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
     state = task.state_dict()
     names = ("truncate_source", "truncate_target", "source_dictionary", "target_dictionary", "factor_dictionaries")
     lengths = {"summary_lengths": state["summary_lengths"]} if "summary_lengths" in state else {}
     return {**{name: state[name] for name in names}, "left_pad_source": bool(cfg.task.left_pad_source), **lengths}
 
 
-def _surprisals(source: Source, task: SummarizationTask) -> Dict[str, Any]:
+def _measure_surprisals(source: ExportSource, task: SummarizationTask) -> Dict[str, Any]:
     """Return the entry for the surprisals of training documents in config.json. Empty if there are no documents."""
     if source.documents is None:
         return {}
-    found = percentiles_of(
-        source.documents, WordFrequencies(counts_of_known_words(task.source_dictionary)), task.truncate_source
+    found = compute_surprisal_percentiles(
+        source.documents, WordFrequencies(get_known_word_counts(task.source_dictionary)), task.truncate_source
     )
     return {} if found is None else {"document_surprisal": found}
 
 
-def _text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
+def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
     """Return the contents of the section "text" in config.json."""
     given = {name.replace("-", "_"): value for name, value in options.items()}
     settings = {
@@ -287,9 +287,9 @@ def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
     """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
-    _write_dictionary(folder / DICTIONARIES[0], source, known_words(source), known_words(source))
-    words = known_words(source) if one else known_words(target)
-    _write_dictionary(folder / DICTIONARIES[1], target, words, known_words(target))
+    _write_dictionary(folder / DICTIONARIES[0], source, count_known_words(source), count_known_words(source))
+    words = count_known_words(source) if one else count_known_words(target)
+    _write_dictionary(folder / DICTIONARIES[1], target, words, count_known_words(target))
 
 
 def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int) -> None:
@@ -305,7 +305,7 @@ def _write_dictionary(path: Path, dictionary: Dictionary, words: int, known: int
     path.write_bytes("".join(lines).encode())
 
 
-def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
+def _copy_files(folder: Path, source: ExportSource, config: FolderConfig) -> None:
     """Copy the subword model, the dictionaries of source factors and all extra files to a model folder."""
     files = dict(source.extra_files)
     for option, name in config.subword_files.items():
@@ -317,7 +317,7 @@ def _copy_files(folder: Path, source: Source, config: FolderConfig) -> None:
         shutil.copyfile(path, folder / name)
 
 
-def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
+def _test_folder(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
     """Load the new folder for a test, and compare its weights with the original weights.
 
     Raises:
@@ -329,7 +329,7 @@ def _try_out(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
             raise InputError(f"{folder / WEIGHTS}: {name} was not written correctly; is the disk failing? {ADVICE}")
 
 
-def versions() -> Dict[str, Any]:
+def get_versions() -> Dict[str, Any]:
     """Return the versions of this package, of Python and of other relevant packages."""
     found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
     for package in PACKAGES:
@@ -338,7 +338,7 @@ def versions() -> Dict[str, Any]:
     return found
 
 
-def stored_form(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
+def convert_for_storage(state: Dict[str, Tensor], dtype: str) -> Tuple[Dict[str, Tensor], Dict[str, str]]:
     """Convert the weights of a model to the form in which they are stored.
 
     Args:

@@ -80,7 +80,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         InputError: the folder is not a model folder, is damaged or incomplete, or was created by a later version.
     """
     config = read_config(folder)
-    _verify(folder, config)
+    _verify_files(folder, config)
     weights = WeightsFile(folder / WEIGHTS, config.weights["shared"], ADVICE)
     _check_options(folder, config, weights, is_extractor)
     task = make_task(folder, config)
@@ -88,8 +88,8 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         # No memory is allocated on the meta device. This is important because config.json may specify any number of
         # layers.
         with torch.device("meta"):
-            weights.check(_build(folder, config, task).state_dict())
-        model = _build(folder, config, task)
+            weights.check(_build_model(folder, config, task).state_dict())
+        model = _build_model(folder, config, task)
     model.load_state_dict(weights.read(model.state_dict()), strict=True)
     tokenizer = TextTokenizer(
         TextConfig(**{f"text_{name}": v for name, v in config.text.items() if name != "subwords"})
@@ -107,11 +107,11 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
         path = folder / EXTRACTOR / CONTENT
         extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)
-    subwords = _build_subwords(folder, config)
+    subwords = _build_subword_encoder(folder, config)
     return LoadedFolder(config, model.eval(), task, tokenizer, subwords, shortlist, extractor, content)
 
 
-def needed_files(config: FolderConfig) -> List[str]:
+def list_needed_files(config: FolderConfig) -> List[str]:
     """Return the names of the files that a model folder must contain, except README.md and SHA256SUMS."""
     factors = [f"dict.factor-{name}.txt" for name in config.task["factor_dictionaries"]]
     return [
@@ -124,10 +124,10 @@ def needed_files(config: FolderConfig) -> List[str]:
     ]
 
 
-def _verify(folder: Path, config: FolderConfig) -> None:
+def _verify_files(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
-    needed = needed_files(config)
+    needed = list_needed_files(config)
     # These files are optional, because they are used only with some decoding options.
     for name in (SHORTLIST, CONTENT):
         if name not in needed and (name in checksums.listed or (folder / name).is_file()):
@@ -148,7 +148,7 @@ def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_
     """Raise InputError if the model options are invalid for the architecture or do not match the weights."""
     largest = max((size for shape in weights.shapes.values() for size in shape), default=0)
     try:
-        model_options.check(config.architecture, config.model, largest, is_extractor)
+        model_options.check_model_options(config.architecture, config.model, largest, is_extractor)
     except InputError as error:
         raise InputError(f"{folder / CONFIG}: {error}. {ADVICE}") from None
 
@@ -176,10 +176,10 @@ def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
     return task
 
 
-def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
+def _build_model(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Module:
     """Build the model with random initial weights. Raises InputError if the options are invalid."""
     try:
-        model: nn.Module = task.build_model(model_options.to_config(config.architecture, config.model))
+        model: nn.Module = task.build_model(model_options.make_model_config(config.architecture, config.model))
     # The type of the error depends on which library first reads the invalid option: fairseq, torch or OmegaConf.
     except Exception as error:
         reason = " ".join(str(error).split())[:300] or type(error).__name__
@@ -187,7 +187,7 @@ def _build(folder: Path, config: FolderConfig, task: SummarizationTask) -> nn.Mo
     return model
 
 
-def _build_subwords(folder: Path, config: FolderConfig) -> Any:
+def _build_subword_encoder(folder: Path, config: FolderConfig) -> Any:
     """Build fairseq's subword encoder, or return None if the model does not use subwords.
 
     Raises:

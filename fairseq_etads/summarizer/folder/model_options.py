@@ -7,11 +7,11 @@ from typing import Any, Dict, List
 from fairseq.models import ARCH_MODEL_REGISTRY
 from omegaconf import OmegaConf
 
-from ...models.common import SummarizationModel, plain_options
+from ...models.common import SummarizationModel, to_namespace
 from ...models.convolutions import parse_convolutions
 from ...models.selector import SelectingModel, SentenceExtractor
 from ...platform.errors import InputError
-from ...platform.systems import belongs_to, is_there, system_of
+from ...platform.systems import explain_missing_system, find_required_system, is_installed
 
 _WORD = re.compile(r"(?!.*\d{7})[A-Za-z0-9_.,:+-]{0,200}")
 """Pattern that all string values of options must match.
@@ -27,7 +27,7 @@ _OUTSIDE = re.compile(r"_path$")
 """Pattern for names of options that refer to files outside the folder. These files are needed only for training."""
 
 
-def architectures(extract: bool = False) -> List[str]:
+def list_architectures(extract: bool = False) -> List[str]:
     """Return the names of this project's architectures that can be saved in a model folder.
 
     Args:
@@ -39,25 +39,26 @@ def architectures(extract: bool = False) -> List[str]:
     return [name for name, model in ours.items() if not issubclass(model, SelectingModel)]
 
 
-def _declared(architecture: str, extracts: bool) -> Dict[str, Any]:
+def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
     """Return the names and default values of an architecture's options.
 
     Raises:
         InputError: the architecture is not part of this project.
     """
-    system = system_of(f"--arch {architecture}")
-    if system is not None and not is_there(system):
-        raise InputError(belongs_to(f"--arch {architecture}", system))
-    if architecture not in architectures(extracts):
+    system = find_required_system(f"--arch {architecture}")
+    if system is not None and not is_installed(system):
+        raise InputError(explain_missing_system(f"--arch {architecture}", system))
+    if architecture not in list_architectures(extracts):
         kind = "extractor architecture" if extracts else "architecture"
         raise InputError(
-            f'"{architecture[:60]}" is not an {kind} of this version; choose from {", ".join(architectures(extracts))}'
+            f'"{architecture[:60]}" is not an {kind} of this version; choose from '
+            f"{', '.join(list_architectures(extracts))}"
         )
     preset: Any = getattr(ARCH_MODEL_REGISTRY[architecture], "__dataclass")()
     return {option.name: getattr(preset, option.name) for option in fields(preset) if option.name != "_name"}
 
 
-def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
+def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
     """Convert the model options in a checkpoint to plain values, without files that are only read during training.
 
     Args:
@@ -68,14 +69,14 @@ def to_plain(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, A
     Raises:
         InputError: the architecture is not part of this project, or an option does not have a plain value.
     """
-    given = vars(plain_options(cfg))
-    declared = _declared(architecture, extracts)
+    given = vars(to_namespace(cfg))
+    declared = _list_declared_options(architecture, extracts)
     options = {name: None if _OUTSIDE.search(name) else value for name, value in given.items() if name in declared}
-    check(architecture, options, _MOST, extracts)
+    check_model_options(architecture, options, _MOST, extracts)
     return options
 
 
-def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
+def check_model_options(architecture: str, options: Dict[str, Any], largest: int, extracts: bool = False) -> None:
     """Check model options that come from an untrusted source.
 
     Args:
@@ -87,15 +88,15 @@ def check(architecture: str, options: Dict[str, Any], largest: int, extracts: bo
     Raises:
         InputError: an option does not exist or has an invalid value.
     """
-    declared = _declared(architecture, extracts)
+    declared = _list_declared_options(architecture, extracts)
     for name, value in options.items():
         if name not in declared:
             raise InputError(f"{architecture} has no option {name[:60]!r} in this version of fairseq-etads")
-        if not _fits(name, value, declared[name], largest):
+        if not _is_valid_value(name, value, declared[name], largest):
             raise InputError(f"the option {name} of {architecture} cannot be {str(value)[:60]!r}")
 
 
-def _fits(name: str, value: Any, default: Any, largest: int) -> bool:
+def _is_valid_value(name: str, value: Any, default: Any, largest: int) -> bool:
     if _OUTSIDE.search(name) or value is None:
         return value is None
     if name.startswith("extractor_") and value == default:
@@ -123,6 +124,6 @@ def _are_convolutions(text: str, largest: int) -> bool:
         return False
 
 
-def to_config(architecture: str, options: Dict[str, Any]) -> Any:
+def make_model_config(architecture: str, options: Dict[str, Any]) -> Any:
     """Create a configuration that ``task.build_model`` accepts for this architecture."""
     return OmegaConf.create({**options, "_name": architecture})

@@ -9,7 +9,7 @@ Words are compared by their search ids, so words that can only be copied are tre
 word, the end symbol and padding never match.
 
 The authors' released code (NAMAS) computes different features. Its weights are only suitable for those features; see
-:class:`Weights`.
+:class:`ExtractiveWeights`.
 """
 
 import copy
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from ...search.hypotheses import Results
 from ...search.terms import ActiveTerm, SearchTerm, TermBatch, register_option_term
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 from ...vocabulary.output import OutputVocabulary, number_by_first_occurrence
 
 FEATURES = ("log p", "unigram", "bigram", "trigram", "reordering")
@@ -34,7 +34,7 @@ RELEASE = "release"
 RELEASED_WEIGHTS = (1.0, 4.849, 1.213, -13.383, -0.529)
 
 
-class Weights(tuple):
+class ExtractiveWeights(tuple):
     """The weights α and the variant of the features for which they are intended.
 
     Attributes:
@@ -48,7 +48,7 @@ class Weights(tuple):
     of_release: bool = False
 
     @classmethod
-    def of(cls, weights: Sequence[float], of_release: bool) -> "Weights":
+    def of(cls, weights: Sequence[float], of_release: bool) -> "ExtractiveWeights":
         """Create an instance from the values of α for one of the two variants of the features."""
         made = cls(weights)
         made.of_release = of_release
@@ -60,7 +60,7 @@ class Weights(tuple):
         return (2, 3) if self.of_release else (1, 2)
 
 
-def is_of_release(weights: Sequence[float]) -> bool:
+def uses_released_features(weights: Sequence[float]) -> bool:
     """Return whether the weights are intended for the features of the authors' released code."""
     return getattr(weights, "of_release", False)
 
@@ -76,7 +76,7 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
     """
     if given is None or len(given) == 0:
         return ()
-    if isinstance(given, Weights):
+    if isinstance(given, ExtractiveWeights):
         return given
     text, of_release = given, False
     if isinstance(given, str):
@@ -84,11 +84,13 @@ def parse_weights(given: Any) -> Tuple[float, ...]:
         of_release = name == RELEASE
         text = numbers if of_release else given
         if of_release and not numbers:
-            return Weights.of(RELEASED_WEIGHTS, True)
+            return ExtractiveWeights.of(RELEASED_WEIGHTS, True)
     try:
-        weights = Weights.of([float(part) for part in (text.split(",") if isinstance(text, str) else text)], of_release)
+        weights = ExtractiveWeights.of(
+            [float(part) for part in (text.split(",") if isinstance(text, str) else text)], of_release
+        )
     except (TypeError, ValueError):
-        weights = Weights()
+        weights = ExtractiveWeights()
     if len(weights) != len(FEATURES) or not all(map(math.isfinite, weights)) or weights[0] <= 0:
         shown = given if isinstance(given, str) else ",".join(map(str, given))
         raise ValueError(
@@ -148,7 +150,7 @@ class ExtractiveFeatures(ActiveTerm):
     """
 
     def __init__(self, words: Tensor, weights: Sequence[float]):
-        self.weights = weights if isinstance(weights, Weights) else Weights(weights)
+        self.weights = weights if isinstance(weights, ExtractiveWeights) else ExtractiveWeights(weights)
         self.scale = weights[0]
         self.largest_gain = sum(max(0.0, weight) for weight in weights[1:])
         self.end_always_counts = self.weights.of_release
@@ -189,9 +191,11 @@ class ExtractiveFeatures(ActiveTerm):
         tokens = net_input.get("src_tokens")
         if tokens is None or tokens.dim() != 2:
             raise ValueError("--extractive-weights: the documents do not consist of words")
-        vocabulary = vocabulary or OutputVocabulary(known_words(dictionary), dictionary.unk())
+        vocabulary = vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
         words = vocabulary.search_ids(tokens)
-        return cls(words.masked_fill(_is_no_word(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights)
+        return cls(
+            words.masked_fill(_is_special_symbol(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights
+        )
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
         """Multiply the log-probabilities of the next words by their weight, and add the other features in place.
@@ -203,16 +207,16 @@ class ExtractiveFeatures(ActiveTerm):
         unigram, bigram, trigram, reordering = self.weights[1:]
         near, far = self.weights.distances
         last = tokens[:, :, -1:]  # (B, beam, 1)
-        follows = self._shifted(near).eq(last)  # (B, beam, S): True at positions preceded by the last word
-        added = unigram + bigram * self._per_word(follows)  # (B, beam, U)
+        follows = self._shift_words(near).eq(last)  # (B, beam, S): True at positions preceded by the last word
+        added = unigram + bigram * self._convert_to_words(follows)  # (B, beam, U)
         if tokens.size(2) > 1:
-            added += trigram * self._per_word(follows & self._shifted(far).eq(tokens[:, :, -2:-1]))
-        added += reordering * (self.first[:, None] < self._place_of(last))
+            added += trigram * self._convert_to_words(follows & self._shift_words(far).eq(tokens[:, :, -2:-1]))
+        added += reordering * (self.first[:, None] < self._find_last_position(last))
         lprobs.mul_(self.weights[0])
         columns = self.columns[:, None].expand_as(added)
         lprobs.scatter_add_(2, columns, added.masked_fill(self.is_filler[:, None], 0.0).to(lprobs.dtype))
 
-    def _place_of(self, last: Tensor) -> Tensor:
+    def _find_last_position(self, last: Tensor) -> Tensor:
         """Return the last position of each word (B, beam, 1) in its document, or -1 if it does not occur.
 
         With the features of the authors' released code, return the first position instead.
@@ -224,11 +228,11 @@ class ExtractiveFeatures(ActiveTerm):
         first = torch.where(is_there, place, len(place)).amin(dim=2, keepdim=True)
         return first.masked_fill(first == len(place), -1)
 
-    def _shifted(self, places: int) -> Tensor:
+    def _shift_words(self, places: int) -> Tensor:
         """Return the word that is ``places`` positions before each position in the documents (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
-    def _per_word(self, flags: Tensor) -> Tensor:
+    def _convert_to_words(self, flags: Tensor) -> Tensor:
         """Convert a boolean mask over positions (B, beam, S) to float indicators for distinct words (B, beam, U).
 
         The indicator of a word is 1 if the mask is True at one of its positions, and 0 otherwise.
@@ -246,7 +250,7 @@ class ExtractiveFeatures(ActiveTerm):
         return chosen
 
 
-def _is_no_word(tokens: Tensor, dictionary: Any) -> Tensor:
+def _is_special_symbol(tokens: Tensor, dictionary: Any) -> Tensor:
     """Return a boolean mask that is True at padding, begin symbols, end symbols and the unknown word."""
     symbols = (dictionary.pad(), dictionary.bos(), dictionary.eos(), dictionary.unk())
     return torch.isin(tokens, torch.tensor(symbols, device=tokens.device))
@@ -260,7 +264,7 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
             :data:`NO_WORD`.
         of_release: whether to compute the features as in the authors' released code.
     """
-    near, far = Weights.of((), of_release).distances
+    near, far = ExtractiveWeights.of((), of_release).distances
     ngrams: List[Set[Tuple[int, ...]]] = [set(zip(document)), set(zip(document, document[near:]))]
     ngrams.append(set(zip(document, document[far - near :], document[far:])))
     first = {word: place for place, word in reversed([*enumerate(document)])}
@@ -285,12 +289,12 @@ def add_features(results: Results, src_tokens: Tensor, weights: Sequence[float],
         weights: the five weights α.
         dictionary: the dictionary shared by documents and summaries.
     """
-    documents = src_tokens.masked_fill(_is_no_word(src_tokens, dictionary), NO_WORD).tolist()
+    documents = src_tokens.masked_fill(_is_special_symbol(src_tokens, dictionary), NO_WORD).tolist()
     for document, hypotheses in zip(documents, results):
         for hypothesis in hypotheses:
             tokens = hypothesis["tokens"]
-            words = tokens.masked_fill(_is_no_word(tokens, dictionary), NO_WORD).tolist()
-            counts = count_features(document, words, is_of_release(weights))
+            words = tokens.masked_fill(_is_special_symbol(tokens, dictionary), NO_WORD).tolist()
+            counts = count_features(document, words, uses_released_features(weights))
             total = float(hypothesis["positional_scores"].sum())
             log_prob = (total - sum(weight * count for weight, count in zip(weights[1:], counts))) / weights[0]
             hypothesis["features"] = torch.tensor([log_prob, *counts])

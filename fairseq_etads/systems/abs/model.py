@@ -23,16 +23,16 @@ from ...layers.pointer import Pointer
 from ...models.common import (
     EncodingDecoding,
     SummarizationModel,
-    check_words,
-    plain_options,
+    check_vocabulary_sizes,
     register_presets,
-    select_documents,
+    select_encoder_output,
+    to_namespace,
 )
-from ...vocabulary.dictionary import without_tail
-from .options import PRESETS, check_options, preset_config
+from ...vocabulary.dictionary import remove_copy_tail
+from .options import PRESETS, check_options, make_preset_config
 
 
-def word_vectors(dictionary: Any, width: int) -> VocabularyEmbedding:
+def make_word_embedding(dictionary: Any, width: int) -> VocabularyEmbedding:
     """Create random word embeddings with an expected norm of about 1. The padding vector is 0."""
     table: Any = nn.Embedding(len(dictionary), width, dictionary.pad())
     nn.init.normal_(table.weight, std=width**-0.5)
@@ -53,7 +53,7 @@ class ABSEncoder(FairseqEncoder):
         super().__init__(dictionary)
         self.padding_idx, self.bos, self.eos = dictionary.pad(), dictionary.bos(), dictionary.eos()
         self.marks, self.window = cfg.source_marks, cfg.encoder_window
-        self.embed_tokens = word_vectors(dictionary, cfg.encoder_embed_dim)
+        self.embed_tokens = make_word_embedding(dictionary, cfg.encoder_embed_dim)
 
     def forward(self, src_tokens: Tensor, src_lengths: Optional[Tensor] = None) -> Dict[str, Any]:
         """Encode source documents.
@@ -96,7 +96,7 @@ class ABSEncoder(FairseqEncoder):
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
         """Select the encoder's output for the documents ``new_order`` (N,). An index can occur more than once."""
-        return select_documents(encoder_out, new_order)
+        return select_encoder_output(encoder_out, new_order)
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
@@ -113,8 +113,8 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         super().__init__(dictionary)
         self.padding_idx, self.bos = dictionary.pad(), dictionary.bos()
         self.context_size, self.marks = cfg.context_size, cfg.source_marks
-        self.embed_tokens = word_vectors(dictionary, cfg.decoder_embed_dim)  # E
-        self.embed_context = word_vectors(dictionary, cfg.decoder_context_dim)  # G
+        self.embed_tokens = make_word_embedding(dictionary, cfg.decoder_embed_dim)  # E
+        self.embed_context = make_word_embedding(dictionary, cfg.decoder_context_dim)  # G
         self.hidden = nn.Linear(cfg.context_size * cfg.decoder_embed_dim, cfg.decoder_hidden_size)  # U
         self.query = nn.Linear(cfg.context_size * cfg.decoder_context_dim, cfg.encoder_embed_dim)  # P
         width = cfg.decoder_hidden_size + cfg.encoder_embed_dim
@@ -151,7 +151,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = 1 if incremental_state is not None else prev_output_tokens.shape[1]
-        words = self.last_words(prev_output_tokens, steps)  # (N, T, C)
+        words = self.gather_last_words(prev_output_tokens, steps)  # (N, T, C)
         hidden = torch.tanh(self.hidden(self.embed_tokens(words).flatten(2)))  # (N, T, H)
         query = self.query(self.embed_context(words).flatten(2))  # (N, T, D)
         means = encoder_out["encoder_out"][0]  # (B, M, D)
@@ -165,9 +165,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         if not features_only:
             memory = means[:, of_words].transpose(0, 1)  # (S, B, D)
             output = self.score_words(output, memory, prev_output_tokens, encoder_out, request)
-        return output.pair()
+        return output.to_pair()
 
-    def last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
+    def gather_last_words(self, prev_output_tokens: Tensor, steps: int) -> Tensor:
         """Return the C words (N, steps, C) before each of the last ``steps`` predictions."""
         # Padding on either side is replaced with begin symbols.
         tokens = prev_output_tokens.masked_fill(prev_output_tokens.eq(self.padding_idx), self.bos)
@@ -208,15 +208,15 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "ABSModel":
         """Build the model. Raises ValueError if an option is incompatible with another option or the dictionaries."""
-        config = plain_options(cfg)
+        config = to_namespace(cfg)
         check_options(config, task)
-        encoder = ABSEncoder(config, without_tail(task.source_dictionary))
-        return cls(encoder, ABSDecoder(config, without_tail(task.target_dictionary)), config.max_row_norm)
+        encoder = ABSEncoder(config, remove_copy_tail(task.source_dictionary))
+        return cls(encoder, ABSDecoder(config, remove_copy_tail(task.target_dictionary)), config.max_row_norm)
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load weights. Raises ValueError if they were trained with different dictionaries."""
-        check_words(state_dict, "source", self.encoder)
-        check_words(state_dict, "target", self.decoder)
+        check_vocabulary_sizes(state_dict, "source", self.encoder)
+        check_vocabulary_sizes(state_dict, "target", self.decoder)
         return super().load_state_dict(state_dict, *args, **kwargs)
 
     @torch.no_grad()
@@ -242,4 +242,4 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
             table.weight.mul_(self.max_row_norm / length.clamp(min=self.max_row_norm))
 
 
-register_presets(ABSModel, PRESETS, preset_config)
+register_presets(ABSModel, PRESETS, make_preset_config)

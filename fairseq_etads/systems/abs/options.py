@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict
 
-from ...models.common import PointerOptions, check_pointer, preset_dataclass
-from ...platform.option_checks import NOT_NEGATIVE, SIZE, check_needs, check_values
+from ...models.common import PointerOptions, check_pointer, make_preset_dataclass
+from ...platform.option_checks import NOT_NEGATIVE, SIZE, check_requirements, check_values
 
 
 @dataclass
@@ -76,17 +76,17 @@ TRAINING: Dict[str, Any] = {
 """Configuration sections for training this architecture."""
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     declared = (option for option in fields(NeuralLanguageModelConfig) if option.name != "_name")
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in declared]
-    return preset_dataclass(name, options, changes, __name__)
+    return make_preset_dataclass(name, options, changes, __name__)
 
 
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
     check_values(cfg, NeuralLanguageModelConfig)
-    check_needs(cfg, NeuralLanguageModelConfig)
+    check_requirements(cfg, NeuralLanguageModelConfig)
     if cfg.encoder_window < 1 or cfg.encoder_window % 2 == 0:
         raise ValueError(f"--encoder-window {cfg.encoder_window}: choose an odd number")
     check_pointer(cfg, task)

@@ -12,16 +12,16 @@ import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
 from torch import Tensor, nn
 
-from ...kernels.linear import renew_weight
+from ...kernels.linear import recompute_weight
 from ...layers.beam_state import BeamState
 from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding
 from ...layers.pointer import Pointer
-from ...models.common import EncodingDecoding, PositionedModel, plain_options, position_limit, register_presets
+from ...models.common import EncodingDecoding, PositionedModel, compute_position_limit, register_presets, to_namespace
 from ...models.convolutions import parse_convolutions
-from ...vocabulary.dictionary import without_tail
-from ...vocabulary.word_vectors import load_vectors
-from .options import PRESETS, check_options, parse_attention, preset_config
+from ...vocabulary.dictionary import remove_copy_tail
+from ...vocabulary.word_vectors import load_word_vectors
+from .options import PRESETS, check_options, make_preset_config, parse_attention
 
 
 class ConvolutionalEncoder(FConvEncoder):
@@ -35,7 +35,7 @@ class ConvolutionalEncoder(FConvEncoder):
         super().__init__(
             dictionary,
             embed_dim=cfg.encoder_embed_dim,
-            max_positions=_rows(cfg.max_source_positions, dictionary),
+            max_positions=_count_position_rows(cfg.max_source_positions, dictionary),
             convolutions=parse_convolutions(cfg.encoder_layers, "--encoder-layers"),
             dropout=cfg.dropout,
         )
@@ -77,7 +77,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             dictionary,
             embed_dim=cfg.decoder_embed_dim,
             out_embed_dim=cfg.decoder_out_embed_dim,
-            max_positions=_rows(cfg.max_target_positions, dictionary),
+            max_positions=_count_position_rows(cfg.max_target_positions, dictionary),
             convolutions=layers,
             attention=parse_attention(cfg.decoder_attention, len(layers)),
             dropout=cfg.dropout,
@@ -126,15 +126,15 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         if mask is not None:
             mask = mask.repeat_interleave(len(prev_output_tokens) // len(memory), dim=0)
         of_rows = {**encoder_out, "encoder_padding_mask": mask}
-        with self._attention_of_layers() as weights:
+        with self._collect_layer_attention() as weights:
             states, attention = super().forward(prev_output_tokens, of_rows, incremental_state)
         if weights:
             attention = torch.stack(weights).mean(dim=0)
         output = DecoderOutput(states, attention)
         if not features_only:
-            renew_weight(self.output_projection)
+            recompute_weight(self.output_projection)
             output = self.score_words(output, memory.transpose(0, 1), prev_output_tokens, encoder_out, request)
-        return output.pair()
+        return output.to_pair()
 
     def output_layer(self, states: Tensor) -> Tensor:
         """Compute logits (N, T, V) from the input of the output layer (N, T, R)."""
@@ -142,7 +142,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return logits
 
     @contextlib.contextmanager
-    def _attention_of_layers(self) -> Iterator[List[Tensor]]:
+    def _collect_layer_attention(self) -> Iterator[List[Tensor]]:
         """Collect the attention weights (N, T, S) of all layers in training, because fairseq does not return them."""
         weights: List[Tensor] = []
         layers = [layer for layer in self.attention if layer is not None and self.training]
@@ -174,7 +174,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return upgraded
 
 
-def _rows(positions: int, dictionary: Any) -> int:
+def _count_position_rows(positions: int, dictionary: Any) -> int:
     """Return the number of rows in a position embedding table. The first rows do not represent positions."""
     return positions + int(dictionary.pad()) + 1
 
@@ -200,15 +200,15 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
             ValueError: an option is incompatible with another option, the dictionaries or the truncation lengths.
             OSError: a file of word vectors cannot be read.
         """
-        config = plain_options(cfg)
+        config = to_namespace(cfg)
         check_options(config, task)
-        config.max_source_positions = position_limit(config.max_source_positions, task, "source")
-        config.max_target_positions = position_limit(config.max_target_positions, task, "target")
-        source, target = without_tail(task.source_dictionary), without_tail(task.target_dictionary)
+        config.max_source_positions = compute_position_limit(config.max_source_positions, task, "source")
+        config.max_target_positions = compute_position_limit(config.max_target_positions, task, "target")
+        source, target = remove_copy_tail(task.source_dictionary), remove_copy_tail(task.target_dictionary)
         encoder, decoder = ConvolutionalEncoder(config, source), ConvolutionalDecoder(config, target)
         if not task.is_loading:  # a checkpoint already contains the word embeddings
-            load_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
-            load_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
+            load_word_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
+            load_word_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
@@ -216,4 +216,4 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         super().make_generation_fast_(**{**kwargs, "beamable_mm_beam_size": None})
 
 
-register_presets(ConvolutionalModel, PRESETS, preset_config)
+register_presets(ConvolutionalModel, PRESETS, make_preset_config)

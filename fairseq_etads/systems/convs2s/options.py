@@ -4,9 +4,9 @@ import ast
 from dataclasses import dataclass, field, fields
 from typing import Any, Dict, List, Optional, Union
 
-from ...models.common import PointerOptions, check_padding, check_pointer, preset_dataclass
+from ...models.common import PointerOptions, check_pointer, check_right_padding, make_preset_dataclass
 from ...models.convolutions import LAYERS_HELP
-from ...platform.option_checks import PROBABILITY, SIZE, check_needs, check_values
+from ...platform.option_checks import PROBABILITY, SIZE, check_requirements, check_values
 
 
 @dataclass
@@ -110,10 +110,10 @@ The recipes use the same settings.
 """
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     options = [(o.name, o.type, o.default, dict(o.metadata)) for o in fields(ConvolutionalConfig) if o.name != "_name"]
-    return preset_dataclass(name, options, changes, __name__)
+    return make_preset_dataclass(name, options, changes, __name__)
 
 
 def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
@@ -144,7 +144,7 @@ def parse_attention(text: str, layers: int) -> Union[bool, List[bool]]:
 def check_options(cfg: Any, task: Any) -> None:
     """Raise ValueError if an option is invalid or is incompatible with another option or with the data."""
     check_values(cfg, ConvolutionalConfig)
-    check_needs(cfg, ConvolutionalConfig)
+    check_requirements(cfg, ConvolutionalConfig)
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
             f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: the widths "
@@ -156,4 +156,4 @@ def check_options(cfg: Any, task: Any) -> None:
             f"{cfg.decoder_out_embed_dim} and --decoder-embed-dim is {cfg.decoder_embed_dim}"
         )
     check_pointer(cfg, task)
-    check_padding(task)
+    check_right_padding(task)

@@ -17,7 +17,7 @@ from ...kernels.precision import at_least_float32
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.extra_updates import AuxiliaryTask, data_folder, register_extra_updates
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 from .model import DigitHidingTokenizer
 
 
@@ -117,7 +117,7 @@ class PairBatches:
         return collated
 
 
-def training_files(folder: Path) -> List[Path]:
+def list_training_files(folder: Path) -> List[Path]:
     """List the files with training pairs in a folder: *train*.tsv and *train*.jsonl, which may be compressed.
 
     Raises:
@@ -143,7 +143,7 @@ class EntailmentTask(AuxiliaryTask):
     def __init__(self, task: Any, model: Any):
         if getattr(model, "pair_classifier", None) is None:
             raise ValueError("--auxiliary-task entailment works only with recurrent models with --encoder rnn")
-        self.pairs = read_batches(data_folder(task.cfg, "pairs of texts"), task)
+        self.pairs = read_pair_batches(data_folder(task.cfg, "pairs of texts"), task)
 
     @staticmethod
     def parts(cfg: Any) -> Dict[str, nn.Module]:
@@ -177,12 +177,12 @@ def classify_pairs(model: Any, premises: Tensor, hypotheses: Tensor) -> Tensor:
         premises: the ids of the premises (N, S).
         hypotheses: the ids of the hypotheses (N, S').
     """
-    vectors = (model.encoder.document_vectors(texts) for texts in (premises, hypotheses))
+    vectors = (model.encoder.compute_document_vectors(texts) for texts in (premises, hypotheses))
     logits: Tensor = model.pair_classifier(*vectors)
     return logits
 
 
-def read_batches(folder: Path, task: Any) -> PairBatches:
+def read_pair_batches(folder: Path, task: Any) -> PairBatches:
     """Read the training pairs in a folder, and convert them to ids with the task's source dictionary.
 
     Raises:
@@ -191,10 +191,10 @@ def read_batches(folder: Path, task: Any) -> PairBatches:
     cfg, words = task.cfg, task.src_dict
     config = TextConfig(text_words=cfg.auxiliary_words, text_keep_case=cfg.auxiliary_keep_case)
     tokenizer = (DigitHidingTokenizer if cfg.auxiliary_hide_digits else TextTokenizer)(config)
-    known, total, unknown = known_words(words), 0, 0
+    known, total, unknown = count_known_words(words), 0, 0
     pairs: List[Tuple[List[int], List[int], int]] = []
     sample: List[List[str]] = []
-    for path in training_files(folder):
+    for path in list_training_files(folder):
         for pair in read_pairs(path):
             texts = []
             for text in (pair.premise, pair.hypothesis):

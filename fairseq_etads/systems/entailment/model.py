@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from ...data.nli_pairs import LABELS, hide_digits
 from ...data.weights_file import WeightsFile, write_weights
 from ...platform.errors import InputError
-from ...platform.outputs import write_text, writing_by_name
+from ...platform.outputs import make_temporary_output, write_text
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...text.words import WORD_KINDS
-from ...vocabulary.dictionary import fingerprint, load_checked
+from ...vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
 from .decomposable import DecomposableAttention
 
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
@@ -81,7 +81,7 @@ def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) 
     return torch.tensor([dictionary.bos(), *(number for number in ids if number >= dictionary.nspecial)])
 
 
-def collate(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
+def collate_texts(texts: Sequence[Tensor], dictionary: Dictionary) -> Tensor:
     """Combine the ids of several texts, each (T,), into one tensor (N, T), padded on the right."""
     padded: Tensor = data_utils.collate_tokens(list(texts), dictionary.pad())
     return padded
@@ -110,12 +110,12 @@ class EntailmentScorer:
             InputError: the folder contains no entailment model, is damaged or incomplete, or is from a later version.
         """
         folder = Path(path)
-        config, words = _checked_config(folder)
+        config, words = _read_checked_config(folder)
         try:
-            dictionary = load_checked(Dictionary.load, str(folder / WORDS))
+            dictionary = load_checked_dictionary(Dictionary.load, str(folder / WORDS))
         except ValueError as error:
             raise InputError(f"{error}. {ADVICE}") from None
-        if fingerprint(dictionary) != words:
+        if compute_fingerprint(dictionary) != words:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
         with torch.device("meta"):  # skip memory allocation and random initialisation
             model = config.make_model(dictionary)
@@ -156,17 +156,17 @@ class EntailmentScorer:
         if len(premises) != len(hypotheses):
             raise ValueError(f"{len(premises)} premises and {len(hypotheses)} hypotheses")
         device = self.model.classify.weight.device
-        pairs = [[self._ids(text) for text in pair] for pair in zip(premises, hypotheses)]
+        pairs = [[self._convert_to_ids(text) for text in pair] for pair in zip(premises, hypotheses)]
         found = torch.zeros(len(pairs), len(LABELS))
         order = sorted(range(len(pairs)), key=lambda number: len(pairs[number][0]) * len(pairs[number][1]))
         for start in range(0, len(order), AT_ONCE):
             numbers = order[start : start + AT_ONCE]
             columns = zip(*(pairs[number] for number in numbers))
-            batch = [collate(texts, self.dictionary).to(device) for texts in columns]
+            batch = [collate_texts(texts, self.dictionary).to(device) for texts in columns]
             found[numbers] = self.model(*batch).float().softmax(dim=1).cpu()
         return found
 
-    def _ids(self, words: Sequence[str]) -> Tensor:
+    def _convert_to_ids(self, words: Sequence[str]) -> Tensor:
         words = [hide_digits(word) for word in words] if self.config.hide_digits else words
         return words_to_ids(words, self.dictionary, self.config.keep_case)
 
@@ -180,13 +180,13 @@ def write_config(folder: Path, config: NliConfig, dictionary: Dictionary, about:
     if not config.hide_digits:
         del model["hide_digits"]
     content = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "model": model}
-    content |= {"dictionary": fingerprint(dictionary), "training": about}
+    content |= {"dictionary": compute_fingerprint(dictionary), "training": about}
     write_text(folder / CONFIG, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
 def write_model(folder: Path, weights: Dict[str, Tensor], name: str = WEIGHTS) -> None:
     """Write weights to a folder atomically. Existing weights are replaced only when the new file is complete."""
-    with writing_by_name(folder / name) as partial:
+    with make_temporary_output(folder / name) as partial:
         write_weights(partial, weights)
 
 
@@ -215,7 +215,7 @@ def read_config(folder: Path) -> Dict[str, Any]:
     return content
 
 
-def _checked_config(folder: Path) -> Any:
+def _read_checked_config(folder: Path) -> Any:
     """Read the :class:`NliConfig` and the dictionary's fingerprint from config.json.
 
     Raises:

@@ -16,11 +16,11 @@ from torch import Tensor
 from ...evaluation.rewards import rouge_n
 from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities
-from ...platform.option_checks import SIZE, Bounds, check_needs, check_values
+from ...platform.option_checks import SIZE, Bounds, check_requirements, check_values
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
-from ...vocabulary.dictionary import known_words
-from .trained import TokenJudge
+from ...vocabulary.dictionary import count_known_words
+from .trained import TokenEntailmentModel
 
 REWARDS = ("none", "rouge2", "entail")
 
@@ -62,7 +62,7 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
 
 
 @functools.cache  # summaries have only a few distinct lengths, so most results are cached
-def edit_distances(length: int, words: int, temperature: float) -> Tensor:
+def compute_edit_distances(length: int, words: int, temperature: float) -> Tensor:
     """Compute the distribution q(e) ∝ C(L, e) (V-1)^e ((V-1) exp(1))^(-e/τ) of the number of edits e = 0, …, L.
 
     There are C(L, e) (V-1)^e texts at an edit distance of e. Each of them has the weight exp(-e (1 + log(V-1)) / τ).
@@ -81,12 +81,12 @@ def edit_distances(length: int, words: int, temperature: float) -> Tensor:
     return (log_ways + e * log_words - e * (1 + log_words) / temperature).softmax(dim=0)
 
 
-def sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
+def compute_sample_weights(rewards: Tensor, distances: Tensor, temperature: float) -> Tensor:
     """Compute the sample weights (B, K), which are w = exp(r/τ) / exp(-e/τ), normalised for each pair."""
     return ((rewards + distances) / temperature).softmax(dim=1)
 
 
-class Edits(NamedTuple):
+class EditedReferences(NamedTuple):
     """K copies of each of B reference summaries, with some words replaced.
 
     Attributes:
@@ -105,8 +105,8 @@ class SummarizationRAML(SummarizationNLL):
     """Maximum likelihood training on references with randomly replaced words, weighted by their rewards.
 
     K edited references are sampled for each pair. First, the number of edits e is sampled from q(e) (see
-    :func:`edit_distances`), then e positions, and finally a different known word for each position. Let r(y) be the
-    reward of a sample, y* the reference, and P(x → y) the probability that the document x entails the text y::
+    :func:`compute_edit_distances`), then e positions, and finally a different known word for each position. Let r(y) be
+    the reward of a sample, y* the reference, and P(x → y) the probability that the document x entails the text y::
 
         r(y) = 1 if e = 0, else min(P(x → y), P(x → y*)) or ROUGE-2 or, with ``none``, -e
         w(y) = exp(r/τ) / exp(-e/τ), divided by the sum over the pair's samples;   L = -Σ w(y) log p(y | x)
@@ -133,10 +133,10 @@ class SummarizationRAML(SummarizationNLL):
         super().__init__(task, **options)
         given = SimpleNamespace(**locals())
         check_values(given, SummarizationRAMLConfig)
-        check_needs(given, SummarizationRAMLConfig)
+        check_requirements(given, SummarizationRAMLConfig)
         self.reward, self.temperature, self.samples = str(raml_reward), raml_temperature, raml_samples
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
-        known = known_words(self.dictionary)
+        known = count_known_words(self.dictionary)
         kept = {*self.no_words, *range(self.dictionary.nspecial)}
         self.words = torch.tensor([number for number in range(known) if number not in kept])
         """Ids (V,) of the words that an edit can insert."""
@@ -144,11 +144,11 @@ class SummarizationRAML(SummarizationNLL):
             raise ValueError("--criterion summarization_raml: the summaries' dictionary has fewer than two known words")
         self._place = torch.full((known,), -1)
         self._place[self.words] = torch.arange(len(self.words))
-        self._judge: Optional[TokenJudge] = None
+        self._judge: Optional[TokenEntailmentModel] = None
         if self.reward == "entail" and not task.is_loading:
             if not raml_entailment_model:
                 raise ValueError("--raml-reward entail needs --raml-entailment-model, a folder from etads-nli train")
-            self._judge = TokenJudge(raml_entailment_model, task, "--raml-entailment-model")
+            self._judge = TokenEntailmentModel(raml_entailment_model, task, "--raml-entailment-model")
 
     @classmethod
     def build_criterion(cls, cfg: Any, task: Any) -> "SummarizationRAML":
@@ -171,12 +171,12 @@ class SummarizationRAML(SummarizationNLL):
             return super().forward(model, sample, reduce)
         edits = self.draw(sample["target"].cpu())
         rewards = self.rewards(sample, edits)
-        weights = sample_weights(rewards, edits.distances, self.temperature)
-        total, size, logs = super().forward(model, augmented(sample, edits, weights), reduce)
+        weights = compute_sample_weights(rewards, edits.distances, self.temperature)
+        total, size, logs = super().forward(model, make_augmented_batch(sample, edits, weights), reduce)
         logs.update(raml_reward=float(rewards.sum()), raml_edits=int(edits.distances.sum()), raml_drawn=rewards.numel())
         return total, size, logs
 
-    def draw(self, target: Tensor) -> Edits:
+    def draw(self, target: Tensor) -> EditedReferences:
         """Sample K edited references for each summary.
 
         ``target`` (B, T) contains the dictionary ids of the summaries, on the CPU.
@@ -185,7 +185,7 @@ class SummarizationRAML(SummarizationNLL):
         lengths = is_word.sum(dim=1)
         shares = torch.zeros(len(target), target.shape[1] + 1, dtype=torch.float64)  # (B, T + 1)
         for row, length in zip(shares, lengths.tolist()):
-            row[: length + 1] = edit_distances(length, len(self.words), self.temperature)
+            row[: length + 1] = compute_edit_distances(length, len(self.words), self.temperature)
         distances = torch.multinomial(shares, self.samples, replacement=True)  # (B, K)
         # The e positions with the smallest random numbers are edited.
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
@@ -198,9 +198,9 @@ class SummarizationRAML(SummarizationNLL):
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
-        return Edits(distances, changed, torch.where(changed, self.words[other], target[:, None]))
+        return EditedReferences(distances, changed, torch.where(changed, self.words[other], target[:, None]))
 
-    def rewards(self, sample: Dict[str, Any], edits: Edits) -> Tensor:
+    def rewards(self, sample: Dict[str, Any], edits: EditedReferences) -> Tensor:
         """Compute the reward r of each sample, (B, K), float32."""
         distances = edits.distances
         if self.reward == "none":
@@ -208,11 +208,11 @@ class SummarizationRAML(SummarizationNLL):
         found = torch.ones(distances.shape)
         chosen = (distances > 0).nonzero()  # (n, 2): pair and sample
         if len(chosen):
-            edited = self._texts(edits.target[tuple(chosen.T)], self.dictionary)
-            found[tuple(chosen.T)] = self._reward(sample, chosen[:, 0].tolist(), edited)
+            edited = self._convert_to_words(edits.target[tuple(chosen.T)], self.dictionary)
+            found[tuple(chosen.T)] = self._compute_rewards(sample, chosen[:, 0].tolist(), edited)
         return found
 
-    def _reward(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
+    def _compute_rewards(self, sample: Dict[str, Any], pairs: List[int], edited: List[List[str]]) -> Tensor:
         """Compute the rewards (n,), float32, of n edited references.
 
         Args:
@@ -221,19 +221,19 @@ class SummarizationRAML(SummarizationNLL):
             edited: the words of each edited reference.
         """
         rows = sorted(set(pairs))
-        references = dict(zip(rows, self._texts(sample["target"][rows], self.dictionary)))
+        references = dict(zip(rows, self._convert_to_words(sample["target"][rows], self.dictionary)))
         if self.reward == "rouge2":
             scores = [rouge_n([words], [references[pair]], 2) for pair, words in zip(pairs, edited)]
             return torch.tensor(scores)
         assert self._judge is not None, "the criterion of a loaded model cannot train"
-        documents = dict(zip(rows, self._texts(sample["net_input"]["src_tokens"][rows], self.documents)))
+        documents = dict(zip(rows, self._convert_to_words(sample["net_input"]["src_tokens"][rows], self.documents)))
         self._judge.to(sample["target"].device)
         of_references = dict(zip(rows, self._judge(list(documents.values()), list(references.values()))))
         found = self._judge([documents[pair] for pair in pairs], edited)
         return torch.tensor([min(score, of_references[pair]) for score, pair in zip(found, pairs)])
 
     @staticmethod
-    def _texts(rows: Tensor, dictionary: Any) -> List[List[str]]:
+    def _convert_to_words(rows: Tensor, dictionary: Any) -> List[List[str]]:
         """Convert the dictionary ids of texts (N, T) to words, without padding, end symbols and sentence marks."""
         skipped = {dictionary.pad(), dictionary.eos(), dictionary.index(SENTENCE_MARK)} - {dictionary.unk()}
         return [[dictionary[number] for number in row if number not in skipped] for row in rows.tolist()]
@@ -249,7 +249,7 @@ class SummarizationRAML(SummarizationNLL):
                 metrics.log_scalar(name, total / drawn, drawn, round=4)
 
 
-def augmented(sample: Dict[str, Any], edits: Edits, weights: Tensor) -> Dict[str, Any]:
+def make_augmented_batch(sample: Dict[str, Any], edits: EditedReferences, weights: Tensor) -> Dict[str, Any]:
     """Create a batch with one row for each edited reference and each reference that was drawn without edits.
 
     Args:

@@ -16,15 +16,15 @@ from torch import Tensor
 
 from ...evaluation.rewards import Text, split_sentences
 from ...kernels.upload import to_device
-from ...layers.decoder_output import Capabilities, WordRequest, decoder_capabilities, unwrapped
-from ...platform.option_checks import SIZE, Bounds, check_values, given_options, shown
+from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
+from ...platform.option_checks import SIZE, Bounds, check_values, format_option, get_given_options
 from ...search.encoded import EncodedBatch
-from ...search.generator import SummaryGenerator, evaluating
+from ...search.generator import SummaryGenerator, in_evaluation_mode
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy
 from ...text.words import SENTENCE_MARK
 from ...training.losses import SummarizationNLL, SummarizationNLLConfig, options_of
-from .trained import IDF, Rewards
+from .trained import IDF, RewardFunctions
 
 logger = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     )
 
 
-class Samples:
+class SampledSummaries:
     """The sampled summaries of a batch, converted to decoder inputs and targets.
 
     Args:
@@ -157,7 +157,7 @@ class SummarizationRL(SummarizationNLL):
         check_values(SimpleNamespace(**locals()), SummarizationRLConfig)
         if str(rl_baseline) == "others" and rl_samples < 2:
             raise ValueError(f"--rl-baseline others: needs --rl-samples 2 or more, not {rl_samples}")
-        self.rewards = Rewards(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
+        self.rewards = RewardFunctions(rewards, rougesal_saliency, entail_model, entail_length_cap, task)
         self.rl_weight, self.longest = rl_weight, rl_max_len
         self.samples, self.baseline = rl_samples, str(rl_baseline)
         self.dictionary, self.documents = task.target_dictionary, task.source_dictionary
@@ -177,12 +177,12 @@ class SummarizationRL(SummarizationNLL):
         Raises:
             ValueError: an option has no effect.
         """
-        given = given_options(cfg, SummarizationRLConfig)
+        given = get_given_options(cfg, SummarizationRLConfig)
         for option in ("sentence_avg", "length_normalised"):
             if getattr(cfg, option, False):
                 raise ValueError(
-                    f"{shown(option, True)} has no effect with --criterion summarization_rl, because its loss is "
-                    "always the mean over summaries: leave it out"
+                    f"{format_option(option, True)} has no effect with --criterion summarization_rl, because its loss "
+                    "is always the mean over summaries: leave it out"
                 )
         for weight, options, reason in (
             (1, _OF_LIKELIHOOD, "which excludes the likelihood from the loss"),
@@ -191,7 +191,7 @@ class SummarizationRL(SummarizationNLL):
             for option in options:
                 if option in given and cfg.rl_weight == weight:
                     raise ValueError(
-                        f"{shown(option, given[option])} has no effect with --rl-weight {weight}, {reason}"
+                        f"{format_option(option, given[option])} has no effect with --rl-weight {weight}, {reason}"
                     )
         super().check_options(cfg, capabilities)
 
@@ -210,12 +210,12 @@ class SummarizationRL(SummarizationNLL):
         advantages, figures = self.advantages(sample, sampled, greedy, number)
         # Divide the loss by the mean length of the references.
         advantages = advantages / self.samples * len(sample["target"]) / sample["ntokens"]
-        drawn = Samples(sampled, self.longest, self.dictionary)
+        drawn = SampledSummaries(sampled, self.longest, self.dictionary)
         taught = advantages.nonzero().flatten()  # a sample has no gradient if its reward equals its baseline
         policy = total.new_zeros(())
         if len(taught):
-            some = Samples([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
-            with evaluating([model]):  # without dropout
+            some = SampledSummaries([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
+            with in_evaluation_mode([model]):  # without dropout
                 policy = self.policy_loss(model, encoder_out, some, advantages[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
@@ -230,8 +230,8 @@ class SummarizationRL(SummarizationNLL):
     @staticmethod
     def encode(model: Any, sample: Dict[str, Any]) -> Any:
         """Encode the documents for sampling and for the loss. Dropout is disabled, but gradients are computed."""
-        with evaluating([model]):
-            return unwrapped(model).encoder.forward_torchscript(sample["net_input"])
+        with in_evaluation_mode([model]):
+            return unwrap_model(model).encoder.forward_torchscript(sample["net_input"])
 
     def draw(
         self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
@@ -249,7 +249,7 @@ class SummarizationRL(SummarizationNLL):
             symbol. Samples of the same document are adjacent. Greedy summaries are generated only if they are the
             baseline.
         """
-        model = unwrapped(model)
+        model = unwrap_model(model)
         if not self._drawing or self._drawing[0] is not model:
             inference = InferenceModel(model)
             self._drawing = (model, inference, self._make_generator(model, inference))
@@ -258,7 +258,7 @@ class SummarizationRL(SummarizationNLL):
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
         if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
-            encoded.of(0).keep_encoder_out(inference.current(), encoder_out)
+            encoded.of(0).store_encoder_out(inference.current(), encoder_out)
         sampled: List[Tensor] = []
         greedy: List[Tensor] = []
         for hypotheses in generator.generate(None, sample, encoded=encoded):
@@ -269,7 +269,7 @@ class SummarizationRL(SummarizationNLL):
         return sampled, greedy
 
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
-        if not decoder_capabilities(model).shares_documents:
+        if not get_decoder_capabilities(model).shares_documents:
             raise ValueError("--criterion summarization_rl: works only with models of this project")
         beam, strategy = self.samples, fairseq_search.Sampling(self.dictionary)  # each beam is sampled independently
         if self.baseline == "greedy":
@@ -304,31 +304,31 @@ class SummarizationRL(SummarizationNLL):
             ValueError: the reward does not return a finite number for each summary.
         """
         name, device = self.rewards.names[number], sample["target"].device
-        references = self._texts(sample["target"], self.dictionary)
-        documents = self._texts(sample["net_input"]["src_tokens"], self.documents)
+        references = self._convert_to_sentences(sample["target"], self.dictionary)
+        documents = self._convert_to_sentences(sample["net_input"]["src_tokens"], self.documents)
 
-        def reward_of(summaries: List[Tensor], each: int) -> Tensor:
+        def compute_rewards(summaries: List[Tensor], each: int) -> Tensor:
             """Compute the rewards (B, each) of ``each`` summaries per document."""
             wanted, read = ([text for text in texts for _ in range(each)] for texts in (references, documents))
             values = torch.as_tensor(
-                self.rewards(number, self._texts(summaries, self.dictionary), wanted, read, device)
+                self.rewards(number, self._convert_to_sentences(summaries, self.dictionary), wanted, read, device)
             )
             if values.shape != (len(summaries),) or not bool(values.isfinite().all()):
                 raise ValueError(f"--rewards {name}: it must return a finite number for each summary, not {values}")
             return values.float().view(-1, each)
 
-        rewards = reward_of(sampled, self.samples)
+        rewards = compute_rewards(sampled, self.samples)
         baseline = torch.zeros(1)
         figures = {f"reward_{name}": float(rewards.mean(1).sum()), f"reward_{name}_count": len(references)}
         if self.baseline == "greedy":
-            baseline = reward_of(greedy, 1)
+            baseline = compute_rewards(greedy, 1)
             figures[f"greedy_{name}"] = float(baseline.sum())
         elif self.baseline == "others":
             baseline = (rewards.sum(1, keepdim=True) - rewards) / (self.samples - 1)
         return (rewards - baseline).flatten(), figures
 
     @staticmethod
-    def _texts(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
+    def _convert_to_sentences(rows: Sequence[Tensor], dictionary: Any) -> List[Text]:
         """Convert the dictionary ids of summaries or documents to tokenised sentences. The ids may contain padding."""
         skipped = {dictionary.pad(), dictionary.bos(), dictionary.eos()}
         texts: List[Text] = []
@@ -337,7 +337,9 @@ class SummarizationRL(SummarizationNLL):
             texts.append(split_sentences(words, SENTENCE_MARK))
         return texts
 
-    def policy_loss(self, model: Any, encoder_out: Any, drawn: Samples, advantages: Tensor, of: Tensor) -> Tensor:
+    def policy_loss(
+        self, model: Any, encoder_out: Any, drawn: SampledSummaries, advantages: Tensor, of: Tensor
+    ) -> Tensor:
         """Compute the policy loss, the sum of -advantage times log-probability over all samples.
 
         Args:
@@ -347,14 +349,14 @@ class SummarizationRL(SummarizationNLL):
             advantages: each sample's reward minus its baseline (N,), without gradients.
             of: the index of each sample's document (N,), int64.
         """
-        model = unwrapped(model)
+        model = unwrap_model(model)
         device = next(model.parameters()).device
         encoder_out = model.encoder.reorder_encoder_out(encoder_out, to_device(of, device))
         target = to_device(drawn.target, device)
-        log_p = self._log_p_drawn(model, encoder_out, to_device(drawn.previous, device), target)
+        log_p = self._compute_sampling_log_probs(model, encoder_out, to_device(drawn.previous, device), target)
         return -(log_p.masked_fill(target == self.padding_idx, 0).sum(dim=1) * to_device(advantages, device)).sum()
 
-    def _log_p_drawn(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
+    def _compute_sampling_log_probs(self, model: Any, encoder_out: Any, previous: Tensor, target: Tensor) -> Tensor:
         """Compute the log-probabilities (N, T) of the tokens under the distribution from which they were sampled.
 
         Summaries are sampled from the model's distribution without the tokens that are never sampled: padding and, with
@@ -371,7 +373,7 @@ class SummarizationRL(SummarizationNLL):
         output = model.decoder(previous, encoder_out=encoder_out, request=request)
         scores = model.get_normalized_probs(output, log_probs=True)  # (N, T, extended ids)
         never = [self.padding_idx]
-        if decoder_capabilities(model).pointer is not None:
+        if get_decoder_capabilities(model).pointer is not None:
             never.append(self.unk)
         scores = scores.index_fill(2, to_device(torch.tensor(never), scores.device), -math.inf)
         words = model.get_targets({"target": target}, output)
@@ -382,16 +384,16 @@ class SummarizationRL(SummarizationNLL):
         """Aggregate the metrics of ``summarization_nll``, and log the mean reward and length of the samples."""
         super().reduce_metrics(logging_outputs)
 
-        def total(name: str) -> float:
+        def sum_logs(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
         drawn = sum(float(output["nsentences"]) for output in logging_outputs if "sampled_words" in output)
         if not drawn:
             return
-        metrics.log_scalar("policy_loss", total("policy_loss") / drawn / math.log(2), drawn, round=3)
-        metrics.log_scalar("sampled_words", total("sampled_words") / drawn, drawn, round=1)
-        metrics.log_scalar("unfinished", total("unfinished") / drawn, drawn, round=3)
+        metrics.log_scalar("policy_loss", sum_logs("policy_loss") / drawn / math.log(2), drawn, round=3)
+        metrics.log_scalar("sampled_words", sum_logs("sampled_words") / drawn, drawn, round=1)
+        metrics.log_scalar("unfinished", sum_logs("unfinished") / drawn, drawn, round=3)
         names = {key for output in logging_outputs for key in output if key.startswith(("reward_", "greedy_"))}
         for name in sorted(name for name in names if not name.endswith("_count")):
-            count = total(f"reward_{name.partition('_')[2]}_count")
-            metrics.log_scalar(name, total(name) / count, count, round=4)
+            count = sum_logs(f"reward_{name.partition('_')[2]}_count")
+            metrics.log_scalar(name, sum_logs(name) / count, count, round=4)

@@ -13,10 +13,10 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
-from ...data.labels.labels import inverse_frequencies
+from ...data.labels.labels import compute_idf
 from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
 from ...models.selector import WordTagger
-from ...platform.systems import belongs_to, is_there
+from ...platform.systems import explain_missing_system, is_installed
 from ...text.subwords import OPAQUE, join_words
 from ...vocabulary.kinds import detect_subwords, detect_words
 
@@ -26,7 +26,7 @@ IDF = "idf"
 """Value of ``--rougesal-saliency`` that selects inverse document frequencies instead of a tagger."""
 
 
-class Frequencies:
+class FrequencySaliency:
     """Computes the saliency of words as their inverse document frequency, relative to an unseen word.
 
     The frequencies are computed from the training documents, which are read when the first weight is needed. Documents
@@ -43,18 +43,18 @@ class Frequencies:
     def __call__(self, sentences: Text) -> Weights:
         """Compute the saliency of each word in the sentences. Values are above 0 and at most 1."""
         if not self._weights:
-            self._weights = self._count()
+            self._weights = self._count_documents()
         return [[self._weights.get(word, 1.0) for word in sentence] for sentence in sentences]
 
-    def _count(self) -> Dict[str, float]:
+    def _count_documents(self) -> Dict[str, float]:
         documents, words = self._task.dataset(self._task.cfg.train_subset).src, self._task.source_dictionary
         logger.info(f"--rougesal-saliency {IDF}: reading {len(documents):,} training documents")
         texts = ([words[i] for i in set(documents[number].tolist())] for number in range(len(documents)))
-        idf, unseen = inverse_frequencies(texts)
+        idf, unseen = compute_idf(texts)
         return {word: value / unseen for word, value in idf.items()}
 
 
-class Tagger:
+class TaggerSaliency:
     """Computes the saliency of words as the probabilities that a trained tagger predicts.
 
     Args:
@@ -94,7 +94,7 @@ class Tagger:
         self._model.to(device)
 
 
-class TokenJudge:
+class TokenEntailmentModel:
     """An entailment model that accepts the tokens of the training data and joins them into words.
 
     Args:
@@ -108,8 +108,8 @@ class TokenJudge:
     """
 
     def __init__(self, path: str, task: Any, option: str):
-        if not is_there("entailment"):
-            raise ValueError(belongs_to("--rewards entail", "entailment"))
+        if not is_installed("entailment"):
+            raise ValueError(explain_missing_system("--rewards entail", "entailment"))
         from ..entailment.model import EntailmentScorer  # the other rewards do not need this system
 
         self._scorer = EntailmentScorer.load(path)
@@ -131,11 +131,11 @@ class TokenJudge:
 
         The texts must not contain sentence marks.
         """
-        words = ([self._words(tokens) for tokens in texts] for texts in (premises, hypotheses))
+        words = ([self._join_words(tokens) for tokens in texts] for texts in (premises, hypotheses))
         found: List[float] = self._scorer.score(*words).tolist()
         return found
 
-    def _words(self, tokens: Sequence[str]) -> List[str]:
+    def _join_words(self, tokens: Sequence[str]) -> List[str]:
         words = join_words(tokens, self._subwords)[0]
         return words if self._tokenizer is None else self._tokenizer.encode(" ".join(words)).split()
 
@@ -144,7 +144,7 @@ class TokenJudge:
         self._scorer.to(device)
 
 
-class Rewards:
+class RewardFunctions:
     """The rewards in ``--rewards``, in the given order, and the models that they require.
 
     Args:
@@ -163,7 +163,7 @@ class Rewards:
         self.names = [name.strip() for name in names.split(",")]
         self._models: List[Any] = []
         self._task, self._saliency, self._entail_model = task, saliency, entail_model
-        self._length_cap = _length_cap(length_cap)
+        self._length_cap = _parse_length_cap(length_cap)
         for name, option, is_given in (
             ("rougesal", f"--rougesal-saliency {saliency}", saliency != IDF),
             ("entail", f"--entail-model {entail_model}", entail_model is not None),
@@ -171,7 +171,7 @@ class Rewards:
         ):
             if is_given and name not in self.names:
                 raise ValueError(f"{option} has no effect without --rewards {name}")
-        makers = {"rougesal": self._rouge_sal, "entail": self._entail}
+        makers = {"rougesal": self._make_rouge_sal, "entail": self._make_entailment_reward}
         self._rewards: List[Reward] = []
         if not task.is_loading:  # fairseq-validate uses no rewards, and their models may be missing
             self._rewards = [reward_by_name(name, makers) for name in self.names]
@@ -187,22 +187,22 @@ class Rewards:
             model.to(device)
         return self._rewards[number](summaries, references, documents)
 
-    def _rouge_sal(self) -> Reward:
+    def _make_rouge_sal(self) -> Reward:
         if self._saliency == IDF:
-            return RougeSal(Frequencies(self._task))
-        tagger = Tagger(self._saliency, self._task)
+            return RougeSal(FrequencySaliency(self._task))
+        tagger = TaggerSaliency(self._saliency, self._task)
         self._models.append(tagger)
         return RougeSal(tagger)
 
-    def _entail(self) -> Reward:
+    def _make_entailment_reward(self) -> Reward:
         if self._entail_model is None:
             raise ValueError("--rewards entail: --entail-model is missing; etads-nli train creates one")
-        judge = TokenJudge(self._entail_model, self._task, "--entail-model")
+        judge = TokenEntailmentModel(self._entail_model, self._task, "--entail-model")
         self._models.append(judge)
         return Entailment(judge, self._length_cap)
 
 
-def _length_cap(value: str) -> Optional[float]:
+def _parse_length_cap(value: str) -> Optional[float]:
     """Parse ``--entail-length-cap``. Returns None for "none". Raises ValueError unless it is a number above 0."""
     if value == "none":
         return None

@@ -7,12 +7,12 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 from torch import Tensor
 
-from ...layers.decoder_output import decoder_capabilities
+from ...layers.decoder_output import get_decoder_capabilities
 from ...platform.errors import InputError
 from ...search.generator import SummaryGenerator
-from ...search.strategies import DiverseSiblings
+from ...search.strategies import DiverseSiblingsSearch
 from ...text.words import SENTENCE_MARK
-from ...vocabulary.dictionary import known_words
+from ...vocabulary.dictionary import count_known_words
 
 TOKENS = 8000
 """Maximum number of tokens in a batch of sentences, including padding."""
@@ -66,17 +66,17 @@ class Abstractor:
         except (OSError, ValueError) as error:
             raise InputError(f"{option} {checkpoint}: {error}") from None
         model: Any = models[0]
-        if not decoder_capabilities(model).shares_documents:
+        if not get_decoder_capabilities(model).shares_documents:
             raise InputError(f"{option} {checkpoint}: not a summarisation model of this project")
-        task.factors.refuse_plain_words()
+        task.factors.check_no_factors_needed()
         self.dictionary, self.limit = task.source_dictionary, task.truncate_source
         self.model = model.to(device).eval()
         self.device = device
         for parameter in self.model.parameters():
             parameter.requires_grad_(False)
         words = task.target_dictionary
-        has_mark = words.unk() < words.index(SENTENCE_MARK) < known_words(words)
-        strategy = DiverseSiblings(words, diversity) if diversity and beam > 1 else None
+        has_mark = words.unk() < words.index(SENTENCE_MARK) < count_known_words(words)
+        strategy = DiverseSiblingsSearch(words, diversity) if diversity and beam > 1 else None
         self.generator = SummaryGenerator(
             [self.model],
             words,

@@ -13,12 +13,12 @@ from fairseq.logging import metrics
 from torch import Tensor
 
 from ...evaluation.rewards import split_sentences
-from ...layers.decoder_output import unwrapped
+from ...layers.decoder_output import unwrap_model
 from ...platform.option_checks import Bounds, check_values
 from ...text.words import SENTENCE_MARK
 from .abstractor import Abstractor
-from .pointer_network import taken_before
-from .returns import DISCOUNT, discounted, standardised, step_rewards
+from .pointer_network import mark_selected_before
+from .returns import DISCOUNT, compute_returns, compute_step_rewards, standardise_returns
 
 
 @dataclass
@@ -49,9 +49,9 @@ class ExtractorRL(FairseqCriterion):
 
     In training, sentences are sampled one by one until the extractor stops, and each sentence is selected at most once.
     The abstractor rewrites each sentence with greedy search. Then,
-    :func:`~fairseq_etads.systems.rewriting.returns.step_rewards` compares the rewritten sentences with the reference
-    summary. Let R_t be the discounted returns, standardised to mean 0 and standard deviation 1 over the N steps of the
-    batch, and let b_t be the critic's estimates. The loss is::
+    :func:`~fairseq_etads.systems.rewriting.returns.compute_step_rewards` compares the rewritten sentences with the
+    reference summary. Let R_t be the discounted returns, standardised to mean 0 and standard deviation 1 over the N
+    steps of the batch, and let b_t be the critic's estimates. The loss is::
 
         L = -(1/N) Σ_t log P(a_t) (R_t - b_t) + (1/N) Σ_t (b_t - R_t)^2
 
@@ -76,13 +76,13 @@ class ExtractorRL(FairseqCriterion):
         self._load = {"checkpoint": abstractor, "data": utils.split_paths(task.cfg.data)[0], "longest": rl_max_len}
         # PyTorch does not register modules inside a tuple, so the abstractor's weights are neither trained nor stored.
         self._abstractor: Tuple[Abstractor, ...] = ()
-        self._rewriter(torch.device("cpu"))  # report a wrong path before training starts
+        self._load_abstractor(torch.device("cpu"))  # report a wrong path before training starts
 
     def __getstate__(self) -> Dict[str, Any]:
         """Return the state for pickling, without the abstractor. It is loaded again when needed."""
         return {**vars(self), "_abstractor": ()}
 
-    def _rewriter(self, device: torch.device) -> Abstractor:
+    def _load_abstractor(self, device: torch.device) -> Abstractor:
         """Return the abstractor on the given device. Load it if necessary."""
         if not self._abstractor or self._abstractor[0].device != device:
             self._abstractor = (Abstractor(option="--abstractor", device=device, **self._load),)
@@ -95,7 +95,7 @@ class ExtractorRL(FairseqCriterion):
             Three values: the loss, the number of steps (in training) or documents (in validation) by which to divide
             the loss, and the values to log.
         """
-        extractor = unwrapped(model)
+        extractor = unwrap_model(model)
         tokens = sample["net_input"]["src_tokens"]
         chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
         rewards = self.rewards(extractor, tokens, chosen, sample["target"])
@@ -123,17 +123,17 @@ class ExtractorRL(FairseqCriterion):
             chosen: the indices of the selected candidates (B, T), as returned by :meth:`PointerExtractor.extract`.
             summaries: the dictionary ids of the reference summaries (B, T').
         """
-        abstractor = self._rewriter(tokens.device)
-        taken = extractor.taken_sentences(tokens, chosen)
+        abstractor = self._load_abstractor(tokens.device)
+        taken = extractor.get_selected_sentences(tokens, chosen)
         found = abstractor.rewrite([sentence for sentences in taken for sentence in sentences])
-        rewritten = iter([self._spelled(abstractor.words(hypotheses[0])) for hypotheses in found])
+        rewritten = iter([self._convert_to_words(abstractor.words(hypotheses[0])) for hypotheses in found])
         rewards = []
         for sentences, summary in zip(taken, summaries.tolist()):
-            reference = split_sentences(self._spelled(summary), SENTENCE_MARK)
-            rewards.append(step_rewards([next(rewritten) for _ in sentences], reference))
+            reference = split_sentences(self._convert_to_words(summary), SENTENCE_MARK)
+            rewards.append(compute_step_rewards([next(rewritten) for _ in sentences], reference))
         return rewards
 
-    def _spelled(self, tokens: Any) -> List[str]:
+    def _convert_to_words(self, tokens: Any) -> List[str]:
         """Convert dictionary ids to words. Special symbols are omitted."""
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
@@ -151,13 +151,13 @@ class ExtractorRL(FairseqCriterion):
             rewards: a list of rewards for each document, with one reward per step.
         """
         logits, values = model(**sample["net_input"], chosen=chosen)  # (B, T, C), (B, T)
-        episodes = standardised([discounted(episode, self.discount) for episode in rewards])
+        episodes = standardise_returns([compute_returns(episode, self.discount) for episode in rewards])
         returns = torch.zeros(values.shape)
         for row, episode in zip(returns, episodes):
             row[: len(episode)] = torch.tensor(episode)
         returns = returns.to(values)
         real = chosen >= 0
-        log_p = logits.masked_fill(taken_before(chosen, logits.shape[2]), -math.inf).log_softmax(dim=2)
+        log_p = logits.masked_fill(mark_selected_before(chosen, logits.shape[2]), -math.inf).log_softmax(dim=2)
         log_p = log_p.gather(2, chosen.clamp(min=0)[:, :, None])[:, :, 0].masked_fill(~real, 0)
         advantage = (returns - values).detach().masked_fill(~real, 0)
         return -(log_p * advantage).sum(), (values - returns).masked_fill(~real, 0).pow(2).sum()
@@ -166,16 +166,16 @@ class ExtractorRL(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate metrics. Losses are averaged over steps, and other values are averaged over documents."""
 
-        def total(name: str) -> float:
+        def sum_logs(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
-        size, documents, steps = total("sample_size"), total("nsentences"), total("steps")
-        metrics.log_scalar("loss", total("loss") / size, size, round=4)
-        metrics.log_scalar("rewritten_rouge1", total("rouge1") / documents, documents, round=4)
-        metrics.log_scalar("extracted", total("extracted") / documents, documents, round=2)
+        size, documents, steps = sum_logs("sample_size"), sum_logs("nsentences"), sum_logs("steps")
+        metrics.log_scalar("loss", sum_logs("loss") / size, size, round=4)
+        metrics.log_scalar("rewritten_rouge1", sum_logs("rouge1") / documents, documents, round=4)
+        metrics.log_scalar("extracted", sum_logs("extracted") / documents, documents, round=2)
         if steps:
-            metrics.log_scalar("policy_loss", total("policy_loss") / steps, steps, round=4)
-            metrics.log_scalar("critic_loss", total("critic_loss") / steps, steps, round=4)
+            metrics.log_scalar("policy_loss", sum_logs("policy_loss") / steps, steps, round=4)
+            metrics.log_scalar("critic_loss", sum_logs("critic_loss") / steps, steps, round=4)
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:

@@ -12,11 +12,11 @@ import torch
 from fairseq.dataclass import FairseqDataclass
 from torch import Tensor, nn
 
-from ...layers.decoder_output import TrainedBy
+from ...layers.decoder_output import TrainingCriterion
 from ...layers.recurrent import BidirectionalLSTM
-from ...layers.tagging import words_by_sentence
-from ...models.common import check_marks, plain_options, preset_dataclass, register_presets
-from ...models.selector import SelectingModel, document_vectors
+from ...layers.tagging import group_words_by_sentence
+from ...models.common import check_sentence_mark, make_preset_dataclass, register_presets, to_namespace
+from ...models.selector import SelectingModel, make_encoder_embedding
 from ...platform.option_checks import SIZE, check_values
 from ...text.words import SENTENCE_MARK
 from .pointer_network import WIDTHS, Candidates, Critic, PointerNetwork, SentenceConvolution
@@ -101,7 +101,7 @@ class PointerExtractor(SelectingModel):
         self.mark, self.max_sentences = words.index(SENTENCE_MARK), cfg.max_sentences
         self.max_words = cfg.max_sentence_words
         self.special = sorted({words.pad(), words.eos(), words.bos(), self.mark})
-        self.embed_tokens = document_vectors(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
+        self.embed_tokens = make_encoder_embedding(task, cfg.encoder_embed_dim, cfg.encoder_embed_path)
         self.convolution = SentenceConvolution(cfg.encoder_embed_dim, cfg.sentence_filters)
         self.sentences = BidirectionalLSTM(
             len(WIDTHS) * cfg.sentence_filters, cfg.encoder_hidden_size, learnt_start=cfg.learnt_start
@@ -118,17 +118,17 @@ class PointerExtractor(SelectingModel):
     @classmethod
     def build_model(cls, cfg: Any, task: Any) -> "PointerExtractor":
         """Build the model. Raises ValueError if an option is invalid or the documents contain no sentence marks."""
-        options = plain_options(cfg)
+        options = to_namespace(cfg)
         check_values(options, PointerExtractorConfig)
-        check_marks(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
+        check_sentence_mark(f"--arch {getattr(options, '_name', 'pointer_extractor')}", task)
         return cls(options, task)
 
     @property
-    def trained_by(self) -> TrainedBy:  # type: ignore[override]
+    def trained_by(self) -> TrainingCriterion:  # type: ignore[override]
         """Return the criterion that trains this extractor, which depends on --learn-to-stop."""
         if self.stop is None:
-            return TrainedBy("extractor_nll", "an extractor without --learn-to-stop")
-        return TrainedBy("extractor_rl", "an extractor with --learn-to-stop")
+            return TrainingCriterion("extractor_nll", "an extractor without --learn-to-stop")
+        return TrainingCriterion("extractor_rl", "an extractor with --learn-to-stop")
 
     def upgrade_state_dict(self, state_dict: Dict[str, Tensor]) -> None:
         """If the checkpoint contains no critic, initialise the critic with the weights of the pointer network."""
@@ -140,8 +140,8 @@ class PointerExtractor(SelectingModel):
 
     def read(self, src_tokens: Tensor) -> Candidates:
         """Encode the sentences of the documents (B, S)."""
-        tokens, there, _ = words_by_sentence(
-            src_tokens, self.real_words(src_tokens), self.mark, self.max_sentences, self.max_words
+        tokens, there, _ = group_words_by_sentence(
+            src_tokens, self.find_real_words(src_tokens), self.mark, self.max_sentences, self.max_words
         )  # (B, N, W)
         batch, count, width = tokens.shape
         there = there.reshape(batch * count, width)
@@ -191,7 +191,7 @@ class PointerExtractor(SelectingModel):
         """
         candidates = self.with_stop(self.read(src_tokens))
         count = candidates.states.shape[1]
-        memory = self.pointer_network.remember(candidates)
+        memory = self.pointer_network.compute_memory(candidates)
         inputs, state = self.pointer_network.begin(len(src_tokens))
         blocked = candidates.missing.clone()  # (B, C)
         ended = blocked.all(dim=1)
@@ -209,7 +209,7 @@ class PointerExtractor(SelectingModel):
                 ended = ended | (taken[:, 0] == count - 1)
         return torch.stack(steps, dim=1) if steps else src_tokens.new_zeros(len(src_tokens), 0)
 
-    def taken_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
+    def get_selected_sentences(self, src_tokens: Tensor, chosen: Tensor) -> List[List[Tensor]]:
         """Return the sentences that were selected from each document, in the order of their selection.
 
         Args:
@@ -242,12 +242,12 @@ PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
 """A dictionary from the name of each architecture to the defaults that it changes."""
 
 
-def preset_config(name: str, **changes: Any) -> type:
+def make_preset_config(name: str, **changes: Any) -> type:
     """Create a dataclass that contains all options with a preset's defaults."""
     options = [
         (o.name, o.type, o.default, dict(o.metadata)) for o in fields(PointerExtractorConfig) if o.name != "_name"
     ]
-    return preset_dataclass(name, options, changes, __name__)
+    return make_preset_dataclass(name, options, changes, __name__)
 
 
-register_presets(PointerExtractor, PRESETS, preset_config)
+register_presets(PointerExtractor, PRESETS, make_preset_config)

@@ -59,7 +59,7 @@ class Candidates(NamedTuple):
     missing: Tensor
 
 
-class Memory(NamedTuple):
+class PointerMemory(NamedTuple):
     """The tensors that all steps of a :class:`PointerNetwork` read.
 
     Attributes:
@@ -79,7 +79,7 @@ State = Tuple[Tensor, Tensor]
 """The state h and memory cell c of an LSTM, each (1, B, H)."""
 
 
-class _Comparison(nn.Module):
+class _AdditiveScores(nn.Module):
     """Additive attention scores v · tanh(W_k h_j + W_q q_t), with the weights v, W_k and W_q."""
 
     def __init__(self, width: int, hidden: int):
@@ -114,27 +114,27 @@ class PointerNetwork(nn.Module):
         self.lstm = nn.LSTM(width, hidden, batch_first=True)
         self.first_input = nn.Parameter(torch.empty(width).uniform_(-0.1, 0.1))
         self.first_states = nn.Parameter(torch.empty(2, hidden).uniform_(-0.01, 0.01))  # h and c
-        self.glimpse = _Comparison(width, hidden)
-        self.choice = _Comparison(width, hidden)
+        self.glimpse = _AdditiveScores(width, hidden)
+        self.choice = _AdditiveScores(width, hidden)
 
-    def remember(self, candidates: Candidates) -> Memory:
+    def compute_memory(self, candidates: Candidates) -> PointerMemory:
         """Compute the tensors that all steps read, once for a batch."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
-        return Memory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)
+        return PointerMemory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)
 
     def begin(self, documents: int) -> Tuple[Tensor, State]:
         """Return the input of the first step (B, 1, D) and the initial state of the LSTM."""
         h, c = self.first_states[:, None, None].expand(-1, 1, documents, -1).contiguous()
         return self.first_input.expand(documents, 1, -1), (h, c)
 
-    def forward(self, inputs: Tensor, state: State, memory: Memory) -> Tuple[Tensor, State]:
+    def forward(self, inputs: Tensor, state: State, memory: PointerMemory) -> Tuple[Tensor, State]:
         """Run T steps, and score the candidates at each step.
 
         Args:
             inputs: the inputs x of the steps (B, T, D).
             state: the LSTM state before the steps.
-            memory: the tensors that :meth:`remember` returned.
+            memory: the tensors that :meth:`compute_memory` returned.
 
         Returns:
             The scores u (B, T, C) in float32 or higher precision, and the state of the LSTM after the steps. Scores of
@@ -142,7 +142,7 @@ class PointerNetwork(nn.Module):
         """
         steps, state = self.lstm(inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
-        return self.choice.scores(memory.values.read(weights), memory.keys), state
+        return self.choice.scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
     def follow(self, candidates: Candidates, chosen: Tensor) -> Tensor:
         """Score the candidates at each step of a given selection.
@@ -158,7 +158,7 @@ class PointerNetwork(nn.Module):
         before = chosen[:, :-1].clamp(min=0)[:, :, None].expand(-1, -1, candidates.states.shape[2])
         taken = candidates.states.gather(1, before)  # (B, T - 1, D)
         inputs = torch.cat([first.to(taken), taken], dim=1)[:, : chosen.shape[1]]
-        scores, _ = self(inputs, state, self.remember(candidates))
+        scores, _ = self(inputs, state, self.compute_memory(candidates))
         return scores
 
 
@@ -181,7 +181,7 @@ class Critic(nn.Module):
 
     def forward(self, sentences: Candidates, steps: int) -> Tensor:
         """Estimate the returns b (B, steps) from the sentences, without the stop candidate."""
-        memory = self.network.remember(sentences)
+        memory = self.network.compute_memory(sentences)
         inputs, state = self.network.begin(len(sentences.states))
         values: List[Tensor] = []
         for _ in range(steps):
@@ -192,7 +192,7 @@ class Critic(nn.Module):
         return torch.cat(values, dim=1)
 
 
-def taken_before(chosen: Tensor, count: int) -> Tensor:
+def mark_selected_before(chosen: Tensor, count: int) -> Tensor:
     """Compute a boolean mask (B, T, C) that is True at candidates that were selected in an earlier step.
 
     Args:

@@ -13,7 +13,7 @@ _SMALLEST = 1e-7
 """Constant that is added to the standard deviation before dividing by it, so that equal returns become 0."""
 
 
-def step_rewards(rewritten: Text, reference: Text) -> List[float]:
+def compute_step_rewards(rewritten: Text, reference: Text) -> List[float]:
     """Compute the reward of each step in an episode that ends with the stop action (Chen and Bansal 2018, section 3.1).
 
     Args:
@@ -29,7 +29,7 @@ def step_rewards(rewritten: Text, reference: Text) -> List[float]:
     return [*rewards, rouge_n(rewritten, reference, 1)]
 
 
-def discounted(rewards: Sequence[float], discount: float) -> List[float]:
+def compute_returns(rewards: Sequence[float], discount: float) -> List[float]:
     """Compute the return R_t = r_t + discount R_{t+1} for each step of an episode."""
     returns: List[float] = []
     for reward in reversed(rewards):
@@ -37,7 +37,7 @@ def discounted(rewards: Sequence[float], discount: float) -> List[float]:
     return returns[::-1]
 
 
-def standardised(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
+def standardise_returns(episodes: Sequence[Sequence[float]]) -> List[List[float]]:
     """Standardise returns to mean 0 and standard deviation 1 over all steps of all episodes.
 
     The standard deviation is the sample standard deviation, with the number of steps minus 1 in the denominator. A

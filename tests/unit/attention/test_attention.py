@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fairseq_etads.attention import saliency_attention
-from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, document_positions, focal_bias, focus_attention
+from fairseq_etads.kernels.focus import FOCUS_FORMS, SCOPE_FLOOR, compute_token_positions, focal_bias, focus_attention
 from fairseq_etads.layers.encoder_attention import FocalNetwork
 
 LENGTHS = (9, 1, 6, 12)
@@ -48,7 +48,7 @@ def oracle(inputs, mask):
 
 def test_focal_bias_is_equation_7():
     (_, _, _, center, scope), mask = random_inputs()
-    positions, _ = document_positions(mask, *mask.shape, mask.device)
+    positions, _ = compute_token_positions(mask, *mask.shape, mask.device)
     bias = focal_bias(center, scope, positions)
     for b in range(len(LENGTHS)):
         for h in range(HEADS):
@@ -67,7 +67,7 @@ def test_scope_has_a_floor():
 
 @pytest.mark.parametrize("left", [False, True])
 def test_positions_count_real_tokens_from_either_side(left):
-    positions, lengths = document_positions(padding_mask((2, 4), left), 2, 4, torch.device("cpu"))
+    positions, lengths = compute_token_positions(padding_mask((2, 4), left), 2, 4, torch.device("cpu"))
     assert lengths.tolist() == [2, 4]
     assert positions.tolist() == ([[0, 0, 0, 1], [0, 1, 2, 3]] if left else [[0, 1, 0, 0], [0, 1, 2, 3]])
 

@@ -7,7 +7,7 @@ import pytest
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
 from fairseq_etads.commands.models import main
-from fairseq_etads.jobs.architectures import PRESETS, architecture_config, count_parameters
+from fairseq_etads.jobs.architectures import PRESETS, count_parameters, make_architecture_config
 
 V, D, FFN, LAYERS = 50_000, 512, 2048, 4
 ATTENTION = 4 * (D * D + D)  # query, key, value and output projections with their biases
@@ -51,7 +51,7 @@ T = 68_883  # target words, two tables, and an output bias in the recurrent mode
 def test_options_are_those_that_fairseq_composes(arch, changes):
     """Types are also the same. Only a few are compared, because each composition by fairseq takes half a second."""
     fairseqs = convert_namespace_to_omegaconf(Namespace(arch=arch, **changes)).model
-    ours = architecture_config(arch, **changes)
+    ours = make_architecture_config(arch, **changes)
     assert ours == fairseqs and {name: type(ours[name]) for name in ours} == {
         name: type(fairseqs[name]) for name in ours
     }

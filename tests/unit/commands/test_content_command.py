@@ -11,7 +11,7 @@ from selection_data import write_data
 from fairseq_etads.commands.content import main
 from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.files import source_hash, write_rows
-from fairseq_etads.jobs.content import _area, fit
+from fairseq_etads.jobs.content import _compute_auc, fit_network
 from fairseq_etads.search.content.model import ContentModel
 
 SPLITS = {"train": 120, "valid": 12, "test": 8}
@@ -131,7 +131,7 @@ def test_a_network_learns_what_no_line_separates():
     features = np.random.RandomState(0).randn(200_000, 3).astype("float32") * [5, 1, 1] + [7, 0, 0]
     labels = (abs(features[:, 0] - 7) < 3).tolist()
     state = torch.random.get_rng_state()
-    network = fit(features, labels, 1)
+    network = fit_network(features, labels, 1)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert ((network.probabilities(features) > 0.5) == labels).mean() > 0.9
 
@@ -140,5 +140,5 @@ def test_the_area_is_the_share_of_ordered_pairs():
     r = np.random.RandomState(1)
     scores, labels = r.randint(0, 6, 60) / 6, r.rand(60) < 0.4
     pairs = [(a > b) + (a == b) / 2 for a in scores[labels] for b in scores[~labels]]
-    assert _area(scores, labels) == pytest.approx(np.mean(pairs))
-    assert _area(scores, np.ones(60, dtype=bool)) is None
+    assert _compute_auc(scores, labels) == pytest.approx(np.mean(pairs))
+    assert _compute_auc(scores, np.ones(60, dtype=bool)) is None

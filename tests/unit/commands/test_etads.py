@@ -8,8 +8,8 @@ import pytest
 
 import fairseq_etads
 from fairseq_etads.commands import doctor
-from fairseq_etads.commands.completion import completion
-from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, by_name, main
+from fairseq_etads.commands.completion import make_completion_script
+from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, commands_by_name, main
 from fairseq_etads.platform import extras
 
 SETUP = (Path(__file__).parents[3] / "setup.py").read_text(encoding="utf-8")
@@ -17,11 +17,11 @@ INSTALLED = dict(re.findall(r'"etads-(\w+)=([\w.]+):main"', SETUP))
 
 
 def test_the_list_has_every_installed_command(capsys):
-    listed = {name: command.module for name, command in by_name().items() if name not in COMMANDS[LAST_GROUP]}
+    listed = {name: command.module for name, command in commands_by_name().items() if name not in COMMANDS[LAST_GROUP]}
     assert listed == INSTALLED
     assert main([]) == 0
     shown = capsys.readouterr().out
-    for name, command in by_name().items():
+    for name, command in commands_by_name().items():
         assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.MULTILINE)
 
 
@@ -55,7 +55,7 @@ def complete(line):
     """The words that bash offers at the end of a line."""
     words = line.split(" ")
     array = " ".join(f"'{word}'" for word in words)
-    code = f"{completion()}\nCOMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _etads\n"
+    code = f"{make_completion_script()}\nCOMP_WORDS=({array}); COMP_CWORD={len(words) - 1}; _etads\n"
     code += "printf '%s\\n' \"${COMPREPLY[@]}\""
     done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr == ""
@@ -96,8 +96,8 @@ def test_extras_are_those_of_setup():
 
 def test_the_line_that_installs_an_extra_runs_here(tmp_path, monkeypatch):
     monkeypatch.chdir(Path(__file__).parents[3])
-    assert extras.install_line("demo") == "python -m pip install '.[demo]'"
+    assert extras.format_install_command("demo") == "python -m pip install '.[demo]'"
     monkeypatch.chdir(tmp_path)
-    assert extras.install_line("demo") == f"python -m pip install '{Path(__file__).parents[3]}[demo]'"
+    assert extras.format_install_command("demo") == f"python -m pip install '{Path(__file__).parents[3]}[demo]'"
     monkeypatch.setitem(extras.EXTRAS, "demo", ("starlette", "no_such_module"))
-    assert extras.missing_modules("demo") == ("no_such_module",)
+    assert extras.find_missing_modules("demo") == ("no_such_module",)

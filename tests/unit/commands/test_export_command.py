@@ -6,7 +6,7 @@ import pytest
 from folders import make_run
 
 from fairseq_etads.commands.export import main
-from fairseq_etads.jobs.run_record import RunRecord, data_of
+from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint
 from fairseq_etads.summarizer.folder.config import read_config
 from fairseq_etads.summarizer.folder.loading import load_folder
 
@@ -32,7 +32,7 @@ def run(tmp_path_factory):
 def test_a_run_with_shared_data_knows_them(tmp_path):
     make_run(tmp_path / "run", pointer="soft")
     shared = (tmp_path / "run" / "prepared").rename(tmp_path / "shared")
-    RunRecord(["fairseq-train", "x"], str(shared), data_of(shared)).write(tmp_path / "run")
+    RunRecord(["fairseq-train", "x"], str(shared), compute_data_fingerprint(shared)).write(tmp_path / "run")
     assert main([str(tmp_path / "run"), str(tmp_path / "folder")]) == 0
     assert "fairseq-train x\n" in (tmp_path / "folder" / "README.md").read_text()
 

@@ -8,7 +8,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.labels import main
 from fairseq_etads.data.labels.files import SelectionFile, source_hash, write_rows
-from fairseq_etads.data.labels.labels import greedy_extract, match_sentences, selection_targets
+from fairseq_etads.data.labels.labels import compute_selection_targets, greedy_extract, match_sentences
 from fairseq_etads.platform.errors import InputError
 
 TRAIN = [
@@ -64,7 +64,7 @@ def test_labels_of_sentences(data, tmp_path):
     _, _, rows = fields(data / "labels.sentences.train")
     assert rows[0] == ["0:1", "2:1"] and rows[2] == ["-"]
     shares = [float(pair.split(":")[1]) for pair in fields(data / "labels.sentences.test")[2][0][0].split(",")]
-    assert shares == [1.0] == selection_targets([["dog"], ["cat"]], [["dog"]], {})[0][:1]
+    assert shares == [1.0] == compute_selection_targets([["dog"], ["cat"]], [["dog"]], {})[0][:1]
 
 
 def test_the_number_of_processes_changes_nothing(tmp_path):
@@ -107,10 +107,10 @@ def test_files_refuse_other_text_and_damage(tmp_path):
     path = tmp_path / "labels.words.train"
     write_rows(path, {"documents": 2}, [(source_hash(["a", "b"]), ["1", "0"]), (source_hash([]), [])])
     file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
-    assert len(file) == 2 and file.row_of(0, ["a", "b"]) == ["1", "0"] and file.row_of(1, []) == []
-    assert pickle.loads(pickle.dumps(file)).row_of(1, []) == [], "also when it has been read"
+    assert len(file) == 2 and file.read_checked_row(0, ["a", "b"]) == ["1", "0"] and file.read_checked_row(1, []) == []
+    assert pickle.loads(pickle.dumps(file)).read_checked_row(1, []) == [], "also when it has been read"
     with pytest.raises(InputError, match=r"labels\.words.train, line 2: does not match document 0"):
-        file.row_of(0, ["a", "c"])
+        file.read_checked_row(0, ["a", "c"])
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole[2:], b"", b"# []\n", b"\xff" + whole):
         path.write_bytes(damaged)

@@ -12,12 +12,12 @@ from helpers import make_task
 
 from fairseq_etads.commands import compare as compare_command
 from fairseq_etads.commands import likelihood
-from fairseq_etads.evaluation.likelihood_file import likelihood_file, read_likelihoods
+from fairseq_etads.evaluation.likelihood_file import make_likelihood_file_path, read_likelihoods
 from fairseq_etads.evaluation.resampling import compare_pairs
 from fairseq_etads.jobs import likelihood as reference_likelihood
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
-V = known_words(make_task(tail=12).target_dictionary)
+V = count_known_words(make_task(tail=12).target_dictionary)
 DOCUMENTS = [[8, 9, 10, 11, 12], [13, 14], [20, V + 5, 21, 8, 9, 22, V, 23], [9]]
 SUMMARIES = [[8, 9], [15, 14, 16], [V, 22, V + 1], [9, 9, 9, 9]]
 """The model knows words below V. Of the other words, its document has V and V + 5, but not V + 1."""
@@ -41,7 +41,7 @@ def run(tmp_path):
 
 
 def found(run, subset="test"):
-    return read_likelihoods(likelihood_file(run, subset, "best"))
+    return read_likelihoods(make_likelihood_file_path(run, subset, "best"))
 
 
 def test_likelihoods_are_those_of_a_loop(run):
@@ -67,7 +67,7 @@ def test_they_do_not_depend_on_batches(run, capsys):
     folder, _ = run
     assert likelihood.main([str(folder)]) == 0
     together = found(folder)
-    likelihood_file(folder, "test", "best").unlink()
+    make_likelihood_file_path(folder, "test", "best").unlink()
     assert likelihood.main([str(folder), "--max-tokens", "8"]) == 0
     assert found(folder).log_likelihood == pytest.approx(together.log_likelihood, abs=1e-5)
 
@@ -77,7 +77,7 @@ def test_they_are_kept_until_the_checkpoint_or_the_data_change(run, capsys, monk
     assert likelihood.main([str(folder)]) == 0
     first = found(folder)
     with monkeypatch.context() as patch:
-        patch.setattr(reference_likelihood, "_score", lambda *_: pytest.fail("scored again"))
+        patch.setattr(reference_likelihood, "_score_summaries", lambda *_: pytest.fail("scored again"))
         assert likelihood.main([str(folder)]) == 0
     assert capsys.readouterr().out.splitlines()[-1].endswith("(scored before)")
     write_subset(folder / "prepared" / "bin", "test", DOCUMENTS[:3], SUMMARIES[:3])
@@ -104,7 +104,7 @@ def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
         assert likelihood.main(arguments) == 2
         assert message in capsys.readouterr().err
     assert likelihood.main([str(folder)]) == 0
-    path = likelihood_file(folder, "test", "best")
+    path = make_likelihood_file_path(folder, "test", "best")
     whole = json.loads(path.read_text())
     damages = [{"tokens": []}, {"log_likelihood": [float("nan")] * 4}, {"format": "x"}, {"tokens": "abcd"}, {"more": 1}]
     for text in ["", "[]", "{}", *(json.dumps({**whole, **damage}) for damage in damages)]:

@@ -19,7 +19,7 @@ from fairseq_etads.commands.compare import RESAMPLES as COMPARE_RESAMPLES
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import rouge
-from fairseq_etads.summarizer.folder.card import _score_rows
+from fairseq_etads.summarizer.folder.card import _format_score_rows
 
 
 def write(path, lines):
@@ -278,7 +278,7 @@ def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monke
             assert line.partition("   [")[0] in table.splitlines()
     scores = json.loads(saved.read_text())["scores"]
     assert {score["f1_interval"] for score in scores.values()} == {None}
-    assert "not computed" in "\n".join(_score_rows(json.loads(saved.read_text())))
+    assert "not computed" in "\n".join(_format_score_rows(json.loads(saved.read_text())))
 
 
 def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path, capsys, monkeypatch):

@@ -166,7 +166,7 @@ class EndedError(BaseException):
 def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at):
     (tmp_path / "in").write_text("\n".join(TEXTS))
     arguments = [tmp_path / "in", "--lines", "--output", tmp_path / "out", "--read-ahead", "2"]
-    plain, asked = summarize_command._line, []
+    plain, asked = summarize_command._format_line, []
 
     def ends(document, summary, output_format):
         asked.append(document.name)
@@ -174,11 +174,11 @@ def test_an_interrupted_run_goes_on(summarize, wanted, tmp_path, monkeypatch, at
             raise EndedError
         return plain(document, summary, output_format)
 
-    monkeypatch.setattr(summarize_command, "_line", ends)
+    monkeypatch.setattr(summarize_command, "_format_line", ends)
     with pytest.raises(EndedError):
         summarize(*arguments)
     assert not (tmp_path / "out").exists()
-    monkeypatch.setattr(summarize_command, "_line", lambda *a: asked.append(a[0].name) or plain(*a))
+    monkeypatch.setattr(summarize_command, "_format_line", lambda *a: asked.append(a[0].name) or plain(*a))
     status, _, said = summarize(*arguments)
     assert status == 0 and f"{at:,} documents are finished; continuing with the next" in said
     assert (tmp_path / "out").read_text().split("\n")[:-1] == wanted
@@ -192,7 +192,7 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
     def ends(*_):
         raise EndedError
 
-    monkeypatch.setattr(summarize_command, "_line", ends)
+    monkeypatch.setattr(summarize_command, "_format_line", ends)
     with pytest.raises(EndedError):
         summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out")
     status, _, said = summarize(tmp_path / "in", "--lines", "--output", tmp_path / "out", "--beam", "2")
@@ -209,7 +209,7 @@ def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
             yield new_documents.NewDocument(str(number), f"w1 new{number}")
 
     shown = []
-    plain = summarize_command._line
+    plain = summarize_command._format_line
 
     def line(document, summary, output_format):
         shown.append(document.name)
@@ -217,7 +217,7 @@ def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
             raise EndedError
         return plain(document, summary, output_format)
 
-    monkeypatch.setattr(summarize_command, "_line", line)
+    monkeypatch.setattr(summarize_command, "_format_line", line)
     monkeypatch.setattr(summarize_command, "read_documents", endless)
     with pytest.raises(EndedError):
         summarize("--beam", "1", "--max-len", "2", "--read-ahead", "8")
@@ -237,7 +237,7 @@ def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
     ],
 )
 def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, arguments, words, monkeypatch):
-    monkeypatch.setattr(summarize_command, "_load", lambda args: pytest.fail("loaded"))
+    monkeypatch.setattr(summarize_command, "_load_summarizer", lambda args: pytest.fail("loaded"))
     status, lines, said = summarize(*arguments)
     assert (status, lines) == (2, []) and words in said
     assert [line for line in said.splitlines() if not line.startswith("==")] == [said.splitlines()[-1]]

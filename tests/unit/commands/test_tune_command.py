@@ -271,13 +271,13 @@ def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights
         asked.append(([len(nbest.scores) for nbest in lists], list(first), points, seed))
         return [1.0, 0.123456, 0.0, 0.0, 0.0], 0.0
 
-    monkeypatch.setattr(extractive_weights, "best_weights", best_weights)
+    monkeypatch.setattr(extractive_weights, "find_best_weights", best_weights)
     a, b, c = (f"text {name}" for name in "abc")
     lists = [[[(a, [-1.0, 1, 0, 0, 0], 0.5), (b, [-2.0, 0, 1, 0, 0], 0.7)], []], [[(c, [-3.0, 0, 0, 1, 0], 0.1)], []]]
     lists.append([[(a, [-1.0, 1, 0, 0, 0], 0.5)], []])
     weights = [[1.0, float(number), 0.0, 0.0, 0.0] for number in range(3)]
     rounds = [Round(n, weights[n], lists[n], mean, 0.0) for n, mean in enumerate((0.5, 0.9, 0.1))]
-    assert extractive_weights._next_weights(rounds, 7, 3) == [1.0, 0.1235, 0.0, 0.0, 0.0]
+    assert extractive_weights._optimise_weights(rounds, 7, 3) == [1.0, 0.1235, 0.0, 0.0, 0.0]
     assert asked == [([3], weights[1], 7, 3)], "a document without hypotheses is left out"
 
 

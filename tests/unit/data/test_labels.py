@@ -7,16 +7,16 @@ import reference
 from rouge_score.rouge_scorer import _summary_level_lcs
 
 from fairseq_etads.data.labels.labels import (
+    compute_idf,
+    compute_selection_targets,
     copy_labels,
     greedy_extract,
-    greedy_f1,
-    inverse_frequencies,
-    is_content,
+    is_content_word,
     match_sentences,
-    selection_targets,
+    select_by_greedy_f1,
 )
 from fairseq_etads.data.labels.overlap import SummaryRecall
-from fairseq_etads.data.labels.texts import Text, summary_sentences
+from fairseq_etads.data.labels.texts import WordText, summary_sentences
 from fairseq_etads.text.subsequences import lcs_length
 
 
@@ -86,7 +86,7 @@ def test_extracted_sentences_are_those_of_the_definition():
 def test_a_summary_that_is_the_document_matches_every_sentence_with_itself():
     document = [["a", "b"], ["c", "d", "a"], ["e"]]
     assert match_sentences(document, document) == greedy_extract(document, document) == [0, 1, 2]
-    for targets, number in zip(selection_targets([["tea"], ["cups"]], [["cups"], ["tea"]], {}), (1, 0)):
+    for targets, number in zip(compute_selection_targets([["tea"], ["cups"]], [["cups"], ["tea"]], {}), (1, 0)):
         assert targets == [float(k == number) for k in range(2)]
 
 
@@ -105,32 +105,32 @@ def test_without_a_common_word_the_first_sentence_with_words_is_extracted():
 def test_distributions_are_the_cosines_of_the_definition():
     words = ("the", "of", ",", "cat", "dog", "1984", "n't", "tree")
     documents = [flat(document) for document, _ in texts(8, 20, words=words)]
-    idf, unseen = inverse_frequencies(documents)
+    idf, unseen = compute_idf(documents)
     for document, summary in texts(9, 100, words=(*words, "new")):
-        found = selection_targets(document, summary, idf, unseen)
-        expected = reference.cosines(document, summary, documents, is_content)
+        found = compute_selection_targets(document, summary, idf, unseen)
+        expected = reference.cosines(document, summary, documents, is_content_word)
         assert found == [pytest.approx(row) for row in expected]
         assert all(sum(row) == pytest.approx(1) or not any(row) for row in found)
-    assert not is_content("the") and not is_content("``") and is_content("1984") and is_content("é")
+    assert not is_content_word("the") and not is_content_word("``") and is_content_word("1984") and is_content_word("é")
 
 
 def test_subwords_have_the_label_of_their_word():
     tokens = ["the", "c@@", "at", "<q>", "s@@", "a@@", "t", "down"]
-    text = Text.of(tokens, "subword_nmt")
+    text = WordText.from_tokens(tokens, "subword_nmt")
     assert text.words == ["the", "cat", "<q>", "sat", "down"]
-    assert text.spread([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
-    pieces = Text.of(["▁the", "▁c", "at", "<q>", "▁s", "a", "t", "▁down"], "sentencepiece")
+    assert text.spread_to_tokens([1, 2, 3, 4, 5]) == [1, 2, 2, None, 4, 4, 4, 5]
+    pieces = WordText.from_tokens(["▁the", "▁c", "at", "<q>", "▁s", "a", "t", "▁down"], "sentencepiece")
     assert pieces == text
-    assert text.sentences() == [["the", "cat"], ["sat", "down"]] and text.sentence_numbers() == [0, 0, None, 1, 1]
-    cut = Text.of(tokens, "subword_nmt", limit=6)
-    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.spread("abcd") == ["a", "b", "b", None, "d", "d"]
+    assert text.sentences() == [["the", "cat"], ["sat", "down"]] and text.get_sentence_indices() == [0, 0, None, 1, 1]
+    cut = WordText.from_tokens(tokens, "subword_nmt", limit=6)
+    assert cut.words == ["the", "cat", "<q>", "sat"] and cut.spread_to_tokens("abcd") == ["a", "b", "b", None, "d", "d"]
 
 
 def test_sentences_are_numbered_by_the_marks_before_them():
-    text = Text.of(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none")
+    text = WordText.from_tokens(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none")
     assert text.sentences() == [[], ["a"], [], ["b"]]
     assert summary_sentences(["<q>", "a", "<q>", "<q>", "b", "<q>"], "none") == [["a"], ["b"]]
-    assert Text.of([], "none").sentences() == summary_sentences(["<q>"], "none") == []
+    assert WordText.from_tokens([], "none").sentences() == summary_sentences(["<q>"], "none") == []
 
 
 def f1_of_both(sentences, summary):
@@ -155,6 +155,6 @@ def test_sentences_by_f1_are_those_of_a_greedy_search():
             taken.append(top)
             free.remove(top)
         first = [number for number, sentence in enumerate(document) if sentence][:1]
-        assert greedy_f1(document, summary) == (sorted(taken) or first), (document, summary)
-        changed += greedy_f1(document, summary) != greedy_extract(document, summary)
+        assert select_by_greedy_f1(document, summary) == (sorted(taken) or first), (document, summary)
+        changed += select_by_greedy_f1(document, summary) != greedy_extract(document, summary)
     assert changed > 50, "it is another kind of labels"

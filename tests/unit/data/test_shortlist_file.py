@@ -22,7 +22,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import SHORTLIST, read_config
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME, Checksums
-from fairseq_etads.vocabulary.dictionary import fingerprint, with_known_words
+from fairseq_etads.vocabulary.dictionary import compute_fingerprint, limit_known_words
 
 WORDS = [f"w{number}" for number in range(30)]
 
@@ -159,7 +159,7 @@ def refusal(path, source, target=None):
 
 def test_other_dictionaries_are_refused(written):
     path, words = written
-    bounded = with_known_words(words, 30)
+    bounded = limit_known_words(words, 30)
     assert "a different target dictionary" in refusal(path, words, bounded)
     assert "a different source dictionary" in refusal(path, bounded, words)
     other = make_task(tail=9).source_dictionary
@@ -192,7 +192,11 @@ def test_damage_is_noticed_and_nothing_is_run(written, tmp_path):
 def test_numbers_that_are_no_words_are_refused(written, change, message):
     path, words = written
     arrays = {"frequent": np.array([4], dtype=np.int32), "together": np.full((44, 2), -1, dtype=np.int32), **change}
-    about = {"format": FORMAT, "source_dictionary": fingerprint(words), "target_dictionary": fingerprint(words)}
+    about = {
+        "format": FORMAT,
+        "source_dictionary": compute_fingerprint(words),
+        "target_dictionary": compute_fingerprint(words),
+    }
     save_file({name: array for name, array in arrays.items() if array is not None}, str(path), metadata=about)
     assert message in refusal(path, words)
     save_file(arrays if arrays["together"] is not None else {"a": np.zeros(1)}, str(path), metadata={"format": "x"})

@@ -10,7 +10,7 @@ from fairseq.data import Dictionary, indexed_dataset
 from helpers import EOS, PAD, make_dictionary, make_task
 
 from fairseq_etads.data.factors import load_factor, load_factor_dictionaries
-from fairseq_etads.data.pairs import SummarizationDataset, language_pair
+from fairseq_etads.data.pairs import SummarizationDataset, detect_language_pair
 
 SIZES = [6, 4, 1, 9]
 
@@ -170,9 +170,9 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
 
 def test_a_factors_file_is_not_taken_for_a_pair(tmp_path):
     """fairseq's function returned "factor" and "tf" if it found that file first."""
-    assert language_pair(str(tmp_path)) == (None, None)
+    assert detect_language_pair(str(tmp_path)) == (None, None)
     for name in ("train.factor-tf.idx", "dict.factor-tf.txt", "a.factor-source.idx", "valid.doc-sum.sum.bin"):
         (tmp_path / name).touch()
-    assert language_pair(str(tmp_path)) == ("doc", "sum")
+    assert detect_language_pair(str(tmp_path)) == ("doc", "sum")
     (tmp_path / "valid.doc-sum.sum.bin").rename(tmp_path / "valid.doc-sum.doc")  # the file name with --dataset-impl raw
-    assert language_pair(str(tmp_path)) == ("doc", "sum")
+    assert detect_language_pair(str(tmp_path)) == ("doc", "sum")

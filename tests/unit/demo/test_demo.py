@@ -73,7 +73,7 @@ def test_how_much_was_read_is_said_in_words(client):
     assert long["words_read"] == 60
     short = told(ask(client, "w1 w2  w3\n"))[-1]
     assert (short["words"], short["words_read"]) == (3, 3)
-    assert events.words_read("a b c", 1, []) == {"words": 3, "words_read": 0}
+    assert events.count_words_read("a b c", 1, []) == {"words": 3, "words_read": 0}
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_what_would_take_all_the_memory_is_refused(client, options, words):
 
 
 def test_a_folders_own_large_values_are_possible():
-    form.check({"beam": 80}, {**DECODING, "beam": 80})
+    form.check_options({"beam": 80}, {**DECODING, "beam": 80})
     with pytest.raises(InputError, match="--beam 81: choose at most 80"):
-        form.check({"beam": 81}, {**DECODING, "beam": 80})
+        form.check_options({"beam": 81}, {**DECODING, "beam": 80})
 
 
 def test_the_form_has_every_option_with_the_words_of_the_command_line(client):
@@ -133,13 +133,13 @@ def test_the_form_has_every_option_with_the_words_of_the_command_line(client):
         "bool",
         "choice",
     )
-    assert "shortlist" in {field["name"] for field in form.fields({**DECODING, "shortlist": True})}
+    assert "shortlist" in {field["name"] for field in form.describe_fields({**DECODING, "shortlist": True})}
     assert about["title"] == "a <b>model</b>" and "Architecture etads: copies words" in about["about"]
 
 
 def test_the_defaults_of_the_form_change_nothing(summarizer):
-    defaults = form.defaults(summarizer.config.decoding)
-    form.check(defaults, summarizer.config.decoding)
+    defaults = form.get_default_options(summarizer.config.decoding)
+    form.check_options(defaults, summarizer.config.decoding)
     assert summarizer.summarize(TEXT, **defaults) == summarizer.summarize(TEXT)
 
 
@@ -171,7 +171,7 @@ def test_ctrl_c_does_not_wait_until_the_model_is_loaded():
         loaded.append(not ended.wait(20))
 
     with pytest.raises(KeyboardInterrupt):
-        command._in_own_thread(load)
+        command._run_in_thread(load)
     assert not loaded, "the interrupt came only after the work was done"
     ended.set()
 
@@ -180,4 +180,4 @@ def test_what_cannot_be_loaded_is_said():
     from fairseq_etads.commands import demo as command
 
     with pytest.raises(ZeroDivisionError):
-        command._in_own_thread(lambda: 1 // 0)
+        command._run_in_thread(lambda: 1 // 0)

@@ -53,7 +53,7 @@ class Held:
 
 @pytest.fixture
 def held(summarizer):
-    demo = server.Demo(Held(summarizer), "held")
+    demo = server.DemoServer(Held(summarizer), "held")
     yield demo
     demo.summarizer.go_on.set()
     demo.worker.close()
@@ -61,7 +61,7 @@ def held(summarizer):
 
 def test_so_many_may_wait_and_no_more(held, monkeypatch):
     monkeypatch.setattr(held.worker, "most_waiting", 2)
-    with TestClient(held.app(), base_url=URL) as client, ThreadPoolExecutor(3) as pool:
+    with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(3) as pool:
         first = pool.submit(ask, client)
         assert held.summarizer.reached.wait(20)
         others = []
@@ -122,7 +122,7 @@ def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
     """A search that continued to its end would keep all other clients waiting."""
 
     async def go_away():
-        app = held.app()
+        app = held.make_app()
         async with asked_by_hand(app) as (_, gone):
             await asyncio.to_thread(until, held.summarizer.reached.is_set)
             async with asked_by_hand(app) as (_, gone_too):
@@ -136,13 +136,13 @@ def test_a_client_that_goes_away_stops_its_search_and_those_that_wait(held):
     held.summarizer.go_on.set()
     until(lambda: held.worker._current is None and not held.worker._waiting)
     assert held.summarizer.ended == ["StoppedError"], "the one that was waiting never began"
-    with TestClient(held.app(), base_url=URL) as client:
+    with TestClient(held.make_app(), base_url=URL) as client:
         assert told(ask(client))[-1]["kind"] == "summary"
 
 
 def test_steps_are_sent_while_the_search_goes_on(held):
     async def watch():
-        async with asked_by_hand(held.app()) as (sent, gone):
+        async with asked_by_hand(held.make_app()) as (sent, gone):
             await asyncio.to_thread(until, held.summarizer.reached.is_set)
             before = b"".join(message.get("body", b"") for message in sent)
             held.summarizer.go_on.set()
@@ -157,7 +157,7 @@ def test_steps_are_sent_while_the_search_goes_on(held):
 
 
 def test_the_end_of_the_server_stops_its_searches(held):
-    with TestClient(held.app(), base_url=URL) as client, ThreadPoolExecutor(1) as pool:
+    with TestClient(held.make_app(), base_url=URL) as client, ThreadPoolExecutor(1) as pool:
         answer = pool.submit(ask, client)
         assert held.summarizer.reached.wait(20)
         held.worker.close()

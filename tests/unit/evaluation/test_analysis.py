@@ -16,9 +16,9 @@ from fairseq_etads.evaluation.analysis import (
     Analyser,
     Source,
     analyse_systems,
-    greedy_oracle,
-    lead_words,
+    find_greedy_oracle,
     repeated_ngrams,
+    take_lead_words,
 )
 
 SENTENCES = st.lists(st.lists(st.sampled_from("abcd"), max_size=5), max_size=4)
@@ -79,13 +79,13 @@ def test_words_are_not_taken_for_parts_of_others():
 def test_numbers_and_names_are_looked_up_in_the_document():
     document = "BERLIN has 3.7 million people . <q> Since 1,000 years 10:30 Paul lives there ."
     source = Source(WORD_SPLITTERS["words"](document), document)
-    assert source.numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
-    assert source.numbers_found(["3 people, 7 years", "1,000 and 1000"]) == 1 / 4, (
+    assert source.share_of_numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
+    assert source.share_of_numbers_found(["3 people, 7 years", "1,000 and 1000"]) == 1 / 4, (
         "a part of a number is another number"
     )
-    assert source.names_found(["Since then, Paul left Berlin", "He met Mary"]) == 2 / 3
-    assert source.names_found(["Paul"]) is None and source.names_found(["paul met berlin"]) is None
-    assert source.numbers_found(["no digits"]) is source.numbers_found([]) is None
+    assert source.share_of_names_found(["Since then, Paul left Berlin", "He met Mary"]) == 2 / 3
+    assert source.share_of_names_found(["Paul"]) is None and source.share_of_names_found(["paul met berlin"]) is None
+    assert source.share_of_numbers_found(["no digits"]) is source.share_of_numbers_found([]) is None
     analyser = Analyser()
     for sentences in (["In Berlin live 9"], ["in 1,000 years Mary"], ["x"]):
         analyser.add(source, [sentence.lower().split() for sentence in sentences], sentences)
@@ -134,8 +134,8 @@ def test_words_of_other_scripts():
 
 
 def test_lead_words_cut_the_last_sentence():
-    assert lead_words(["a b", "c d e", "f"], 4) == ["a b", "c d"]
-    assert lead_words(["a b"], 9) == ["a b"] and lead_words([], 3) == []
+    assert take_lead_words(["a b", "c d e", "f"], 4) == ["a b", "c d"]
+    assert take_lead_words(["a b"], 9) == ["a b"] and take_lead_words([], 3) == []
 
 
 def score_of(sentences, references):
@@ -154,7 +154,7 @@ def score_of(sentences, references):
     st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=6), min_size=1, max_size=2),
 )
 def test_the_oracle_takes_the_best_step_every_time(document, references):
-    chosen = greedy_oracle(document, references, 3)
+    chosen = find_greedy_oracle(document, references, 3)
     taken, best = [], 0.0
     while len(taken) < 3:
         values = {
@@ -175,7 +175,7 @@ def test_the_oracle_finds_the_best_extract_where_greed_suffices():
     reference = ["a", "b", "c", "d", "e", "f"]
     every = [e for k in range(5) for e in itertools.combinations(range(4), k)]
     best = max(every, key=lambda numbers: score_of([document[i] for i in numbers], [reference]) if numbers else 0)
-    assert greedy_oracle(document, [reference], 4) == list(best) == [0, 2]
+    assert find_greedy_oracle(document, [reference], 4) == list(best) == [0, 2]
 
 
 # --- the command ---

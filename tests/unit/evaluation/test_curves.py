@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from fairseq_etads.commands.plot import main, short_names
+from fairseq_etads.commands.plot import main, make_legend_labels
 from fairseq_etads.evaluation import curves
 from fairseq_etads.evaluation.training_log import TrainingLog, find_log, read_log
 from fairseq_etads.platform.errors import InputError
@@ -33,8 +33,8 @@ def epoch(updates, prefix=STAMP, **figures):
 def parse(*lines):
     log = TrainingLog()
     for line in lines:
-        log.read(line)
-    return log.end().figures
+        log.read_line(line)
+    return log.sort_values().figures
 
 
 def write(path, *lines, end="\n"):
@@ -126,7 +126,7 @@ def test_a_compressed_log_and_one_that_is_not_utf8(tmp_path):
     [(["a"], ["a"]), (["x/a", "y/a/"], ["x/a", "y/a"]), (["x/a", "x/b.log"], ["a", "b.log"]), (["/"], ["/"])],
 )
 def test_runs_have_short_names(runs, names):
-    assert short_names(runs) == names
+    assert make_legend_labels(runs) == names
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def drawn(monkeypatch):
     """Figures captured just before they are written."""
     pytest.importorskip("matplotlib")
     found = []
-    monkeypatch.setattr(curves, "save", lambda figure, path: found.append(figure))
+    monkeypatch.setattr(curves, "save_figure", lambda figure, path: found.append(figure))
     return found
 
 
@@ -175,8 +175,8 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
 def test_long_curves_show_means_of_neighbours(drawn):
     log = TrainingLog()
     for updates in range(1, 1001):
-        log.read(inner(updates, loss=updates % 2, ppl=updates))
-    curves.draw_curves({"a": log.end()}, "a.png")
+        log.read_line(inner(updates, loss=updates % 2, ppl=updates))
+    curves.draw_curves({"a": log.sort_values()}, "a.png")
     points = panels_of(drawn[0])["loss"]["a: training"]
     assert len(points) == 250 and points[0] == (2.5, 0.5) and points[-1] == (998.5, 0.5)
     perplexity = next(axes for axes in drawn[0].axes if axes.get_title() == "perplexity")

@@ -16,9 +16,9 @@ from fairseq_etads.evaluation.human import (
     CRITERIA,
     Rating,
     aggregate_ratings,
-    csv_sheet,
     escape_formula,
-    html_sheet,
+    format_csv_sheet,
+    format_html_sheet,
     krippendorff_alpha,
     make_key,
     read_sheet,
@@ -117,10 +117,10 @@ def test_no_cell_is_a_formula_and_no_text_is_markup(text):
     key = make_key(1, ["s"], 1, 1, 1, 1)
     sheet = key["sheets"]["annotator-1"]
     hostile = text + '<script>alert(1)</script>"&'
-    page = html_sheet("annotator-1", sheet, [hostile], {"s": [hostile]})
+    page = format_html_sheet("annotator-1", sheet, [hostile], {"s": [hostile]})
     assert page.count("<script>") == 1 and "&lt;script&gt;alert(1)" in page
     assert not re.search(r'(?:src|href)\s*=\s*"|https?://', page.replace("&quot;", ""))
-    content = csv_sheet("annotator-1", sheet, [hostile], {"s": ["=" + hostile]})
+    content = format_csv_sheet("annotator-1", sheet, [hostile], {"s": ["=" + hostile]})
     assert "\0" not in content
     rows = list(csv.reader(io.StringIO(content, newline="")))
     assert len(rows) == 2 and rows[1][4].startswith("'=")
@@ -132,7 +132,7 @@ def filled(tmp_path, change=lambda rows: rows, delimiter=",", encoding="utf-8"):
     outputs = {name: [f"{name} says {i}" for i in range(4)] for name in SYSTEMS}
     paths = []
     for annotator, sheet in key["sheets"].items():
-        text = csv_sheet(annotator, sheet, [f"document {i}" for i in range(4)], outputs)
+        text = format_csv_sheet(annotator, sheet, [f"document {i}" for i in range(4)], outputs)
         rows = list(csv.reader(io.StringIO(text, newline="")))
         for row in rows[1:]:
             row[5:] = [str(SYSTEMS.index(sheet[row[1]][row[2]]) + 2)] * 3

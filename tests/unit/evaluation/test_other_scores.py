@@ -164,9 +164,11 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     monkeypatch.setattr(other_scores.metadata, "version", lambda name: "1")
     (tmp_path / "config.json").write_text("{}")
     scorer = FakeScorer(tmp_path)
-    names = {"bertscore": other_scores.of_texts(lambda *texts: other_scores.bertscore(scorer, *texts))}
+    names = {
+        "bertscore": other_scores.adapt_to_sentences(lambda *texts: other_scores.score_with_bertscore(scorer, *texts))
+    }
     references = [REFERENCES, ["", "", "", "dogs"]]
-    heads, figures, (signature,) = other_scores.score_texts(names, HYPOTHESES, references, Settings())
+    heads, figures, (signature,) = other_scores.compute_scores(names, HYPOTHESES, references, Settings())
     assert heads == ["BERTScore-F1", "BERTScore-P", "BERTScore-R"]
     assert figures.tolist() == [[50, 25, 75], [0, 0, 0], [50, 25, 75], [50, 25, 75]]
     assert scorer.asked[0] == ("the auto runs . it stops .", ["the car runs . it stops ."])
@@ -175,7 +177,7 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
         rf"BERTSCORE\|.*model:{tmp_path.name},sha256 \w{{12}}\|layer:2\|idf:no\|rescaled:no\|refs:2,best", signature
     )
     (tmp_path / "config.json").write_text('{"another": 1}')
-    assert other_scores.score_texts(names, HYPOTHESES, references, Settings())[2] != [signature], "another model"
+    assert other_scores.compute_scores(names, HYPOTHESES, references, Settings())[2] != [signature], "another model"
 
 
 def test_bertscore_of_a_small_model(tmp_path, files):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fairseq_etads.evaluation import Settings, pair_scores, rouge
-from fairseq_etads.evaluation.perl import find_perl_rouge, irregular_forms
+from fairseq_etads.evaluation.perl import find_perl_rouge, read_irregular_forms
 
 
 def perl_missing():
@@ -47,7 +47,7 @@ def test_irregular_forms_are_what_perl_adds_by_default():
     assert found["python"].scores["rouge1"].f1 == 0 and found["perl"].scores["rouge1"].f1 == pytest.approx(50)
     assert "stem:irregular+porter" in found["perl"].signature and "backend:ROUGE-1.5.5.pl" in found["perl"].signature
     assert rouge(["many children"], ["a child"], irregular=True).scores["rouge1"].f1 == pytest.approx(50)
-    assert irregular_forms(find_perl_rouge().home)["children"] == "child"
+    assert read_irregular_forms(find_perl_rouge().home)["children"] == "child"
 
 
 @needs_perl

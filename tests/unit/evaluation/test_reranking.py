@@ -2,18 +2,18 @@
 
 import random
 
+import reference
 import torch
 from helpers import make_dictionary
-from reference import best_combination as of_all
 
-from fairseq_etads.evaluation.reranking import Candidate, best_combination, kept
-from fairseq_etads.search.strategies import DiverseSiblings
+from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination, max_candidates
+from fairseq_etads.search.strategies import DiverseSiblingsSearch
 
 
 def beams_of(r, sentences, size):
     """Candidates with few different words, so that bigrams repeat, even within a sentence. Scores may be equal."""
     return [
-        [Candidate(tuple(r.choices(range(4), k=r.randint(0, 5))), -r.randint(1, 6) / 2) for _ in range(size)]
+        [RewriteCandidate(tuple(r.choices(range(4), k=r.randint(0, 5))), -r.randint(1, 6) / 2) for _ in range(size)]
         for _ in range(sentences)
     ]
 
@@ -22,39 +22,42 @@ def test_it_is_the_best_of_all_combinations():
     r = random.Random(1)
     for _ in range(60):
         beams = beams_of(r, 3, 3)
-        assert best_combination(beams) == of_all(beams)
-        assert best_combination(beams, "words") == of_all(beams, ends=0)
-    assert best_combination([]) == []
+        assert choose_best_combination(beams) == reference.best_combination(beams)
+        assert choose_best_combination(beams, "words") == reference.best_combination(beams, ends=0)
+    assert choose_best_combination([]) == []
 
 
 def test_repetition_counts_before_probability_and_length_divides_it():
-    a, b = Candidate((1, 2, 3), -1.0), Candidate((4, 5), -9.0)
-    assert best_combination([[a], [a, b]]) == [0, 1], "the likelier one repeats"
-    assert best_combination([[a], [Candidate((7,), -4.0), Candidate((7, 8, 9, 7), -5.0)]]) == [0, 1], "-5 / 9 > -5 / 6"
+    a, b = RewriteCandidate((1, 2, 3), -1.0), RewriteCandidate((4, 5), -9.0)
+    assert choose_best_combination([[a], [a, b]]) == [0, 1], "the likelier one repeats"
+    assert choose_best_combination([[a], [RewriteCandidate((7,), -4.0), RewriteCandidate((7, 8, 9, 7), -5.0)]]) == [
+        0,
+        1,
+    ], "-5 / 9 > -5 / 6"
 
 
 def test_lengths_of_words_leave_out_end_symbols():
     """Chen and Bansal's code does the same: -3 / 3 > -1.1 / 1 per word, and -1.1 / 2 > -3 / 4 per token."""
-    beam = [Candidate((5,), -1.1), Candidate((6, 7, 8), -3.0)]
-    assert best_combination([beam], "words") == [1] and best_combination([beam]) == [0]
+    beam = [RewriteCandidate((5,), -1.1), RewriteCandidate((6, 7, 8), -3.0)]
+    assert choose_best_combination([beam], "words") == [1] and choose_best_combination([beam]) == [0]
 
 
 def test_of_many_sentences_fewer_candidates_are_looked_at():
-    assert [kept(n)[0] for n in (1, 5, 6, 7, 8, 9, 14)] == [5, 5, 4, 3, 3, 2, 2]
-    assert kept(16) == [2] * 14 + [1] * 2
+    assert [max_candidates(n)[0] for n in (1, 5, 6, 7, 8, 9, 14)] == [5, 5, 4, 3, 3, 2, 2]
+    assert max_candidates(16) == [2] * 14 + [1] * 2
     r = random.Random(2)
     for sentences in (6, 7, 9, 16):
         beams = beams_of(r, sentences, 5)
-        found = best_combination(beams)
-        pruned = [beam[:count] for beam, count in zip(beams, kept(sentences))]
+        found = choose_best_combination(beams)
+        pruned = [beam[:count] for beam, count in zip(beams, max_candidates(sentences))]
         assert all(place < len(beam) for place, beam in zip(found, pruned))
         if sentences < 9:
-            assert found == of_all(pruned)
+            assert found == reference.best_combination(pruned)
 
 
 def test_diverse_siblings_are_those_of_a_loop():
     torch.manual_seed(3)
-    strategy = DiverseSiblings(make_dictionary(6), 0.7)
+    strategy = DiverseSiblingsSearch(make_dictionary(6), 0.7)
     for step in (0, 2):
         lprobs, sums = torch.randn(2, 3, 10).log_softmax(2), -torch.rand(2, 3, step)
         scores, words, parents = strategy.step(step, lprobs.clone(), sums)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from seeds import shifted
 
 from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
-from fairseq_etads.evaluation.resampling import bootstrap_means, compare_trainings, family_numbers, holm
+from fairseq_etads.evaluation.resampling import bootstrap_means, compare_trainings, correct_p_values, number_families
 
 
 def test_interval_equals_a_loop():
@@ -69,7 +69,7 @@ def test_whole_families_are_drawn():
     """There are two families, of 1 and 3 documents. A bootstrap draw has the first family twice, the second twice, or
     each once.
     """
-    families = family_numbers(["b", "a", "a", "a"])
+    families = number_families(["b", "a", "a", "a"])
     assert families.tolist() == [1, 0, 0, 0]
     scores = np.array([8.0, 1.0, 2.0, 3.0])
     means = bootstrap_means(scores, 400, 1, families)
@@ -202,6 +202,6 @@ def test_holm_steps_down():
     """Holm (1979): the smallest p times 3, the next times 2, the largest unchanged; none is smaller than the one
     before.
     """
-    assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
-    assert holm([0.9, 0.5]) == pytest.approx([1.0, 1.0])
-    assert holm([]).tolist() == []
+    assert correct_p_values([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
+    assert correct_p_values([0.9, 0.5]) == pytest.approx([1.0, 1.0])
+    assert correct_p_values([]).tolist() == []

@@ -109,4 +109,4 @@ def test_a_file_without_words_has_no_frequencies(files, tmp_path, capsys):
     empty = write(tmp_path / "train.source", ["", "<q> !"])
     assert main([*files, "--also", "rougesal", "--saliency-documents", empty]) == 2
     assert "there are no words in it" in capsys.readouterr().err
-    assert reward_scores.words_of("A-b c2.") == ["a", "b", "c2"]
+    assert reward_scores.split_words("A-b c2.") == ["a", "b", "c2"]

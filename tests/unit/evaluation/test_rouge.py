@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
 
-from fairseq_etads.commands.scoring_options import metric_names
+from fairseq_etads.commands.scoring_options import parse_metrics
 from fairseq_etads.evaluation import RougeReport, Settings, pair_scores, rouge
 from fairseq_etads.evaluation.perl import find_perl_rouge
 from fairseq_etads.evaluation.rouge import _map_in_processes
@@ -150,7 +150,7 @@ def test_an_empty_reference_scores_zero():
 
 
 def test_names_of_metrics():
-    assert metric_names("1, 2,Lsum,L,SU4") == ["rouge1", "rouge2", "rougeL", "rougeSU4"]
+    assert parse_metrics("1, 2,Lsum,L,SU4") == ["rouge1", "rouge2", "rougeL", "rougeSU4"]
     hypothesis, reference = "w1 w2 <q> w3 w4", "w3 w4 <q> w1 w2"
     scores = rouge([hypothesis], [reference], metrics=("rougeLjoined", "rougeL", "rouge4")).scores
     official = rouge_scorer.RougeScorer(["rougeL"]).score("w3 w4 w1 w2", "w1 w2 w3 w4")["rougeL"].fmeasure

@@ -4,21 +4,21 @@ import pytest
 
 from fairseq_etads.jobs.long_documents import (
     FEWEST_PAIRS,
-    budget,
     check_architecture,
-    check_text,
-    content_seconds,
-    describe,
+    check_document_lengths,
+    choose_word_budget,
     describe_content,
+    describe_lengths,
+    estimate_content_seconds,
     main,
 )
-from fairseq_etads.jobs.recipes import SIZES, Data, Machine, choose
+from fairseq_etads.jobs.recipes import SIZES, Machine, TrainingData, make_recipe
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import Lengths
 from fairseq_etads.text.picking import FILE, WORDS, Picking
 
-PICKED = Data(26_000, Lengths([180, 200, 210, 226]), Lengths([50, 85, 128]))
-WHOLE = Data(26_000, Lengths([300, 500, 900]), Lengths([50, 85, 128]))
+PICKED = TrainingData(26_000, Lengths([180, 200, 210, 226]), Lengths([50, 85, 128]))
+WHOLE = TrainingData(26_000, Lengths([300, 500, 900]), Lengths([50, 85, 128]))
 SALIENCE = ["--source-factors", "salience"]
 
 
@@ -32,19 +32,19 @@ def text(tmp_path):
 
 
 def test_marks_are_no_words(text):
-    assert check_text(text).documents.at(50) == 7
+    assert check_document_lengths(text).documents.at(50) == 7
 
 
 def test_short_documents_need_no_extractor(text):
-    assert "read whole" in describe(check_text(text), 7)
-    said = describe(WHOLE, 200)
+    assert "read whole" in describe_lengths(check_document_lengths(text), 7)
+    said = describe_lengths(WHOLE, 200)
     assert "500 words (median), 300 to 900" in said and "up to 200 words" in said and "read whole" not in said
 
 
 def test_the_time_of_the_content_model_is_said_unless_it_is_left_out(text, capsys):
     """Measured on SumPubMed: 26,284 pairs, 520 words (median), 203 s of processor time."""
-    measured = Data(26_284, Lengths([520]), Lengths([80]))
-    assert content_seconds(measured) == pytest.approx(203, rel=0.1)
+    measured = TrainingData(26_284, Lengths([520]), Lengths([80]))
+    assert estimate_content_seconds(measured) == pytest.approx(203, rel=0.1)
     assert "about 4 minutes on 1 core (--no-content leaves it out)" in describe_content(measured)
     arguments = [str(text), "--words", "200", "--extractor", str(text / "extractor")]
     for options, is_said in (([], True), (["--no-content"], False)):
@@ -56,7 +56,7 @@ def test_the_time_of_the_content_model_is_said_unless_it_is_left_out(text, capsy
 def test_a_missing_file_is_named(text, missing):
     (text / missing).unlink()
     with pytest.raises(InputError, match=rf"--text .*: no {missing} in it"):
-        check_text(text)
+        check_document_lengths(text)
 
 
 def test_too_few_pairs_are_refused(text, capsys):
@@ -78,9 +78,9 @@ def test_others_are_refused_with_those_that_do(arch):
 
 @pytest.mark.parametrize("name", [*SIZES])
 def test_picked_sentences_are_read_to_the_end(name):
-    words = choose(name, PICKED, Machine(1), "etads", SALIENCE).train
+    words = make_recipe(name, PICKED, Machine(1), "etads", SALIENCE).train
     assert words[words.index("--truncate-source") + 1] == "230"
-    wide = choose(name, WHOLE, Machine(1), "etads", ["--source-factors", "pos,salience:16"]).train
+    wide = make_recipe(name, WHOLE, Machine(1), "etads", ["--source-factors", "pos,salience:16"]).train
     assert wide[wide.index("--truncate-source") + 1] == "900"
 
 
@@ -97,18 +97,18 @@ def test_picked_sentences_are_read_to_the_end(name):
     ],
 )
 def test_long_documents_are_pointed_to_the_extractor(name, data, given, expected):
-    said = "\n".join(choose(name, data, Machine(1), "etads", given).says)
+    said = "\n".join(make_recipe(name, data, Machine(1), "etads", given).says)
     assert (
         "half of the documents have more than" in said and "with --long, documents are read whole" in said
     ) == expected
 
 
 def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
-    assert budget(None, tmp_path) == WORDS and budget(90, tmp_path) == 90
+    assert choose_word_budget(None, tmp_path) == WORDS and choose_word_budget(90, tmp_path) == 90
     (tmp_path / FILE).write_text(Picking(60, (0.1, 0.5)).to_json())
-    assert budget(None, tmp_path) == budget(60, tmp_path) == 60
+    assert choose_word_budget(None, tmp_path) == choose_word_budget(60, tmp_path) == 60
     with pytest.raises(InputError, match=r"--words 90: .* were shortened to 60 words"):
-        budget(90, tmp_path)
+        choose_word_budget(90, tmp_path)
     (tmp_path / FILE).write_text("{")
     with pytest.raises(InputError, match="is damaged"):
-        budget(None, tmp_path)
+        choose_word_budget(None, tmp_path)

@@ -5,13 +5,21 @@ import itertools
 import numpy as np
 import pytest
 
-from fairseq_etads.jobs.tuning.mert import NBest, best_weights, climb, line_search, mean_score, upper_envelope
+from fairseq_etads.jobs.tuning.mert import (
+    NBestList,
+    compute_mean_score,
+    find_best_weights,
+    find_upper_envelope,
+    hill_climb,
+    search_best_value,
+)
 
 
 def random_lists(seed, documents=6, size=8, features=5):
     numbers = np.random.default_rng(seed)
     return [
-        NBest(numbers.integers(-3, 4, (size, features)).astype(float), numbers.random(size)) for _ in range(documents)
+        NBestList(numbers.integers(-3, 4, (size, features)).astype(float), numbers.random(size))
+        for _ in range(documents)
     ]
 
 
@@ -20,7 +28,7 @@ def test_the_envelope_is_the_highest_line_everywhere():
     for seed in range(30):
         numbers = np.random.default_rng(seed)
         slopes, intercepts = numbers.integers(-2, 3, (2, 7))
-        starts, lines = upper_envelope(slopes.tolist(), intercepts.tolist())
+        starts, lines = find_upper_envelope(slopes.tolist(), intercepts.tolist())
         assert starts[0] == -np.inf and starts == sorted(set(starts)) and len(lines) == len(set(lines))
         for x in np.arange(-8, 8, 0.37):
             place = sum(start <= x for start in starts) - 1
@@ -46,15 +54,15 @@ def candidates(lists, weights, feature):
 def test_a_line_search_finds_the_best_of_all_steps(feature):
     for seed in range(8):
         lists, weights = random_lists(seed), [1.0, *np.random.default_rng(seed).normal(size=4).tolist()]
-        value, score = line_search(lists, weights, feature)
+        value, score = search_best_value(lists, weights, feature)
 
         def score_at(x, lists=lists, weights=weights):
-            return mean_score(lists, [*weights[:feature], x, *weights[feature + 1 :]])
+            return compute_mean_score(lists, [*weights[:feature], x, *weights[feature + 1 :]])
 
         assert score_at(value) == pytest.approx(score)
         assert score == pytest.approx(max(map(score_at, [weights[feature], *candidates(lists, weights, feature)])))
-    flat = [NBest(np.ones((3, 5)), np.array([0.2, 0.9, 0.5]))]
-    assert line_search(flat, weights, feature) == (weights[feature], pytest.approx(0.2)), "the first of equals"
+    flat = [NBestList(np.ones((3, 5)), np.array([0.2, 0.9, 0.5]))]
+    assert search_best_value(flat, weights, feature) == (weights[feature], pytest.approx(0.2)), "the first of equals"
 
 
 def test_a_known_optimum_is_found():
@@ -65,11 +73,11 @@ def test_a_known_optimum_is_found():
         features = numbers.normal(size=(15, 5))
         scores = np.zeros(15)
         scores[(features @ wanted).argmax()] = 1.0
-        lists.append(NBest(features, scores))
+        lists.append(NBestList(features, scores))
     plain = [1.0, 0.0, 0.0, 0.0, 0.0]
-    found, score = best_weights(lists, plain, points=20, seed=1)
-    assert mean_score(lists, plain) < 0.5 and found[0] == 1.0
-    assert score == pytest.approx(mean_score(lists, found)) and score >= 0.95
-    assert best_weights(lists, plain, points=20, seed=1) == (found, score)
-    assert climb(lists, plain)[1] <= score
-    assert climb(lists, wanted.tolist()) == (wanted.tolist(), 1.0), "nothing is left to gain"
+    found, score = find_best_weights(lists, plain, points=20, seed=1)
+    assert compute_mean_score(lists, plain) < 0.5 and found[0] == 1.0
+    assert score == pytest.approx(compute_mean_score(lists, found)) and score >= 0.95
+    assert find_best_weights(lists, plain, points=20, seed=1) == (found, score)
+    assert hill_climb(lists, plain)[1] <= score
+    assert hill_climb(lists, wanted.tolist()) == (wanted.tolist(), 1.0), "nothing is left to gain"

@@ -7,25 +7,25 @@ import pytest
 from fairseq import options
 
 from fairseq_etads.jobs import recipe_choice
-from fairseq_etads.jobs.recipe_choice import decoding_of, main, measure, this_machine
+from fairseq_etads.jobs.recipe_choice import detect_machine, main, measure_text_lengths, read_decoding_options
 from fairseq_etads.jobs.recipes import (
     NAMES,
     SUITABLE,
-    Data,
     Machine,
-    choose,
-    default_name,
-    dropout,
-    vocabulary,
-    warm_up,
+    TrainingData,
+    choose_dropout,
+    choose_recipe_name,
+    choose_vocabulary_size,
+    choose_warm_up_steps,
+    make_recipe,
 )
 from fairseq_etads.models.transformer_options import PRESETS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import Lengths
 
-HEADLINES = Data(12_000, Lengths([28, 41, 58, 85, 121, 178]), Lengths([4, 6, 7, 9, 11]))
-ABSTRACTS = Data(26_000, Lengths([200] * 9), Lengths([50, 66, 85, 108, 128]))
-NEWS = Data(287_000, Lengths([300, 700, 1500]), Lengths([30, 55, 90]))
+HEADLINES = TrainingData(12_000, Lengths([28, 41, 58, 85, 121, 178]), Lengths([4, 6, 7, 9, 11]))
+ABSTRACTS = TrainingData(26_000, Lengths([200] * 9), Lengths([50, 66, 85, 108, 128]))
+NEWS = TrainingData(287_000, Lengths([300, 700, 1500]), Lengths([30, 55, 90]))
 CORE, CORES, GPU = Machine(1), Machine(2), Machine(16, 1)
 
 
@@ -51,18 +51,26 @@ def test_recipes_are_for_the_transformers_that_are_trained_from_nothing():
     ],
 )
 def test_the_default_suits_the_text_and_the_machine(data, machine, arch, expected):
-    assert default_name(data, machine, arch) == expected
+    assert choose_recipe_name(data, machine, arch) == expected
 
 
 def test_dropout_rises_with_the_epochs():
-    assert dropout(0.5) == dropout(2.9) == 0
-    assert 0.1 <= dropout(3) < dropout(6) < dropout(12) <= dropout(20) == dropout(500) == 0.3
+    assert choose_dropout(0.5) == choose_dropout(2.9) == 0
+    assert (
+        0.1
+        <= choose_dropout(3)
+        < choose_dropout(6)
+        < choose_dropout(12)
+        <= choose_dropout(20)
+        == choose_dropout(500)
+        == 0.3
+    )
 
 
 def test_the_vocabulary_grows_with_the_summaries():
-    sizes = [vocabulary(data) for data in (Data(200, *two(HEADLINES)), HEADLINES, ABSTRACTS, NEWS)]
+    sizes = [choose_vocabulary_size(data) for data in (TrainingData(200, *two(HEADLINES)), HEADLINES, ABSTRACTS, NEWS)]
     assert sizes[0] == 500 and 900 <= sizes[1] <= 1100 and 7000 <= sizes[2] <= 9000 and sizes == sorted(set(sizes))
-    assert vocabulary(Data(10**8, *two(NEWS))) == 30_000
+    assert choose_vocabulary_size(TrainingData(10**8, *two(NEWS))) == 30_000
 
 
 def two(data):
@@ -74,7 +82,7 @@ def two(data):
 @pytest.mark.parametrize("given", [[], ["--optimizer", "adam", "--lr-scheduler", "inverse_sqrt", "--pointer", "none"]])
 def test_fairseqs_parser_takes_what_is_chosen(name, arch, given):
     words = ["data", "--task", "summarization", "--criterion", "summarization_nll", "--arch", arch]
-    chosen = choose(name, HEADLINES, CORE, arch, given).train
+    chosen = make_recipe(name, HEADLINES, CORE, arch, given).train
     args = options.parse_args_and_arch(options.get_training_parser(), input_args=[*words, *chosen, *given])
     assert args.max_update > 0 and (given or float(args.total_num_update) == args.max_update)
     assert args.encoder_neighbours == 1 and args.embed_from_text and args.output_bias
@@ -82,30 +90,32 @@ def test_fairseqs_parser_takes_what_is_chosen(name, arch, given):
 
 
 def test_steps_and_rate_follow_from_the_time():
-    long, short = (choose("base", ABSTRACTS, CORE, "etads", (), minutes) for minutes in (60, 6))
+    long, short = (make_recipe("base", ABSTRACTS, CORE, "etads", (), minutes) for minutes in (60, 6))
     assert long.steps == pytest.approx(10 * short.steps, rel=0.01)
     for recipe in (long, short):
         assert (
             value_of(recipe.train, "--max-update") == value_of(recipe.train, "--total-num-update") == str(recipe.steps)
         )
-        assert value_of(recipe.train, "--warmup-updates") == str(warm_up(recipe.steps))
+        assert value_of(recipe.train, "--warmup-updates") == str(choose_warm_up_steps(recipe.steps))
     assert short.epochs < 3 and value_of(short.train, "--dropout") == "0"
-    assert choose("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
+    assert make_recipe("base", ABSTRACTS, CORES, "etads", (), 6).steps > 1.5 * short.steps
 
 
 def test_the_rate_is_halved_where_texts_are_read_often():
-    rates = [float(value_of(choose("small", data, CORE, "etads").train, "--lr")) for data in (ABSTRACTS, HEADLINES)]
+    rates = [
+        float(value_of(make_recipe("small", data, CORE, "etads").train, "--lr")) for data in (ABSTRACTS, HEADLINES)
+    ]
     assert rates == [6e-3, 3e-3]
 
 
 def test_a_small_text_is_not_read_for_ever():
-    recipe = choose("small", Data(1000, *two(HEADLINES)), Machine(64), "etads", (), 600)
+    recipe = make_recipe("small", TrainingData(1000, *two(HEADLINES)), Machine(64), "etads", (), 600)
     assert recipe.epochs == pytest.approx(6, rel=0.05) and recipe.minutes < 5
 
 
 def test_smaller_batches_where_the_time_is_short_of_three_epochs():
     """At first, more steps in the same time help more than large batches (docs/experiments.md)."""
-    few, many = choose("small", ABSTRACTS, CORE, "etads"), choose("small", HEADLINES, CORE, "etads")
+    few, many = make_recipe("small", ABSTRACTS, CORE, "etads"), make_recipe("small", HEADLINES, CORE, "etads")
     assert few.epochs < 3 <= many.epochs
     assert int(value_of(few.train, "--max-tokens")) == int(value_of(many.train, "--max-tokens")) // 2
 
@@ -125,26 +135,26 @@ def test_smaller_batches_where_the_time_is_short_of_three_epochs():
     ],
 )
 def test_what_does_not_go_with_a_given_option_is_left_out(given, gone):
-    without, usual = (choose("small", HEADLINES, CORE, "etads", words).train for words in (given, []))
+    without, usual = (make_recipe("small", HEADLINES, CORE, "etads", words).train for words in (given, []))
     for option in gone:
         assert option in usual and option not in without
     assert len(without) < len(usual)
 
 
 def test_given_options_change_what_depends_on_them():
-    by_max_update = choose("small", HEADLINES, CORE, "etads", ["--max-update", "100"])
+    by_max_update = make_recipe("small", HEADLINES, CORE, "etads", ["--max-update", "100"])
     assert by_max_update.steps == 100 and value_of(by_max_update.train, "--total-num-update") == "100"
-    by_epochs = choose("small", HEADLINES, CORE, "etads", ["--max-epoch", "2"])
+    by_epochs = make_recipe("small", HEADLINES, CORE, "etads", ["--max-epoch", "2"])
     assert by_epochs.epochs == pytest.approx(2, rel=0.02)
-    wide = choose("base", ABSTRACTS, CORE, "etads", ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"], 30)
-    assert wide.steps < choose("base", ABSTRACTS, CORE, "etads", [], 30).steps / 2
-    adam = choose("small", HEADLINES, CORE, "etads", ["--optimizer", "adam"])
+    wide = make_recipe("base", ABSTRACTS, CORE, "etads", ["--encoder-embed-dim", "768", "--decoder-embed-dim=768"], 30)
+    assert wide.steps < make_recipe("base", ABSTRACTS, CORE, "etads", [], 30).steps / 2
+    adam = make_recipe("small", HEADLINES, CORE, "etads", ["--optimizer", "adam"])
     assert float(value_of(adam.train, "--lr")) < float(
-        value_of(choose("small", HEADLINES, CORE, "etads").train, "--lr")
+        value_of(make_recipe("small", HEADLINES, CORE, "etads").train, "--lr")
     )
-    two_heads = choose("small", HEADLINES, CORE, "etads", ["--encoder-attention-heads", "2"])
+    two_heads = make_recipe("small", HEADLINES, CORE, "etads", ["--encoder-attention-heads", "2"])
     assert value_of(two_heads.train, "--focus-initial-scope") == "2,half"
-    one_head = choose("small", HEADLINES, CORE, "etads", ["--encoder-attention-heads", "1"])
+    one_head = make_recipe("small", HEADLINES, CORE, "etads", ["--encoder-attention-heads", "1"])
     assert value_of(one_head.train, "--focus-initial-scope") == "half"
 
 
@@ -152,13 +162,13 @@ def test_given_options_change_what_depends_on_them():
 def test_half_precision_keeps_the_matrices_apart(dtype):
     """By default, fairseq joins all weights in one vector, so Muon finds no matrix."""
     flag = "--fp16-no-flatten-grads"
-    assert flag in choose("large", NEWS, GPU, "etads", [dtype]).train
-    assert flag not in choose("large", NEWS, GPU, "etads").train
-    assert flag not in choose("large", NEWS, GPU, "etads", [dtype, "--optimizer", "adam"]).train
+    assert flag in make_recipe("large", NEWS, GPU, "etads", [dtype]).train
+    assert flag not in make_recipe("large", NEWS, GPU, "etads").train
+    assert flag not in make_recipe("large", NEWS, GPU, "etads", [dtype, "--optimizer", "adam"]).train
 
 
 def test_two_dictionaries_have_no_pointer():
-    recipe = choose("small", Data(12_000, *two(HEADLINES), one_dictionary=False), CORE, "etads")
+    recipe = make_recipe("small", TrainingData(12_000, *two(HEADLINES), one_dictionary=False), CORE, "etads")
     assert value_of(recipe.train, "--pointer") == "none" and "--pointer-continue" not in recipe.train
     assert "--no-share-all-embeddings" in recipe.train
 
@@ -168,11 +178,11 @@ def test_another_architecture_is_refused_in_words(name):
     with pytest.raises(
         InputError, match=rf"--recipe {name}: works only with --arch etads, .*choose --recipe paper for pg_cov"
     ):
-        choose(name, HEADLINES, CORE, "pg_coverage")
+        make_recipe(name, HEADLINES, CORE, "pg_coverage")
 
 
 def test_it_says_what_was_chosen_and_how_long_it_takes():
-    said = "\n".join(choose("small", HEADLINES, CORES, "etads", ["--lr", "1e-3"]).says)
+    said = "\n".join(make_recipe("small", HEADLINES, CORES, "etads", ["--lr", "1e-3"]).says)
     for part in (
         "2+2 layers of width 128",
         "muon, rate 1e-3",
@@ -181,7 +191,7 @@ def test_it_says_what_was_chosen_and_how_long_it_takes():
         "minutes on 2 cores",
     ):
         assert part in said, said
-    assert "a guess" in choose("large", NEWS, GPU, "etads").says[-1]
+    assert "a guess" in make_recipe("large", NEWS, GPU, "etads").says[-1]
 
 
 @pytest.fixture
@@ -196,7 +206,7 @@ def folder(tmp_path, monkeypatch):
     for side, length in (("source", 20), ("target", 5)):
         lines = [" ".join(["w"] * (length + number % 3)) for number in range(400)]
         (tokens / f"train.{side}").write_text("".join(f"{line}\n" for line in lines))
-    monkeypatch.setattr(recipe_choice, "this_machine", lambda cpu, processes=1: Machine(2))
+    monkeypatch.setattr(recipe_choice, "detect_machine", lambda cpu, processes=1: Machine(2))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -212,7 +222,7 @@ def test_a_run_keeps_its_recipe_on_whatever_machine(folder, capsys, monkeypatch)
     status, first, said = run(capsys, "train", "--given", "--seed", "2")
     assert status == 0 and "recipe small, chosen for 400 pairs" in said
     assert json.loads((folder / "run" / "recipe.json").read_text())["percentiles of tokens"]["summaries"]["50"] == 6
-    monkeypatch.setattr(recipe_choice, "this_machine", lambda cpu, processes=1: Machine(1))
+    monkeypatch.setattr(recipe_choice, "detect_machine", lambda cpu, processes=1: Machine(1))
     assert run(capsys, "train", "--given", "--seed", "2")[1] == first
     other = run(capsys, "train", "--given", "--max-update", "7")[1]
     assert value_of(other, "--max-update") == "7" != value_of(first, "--max-update")
@@ -227,7 +237,7 @@ def test_a_run_that_has_a_recipe_continues_with_it_if_none_is_named(folder, caps
 
 def test_the_lengths_of_a_run_are_those_of_its_data(folder, capsys):
     run(capsys, "train", "--recipe", "base", "--given")
-    assert decoding_of(folder / "run") == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
+    assert read_decoding_options(folder / "run") == {"min_len": 5, "max_len": 10, "no_repeat_ngram_size": 2}
     assert run(capsys, "decoding")[1] == ["--min-len", "5", "--max-len", "10", "--no-repeat-ngram-size", "2"]
 
 
@@ -242,7 +252,7 @@ def test_a_content_model_needs_pieces_that_can_be_joined(tokens, arguments, fold
 def test_a_damaged_record_is_as_none(content, folder):
     (folder / "run").mkdir()
     (folder / "run" / "recipe.json").write_text(content)
-    assert decoding_of(folder / "run") == {}
+    assert read_decoding_options(folder / "run") == {}
 
 
 @pytest.mark.parametrize("name", ["started.txt", "finished.txt"])
@@ -284,19 +294,19 @@ def test_lengths_are_of_texts_from_the_whole_file(tmp_path, monkeypatch):
     monkeypatch.setattr(recipe_choice, "SAMPLE", 10)
     for side in ("source", "target"):
         (tmp_path / f"train.{side}").write_text("".join("w " * (number // 100 + 1) + "\n" for number in range(300)))
-    data = measure(tmp_path)
+    data = measure_text_lengths(tmp_path)
     assert data.pairs == 300 and data.documents.at(0) == 1 and data.documents.at(100) == 3
     assert data.summaries.mean() == pytest.approx(2, rel=0.1) and data.summaries.mean(longest=1) == 1
 
 
 def test_the_machine_is_what_a_training_may_use(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    assert this_machine(cpu=True) == Machine(1)
+    assert detect_machine(cpu=True) == Machine(1)
     monkeypatch.setattr(recipe_choice.metadata, "version", lambda name: "2.0+cu126")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
-    assert this_machine(cpu=False).gpus == 2 and this_machine(cpu=True).gpus == 0
+    assert detect_machine(cpu=False).gpus == 2 and detect_machine(cpu=True).gpus == 0
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert this_machine(cpu=False).gpus == 0
+    assert detect_machine(cpu=False).gpus == 0
 
 
 def test_every_name_is_one_of_the_scripts():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fairseq_etads.jobs.run_record import RunRecord, data_of, main, prepared_of
+from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint, find_prepared_folder, main
 from fairseq_etads.platform.errors import InputError
 
 
@@ -18,35 +18,35 @@ def shared(tmp_path):
 
 def test_a_run_with_shared_data_knows_where_they_are(shared, tmp_path, capsys):
     run = tmp_path / "run"
-    RunRecord(["fairseq-train", "x/bin", "--lr", "1 2"], str(shared), data_of(shared)).write(run)
+    RunRecord(["fairseq-train", "x/bin", "--lr", "1 2"], str(shared), compute_data_fingerprint(shared)).write(run)
     assert RunRecord.read(run).command == ["fairseq-train", "x/bin", "--lr", "1 2"]
-    assert prepared_of(run, None) == shared and prepared_of(run, tmp_path) == tmp_path
+    assert find_prepared_folder(run, None) == shared and find_prepared_folder(run, tmp_path) == tmp_path
     assert main([str(run)]) == 0 and capsys.readouterr().out == f"{shared}\n"
     (shared / "prepare.json").write_text('{"other": 1}')
     with pytest.raises(
         InputError, match=r"run: it was trained with the data in .*, but the data there has changed; give --p"
     ):
-        prepared_of(run, None)
+        find_prepared_folder(run, None)
     (shared / "prepare.json").unlink()
     with pytest.raises(InputError, match="which no longer exists; give --prepared"):
-        prepared_of(run, None)
+        find_prepared_folder(run, None)
 
 
 @pytest.mark.parametrize("name", ["started.txt", "finished.txt"])
 def test_a_run_of_an_earlier_version_knows_them_too(shared, tmp_path, name):
     (tmp_path / "run" / name).write_text(f"fairseq-train {shared}/bin --user-dir fairseq_etads --arch etads\n")
-    assert prepared_of(tmp_path / "run", None) == shared
+    assert find_prepared_folder(tmp_path / "run", None) == shared
 
 
 def test_a_run_that_was_moved_has_its_own(shared, tmp_path):
     RunRecord([], str(tmp_path / "before" / "prepared"), {}).write(tmp_path / "run")
     own = shared.rename(tmp_path / "run" / "prepared")
-    assert prepared_of(tmp_path / "run", None) == own
-    assert prepared_of(tmp_path / "another", None) == tmp_path / "another" / "prepared"
+    assert find_prepared_folder(tmp_path / "run", None) == own
+    assert find_prepared_folder(tmp_path / "another", None) == tmp_path / "another" / "prepared"
 
 
 @pytest.mark.parametrize("content", ["{", "[]", '{"command": [1], "prepared": "", "data": {}}', '{"command": []}'])
 def test_a_damaged_record_is_refused(tmp_path, content):
     (tmp_path / "training.json").write_text(content)
     with pytest.raises(InputError, match=r"training\.json is damaged"):
-        prepared_of(tmp_path, None)
+        find_prepared_folder(tmp_path, None)

@@ -12,8 +12,14 @@ from folders import DECODING, make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.evaluation import rouge
 from fairseq_etads.jobs.tuning import proposals, report
-from fairseq_etads.jobs.tuning.proposals import propose
-from fairseq_etads.jobs.tuning.space import Parameter, allowed_values, decoding_of, make_space, parse_values
+from fairseq_etads.jobs.tuning.proposals import propose_settings
+from fairseq_etads.jobs.tuning.space import (
+    Parameter,
+    list_allowed_values,
+    make_decoding_options,
+    make_search_space,
+    parse_values,
+)
 from fairseq_etads.jobs.tuning.store import VERSION, TrialStore
 from fairseq_etads.jobs.tuning.tune import Listener, tune
 from fairseq_etads.platform.errors import InputError
@@ -103,28 +109,28 @@ def test_impossible_ranges_are_refused(name, text, message):
 )
 def test_impossible_spaces_are_refused(search, ranges, decoding, message):
     with pytest.raises(InputError, match=message):
-        make_space(search, ranges, decoding, [4, 5, 9])
+        make_search_space(search, ranges, decoding, [4, 5, 9])
 
 
 def test_lengths_come_from_the_references_and_what_is_now_is_among_all_values():
     lengths = [*range(20, 60), 500]
-    space = {p.name: p.values for p in make_space([], {}, {**DECODING, "lenpen": 0.97, "max_len": 45}, lengths)}
+    space = {p.name: p.values for p in make_search_space([], {}, {**DECODING, "lenpen": 0.97, "max_len": 45}, lengths)}
     assert list(space) == ["lenpen", "coverage_penalty", "no_repeat_ngram_size", "max_len", "min_len"]
     assert 0.97 in space["lenpen"] and space["lenpen"] == tuple(sorted(space["lenpen"]))
     assert space["min_len"][0] == 1 and space["min_len"][-1] == 40 and len(space["min_len"]) < 13
     assert space["max_len"][0] == 40 and 45 in space["max_len"] and space["max_len"][-1] in (59, 500)
     assert {0, 2} < set(space["no_repeat_ngram_size"]) and 0.0 in space["coverage_penalty"]
-    only = make_space(["--min-len", "early_stopping"], {"beam": "2"}, {"max_len": 25}, lengths)
+    only = make_search_space(["--min-len", "early_stopping"], {"beam": "2"}, {"max_len": 25}, lengths)
     assert [p.name for p in only] == ["early_stopping", "beam", "min_len"] and only[2].values[-1] <= 25
 
 
 def test_options_without_effect_do_not_make_settings_differ():
     base = {"beam": 2, "coverage_penalty_type": "wu", "stepwise_coverage_penalty": True, "length_penalty_beta": 3.0}
-    plain = decoding_of({"coverage_penalty": 0.0}, base)
+    plain = make_decoding_options({"coverage_penalty": 0.0}, base)
     assert plain["stepwise_coverage_penalty"] is False, "it is refused without a weight"
-    assert plain == decoding_of({"coverage_penalty": 0.0, "coverage_penalty_type": "summary"}, base)
-    assert decoding_of({"coverage_penalty": 1.0}, base)["stepwise_coverage_penalty"] is True
-    assert decoding_of({"length_penalty_type": "wu"}, base)["length_penalty_beta"] == 3.0
+    assert plain == make_decoding_options({"coverage_penalty": 0.0, "coverage_penalty_type": "summary"}, base)
+    assert make_decoding_options({"coverage_penalty": 1.0}, base)["stepwise_coverage_penalty"] is True
+    assert make_decoding_options({"length_penalty_type": "wu"}, base)["length_penalty_beta"] == 3.0
 
 
 # ---- proposals
@@ -147,7 +153,7 @@ def every_setting(defaults):
 def test_each_setting_is_proposed_once_and_no_impossible_one():
     tried = [({"lenpen": 1.0, "length_penalty_type": "avg", "max_len": 8, "min_len": 1}, 0.0)]
     for _ in range(100):
-        chosen = propose(SPACE, DECODING, tried, seed=3)
+        chosen = propose_settings(SPACE, DECODING, tried, seed=3)
         if chosen is None:
             break
         tried.append((chosen, float(chosen["min_len"])))
@@ -162,7 +168,7 @@ def test_a_proposal_depends_on_the_trials_and_the_seed_alone():
         tried = [({"lenpen": 9.0, "length_penalty_type": "avg", "max_len": 9, "min_len": 1}, 0.0)]
         for _ in range(trials):
             random.random(), np.random.rand()  # random draws elsewhere have no influence
-            chosen = propose(SPACE, DECODING, tried, seed)
+            chosen = propose_settings(SPACE, DECODING, tried, seed)
             tried.append((chosen, chosen["lenpen"] + chosen["min_len"]))
         return tried
 
@@ -180,7 +186,7 @@ def test_the_sampler_learns(monkeypatch):
     def late(seed):
         tried = [({"lenpen": 0.0, "max_len": 40}, -60.0)]
         for _ in range(35):
-            chosen = propose(space, DECODING, tried, seed)
+            chosen = propose_settings(space, DECODING, tried, seed)
             tried.append((chosen, -distance(chosen)))
         return np.mean([score for _, score in tried[-10:]])
 
@@ -191,9 +197,9 @@ def test_the_sampler_learns(monkeypatch):
 
 def test_allowed_values_of_the_shortest_length():
     shortest = SPACE[3]
-    assert allowed_values(shortest, {"max_len": 5}, {}) == (1, 2, 5)
-    assert allowed_values(shortest, {}, {"max_len": 2}) == (1, 2)
-    assert allowed_values(shortest, {"max_len": 1}, {"max_len_a": 0.5}) == shortest.values
+    assert list_allowed_values(shortest, {"max_len": 5}, {}) == (1, 2, 5)
+    assert list_allowed_values(shortest, {}, {"max_len": 2}) == (1, 2)
+    assert list_allowed_values(shortest, {"max_len": 1}, {"max_len_a": 0.5}) == shortest.values
 
 
 # ---- the store
@@ -242,7 +248,7 @@ def test_trials_continue_with_another_version_which_stays_on_record(tmp_path):
         store.append({"number": 0})
     with TrialStore(path, {"model": "a", VERSION: "0.2"}) as store:
         assert store.trials == [{"number": 0}]
-    assert TrialStore.peek(path)[0] == {"model": "a", VERSION: "0.1"}
+    assert TrialStore.read_without_lock(path)[0] == {"model": "a", VERSION: "0.1"}
     with pytest.raises(InputError, match=r"trials used another model; name"):
         TrialStore(path, {"model": "b", VERSION: "0.2"})
 
@@ -301,7 +307,12 @@ def tables(tuning, out):
     as_json = json.loads((out / "tuning.json").read_text())
     for trial in as_json["trials"]:
         assert trial.pop("seconds") >= 0
-    return (out / "trials.csv").read_text(), as_json, report.markdown(tuning), report.conclusion(tuning)
+    return (
+        (out / "trials.csv").read_text(),
+        as_json,
+        report.format_markdown_table(tuning),
+        report.format_conclusion(tuning),
+    )
 
 
 def test_an_interrupted_search_goes_on_as_if_it_had_not_been(summarizer, references, tmp_path):

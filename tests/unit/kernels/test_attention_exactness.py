@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from fairseq_etads.attention import hierarchical_attention
 from fairseq_etads.kernels import focus_columns
-from fairseq_etads.kernels.focus import document_positions, focal_bias, focus_attention
+from fairseq_etads.kernels.focus import compute_token_positions, focal_bias, focus_attention
 
 
 def random_inputs(length, scope, width=16, dtype=torch.float32):
@@ -129,14 +129,14 @@ def test_everything_is_on_the_device_of_the_queries(padded):
 
 
 def test_positions_without_a_mask_are_float32_for_each_document():
-    positions, lengths = document_positions(None, 2, 3, torch.device("cpu"))
+    positions, lengths = compute_token_positions(None, 2, 3, torch.device("cpu"))
     assert positions.dtype == lengths.dtype == torch.float32
     assert positions.tolist() == [[0, 1, 2]] * 2 and lengths.tolist() == [3, 3]
 
 
 def test_a_document_has_at_least_length_one():
     mask = torch.tensor([[True, True], [False, True]])
-    assert document_positions(mask, 2, 2, mask.device)[1].tolist() == [1, 1]
+    assert compute_token_positions(mask, 2, 2, mask.device)[1].tolist() == [1, 1]
 
 
 def test_hierarchical_attention_at_its_edges():

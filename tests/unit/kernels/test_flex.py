@@ -10,11 +10,11 @@ from helpers import PAD, SMALL, make_batch, make_model, make_task, model_config
 from omegaconf import open_dict
 
 from fairseq_etads.kernels import flex, focus
-from fairseq_etads.kernels.focus import KERNELS, chosen_form, focal_bias, focus_attention, focus_form
+from fairseq_etads.kernels.focus import KERNELS, choose_form_for_kernel, focal_bias, focus_attention, focus_form
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10], [11, 12], [13, 14, 15]]
 SUMMARIES = [[5, 9], [11], [14, 15]]
-needs_flex = pytest.mark.skipif(flex.version_problem() is not None, reason="this torch has no FlexAttention")
+needs_flex = pytest.mark.skipif(flex.find_version_problem() is not None, reason="this torch has no FlexAttention")
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def trainable(monkeypatch):
     from torch.nn.attention import flex_attention
 
     monkeypatch.setattr(flex_attention, "_validate_device", lambda *_: None)
-    monkeypatch.setattr(flex, "problem", lambda q, dropout_p: None)
+    monkeypatch.setattr(flex, "find_input_problem", lambda q, dropout_p: None)
 
 
 def inputs_of(length, dtype):
@@ -74,7 +74,7 @@ def test_outputs_and_gradients_are_those_of_the_definition(dtype, tolerance, sid
 @pytest.mark.parametrize("side", [None, "left", "right"])
 def test_blocks_of_padding_are_left_out(side):
     padding = padded(300, side) if side else torch.zeros(2, 300, dtype=torch.bool)
-    blocks = flex.padding_blocks(padding)
+    blocks = flex.make_padding_blocks(padding)
     listed = {None: [3, 3], "right": [1, 3], "left": [2, 3]}[
         side
     ]  # the last block has 44 tokens, 100 tokens are in two
@@ -181,17 +181,17 @@ def test_a_gpu_gets_what_was_asked_for_or_the_log_says_why_not(
     kernel, width, dropout_p, form, reason, caplog, monkeypatch
 ):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
-    focus._warn.cache_clear()
+    focus._warn_about_other_form.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.focus"):
         for _ in range(2):
-            assert chosen_form(kernel, OnGpu(width), torch.float32, dropout_p) == form
+            assert choose_form_for_kernel(kernel, OnGpu(width), torch.float32, dropout_p) == form
     said = f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead"
     assert [record.getMessage() for record in caplog.records] == ([said] if reason else [])
 
 
 def test_on_a_cpu_flex_gives_the_numbers_of_auto_and_a_warning(caplog):
     inputs = inputs_of(30, torch.float32)
-    focus._warn.cache_clear()
+    focus._warn_about_other_form.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.focus"):
         found = focus_attention(*inputs[:5], kernel="flex")
     assert torch.equal(found, focus_attention(*inputs[:5]))
@@ -208,10 +208,10 @@ def test_a_kernel_that_cannot_be_compiled_is_replaced_once_and_for_all(caplog, m
         calls.append(1)
         raise TorchDynamoException("no compiler\nmore")
 
-    monkeypatch.setattr(flex, "_kernel", lambda device_type: failing)
+    monkeypatch.setattr(flex, "_get_kernel", lambda device_type: failing)
     monkeypatch.setattr(flex, "_failures", {})
-    monkeypatch.setattr(flex, "problem", lambda q, dropout_p: flex._failures.get(q.device.type))
-    focus._warn.cache_clear()
+    monkeypatch.setattr(flex, "find_input_problem", lambda q, dropout_p: flex._failures.get(q.device.type))
+    focus._warn_about_other_form.cache_clear()
     inputs = inputs_of(30, torch.float32)
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.focus"):
         found = [focus_attention(*inputs[:5], kernel="flex") for _ in range(2)]
@@ -243,8 +243,8 @@ def test_an_older_torch_refuses_it_for_a_new_model_and_loads_an_old_one(monkeypa
     tokens = make_batch(DOCUMENTS)
     assert model(tokens, tokens.ne(PAD).sum(1), make_batch(SUMMARIES).roll(1, 1))[0].isfinite().all()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
-    focus._warn.cache_clear()
-    assert chosen_form("flex", OnGpu(), torch.float32, 0.0) == "bias"
+    focus._warn_about_other_form.cache_clear()
+    assert choose_form_for_kernel("flex", OnGpu(), torch.float32, 0.0) == "bias"
     assert "--attention-kernel flex is not used: it needs torch 2.6 or newer, and this is torch 2.5.1" in caplog.text
 
 
@@ -258,7 +258,7 @@ def test_an_unknown_kernel_is_refused_with_the_choices():
 @pytest.mark.skipif("ETADS_COMPILE" not in os.environ, reason="compiling takes a minute: set ETADS_COMPILE=1")
 @pytest.mark.parametrize("side", [None, "right"])
 def test_the_compiled_kernel_is_exact_on_a_cpu(side, monkeypatch):
-    monkeypatch.setattr(flex, "_kernel", lambda device_type: flex._compiled())
+    monkeypatch.setattr(flex, "_get_kernel", lambda device_type: flex._compile_flex_attention())
     inputs, padding = [x.detach() for x in inputs_of(300, torch.float32)], padded(300, side)
     shown = 1 if padding is None else (~padding)[:, None, :, None]
     found = focus_attention(*inputs[:5], padding, form="flex", strength=inputs[5])

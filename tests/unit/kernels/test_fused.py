@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fairseq_etads.kernels import fused
-from fairseq_etads.kernels.fused import fused_kernel, note_kernel
+from fairseq_etads.kernels.fused import find_fused_kernel, warn_without_fused_kernel
 
 V100, A100, RTX, H100 = (7, 0), (8, 0), (8, 9), (9, 0)
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -35,7 +35,7 @@ FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
     ],
 )
 def test_the_kernel_is_that_of_torchs_rules(dtype, width, masked, capability, dropout_p, kernel):
-    assert fused_kernel(dtype, width, masked, capability, dropout_p) == kernel
+    assert find_fused_kernel(dtype, width, masked, capability, dropout_p) == kernel
 
 
 class OnGpu:
@@ -45,10 +45,10 @@ class OnGpu:
 @pytest.mark.parametrize("width, count", [(64, 0), (30, 1)])
 def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatch, caplog):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: A100)
-    fused._note.cache_clear()
+    fused._warn_once.cache_clear()
     with caplog.at_level(logging.WARNING, "fairseq_etads.kernels.fused"):
         for _ in range(2):
-            note_kernel(OnGpu(), width, 0.0, masked=True)
+            warn_without_fused_kernel(OnGpu(), width, 0.0, masked=True)
     said = (
         "attention with heads of width 30 in float32 on cuda of capability 8.0: torch has no fused kernel for this "
         "case, so a weight is kept for each pair of words. There is one for widths that are multiples of 4"
@@ -57,6 +57,6 @@ def test_attention_without_a_fused_kernel_is_named_once(width, count, monkeypatc
 
 
 def test_nothing_is_said_on_a_cpu(caplog):
-    fused._note.cache_clear()
-    note_kernel(torch.ones(1, 30), 30, 0.0, masked=True)
+    fused._warn_once.cache_clear()
+    warn_without_fused_kernel(torch.ones(1, 30), 30, 0.0, masked=True)
     assert not caplog.records

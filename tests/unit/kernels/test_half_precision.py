@@ -17,9 +17,9 @@ from fairseq_etads.attention import (
 )
 from fairseq_etads.kernels import focus
 from fairseq_etads.kernels.focus import focal_bias
-from fairseq_etads.kernels.word_log_probs import word_log_probs
+from fairseq_etads.kernels.word_log_probs import compute_word_log_probs
 from fairseq_etads.layers.pointer import PointerHead
-from fairseq_etads.training.losses import closed_book_loss, coverage_loss, sentence_loss
+from fairseq_etads.training.losses import compute_closed_book_loss, compute_sentence_loss, coverage_loss
 from fairseq_etads.vocabulary.output import BatchVocab
 
 HALVES = [torch.float16, torch.bfloat16]
@@ -87,7 +87,10 @@ def test_sums_over_a_document_are_those_of_float64(dtype, length):
     logits, labels = drawn(2, length, size=30).to(dtype), (drawn(2, length, seed=2) > 0).long()
     there = torch.ones(2, length, dtype=torch.bool)
     torch.testing.assert_close(
-        sentence_loss(logits, labels, there).double(), sentence_loss(logits.double(), labels, there), rtol=1e-5, atol=0
+        compute_sentence_loss(logits, labels, there).double(),
+        compute_sentence_loss(logits.double(), labels, there),
+        rtol=1e-5,
+        atol=0,
     )
     scores = drawn(1, 5, length, size=20).to(dtype)
     torch.testing.assert_close(
@@ -147,9 +150,9 @@ def test_columns_would_be_wrong_in_fewer_bits(factors):
     length, dtype = 400, torch.float32
     q, k, v = (drawn(1, 1, length, 16, seed=n) for n in range(3))
     center, scope = torch.rand(1, 1, length) * length, torch.full((1, 1, length), 1.0)
-    wide = focus.Focus(center, scope, None)
-    positions, lengths = focus.document_positions(None, 1, length, q.device)
-    queries, keys = (x.to(dtype) for x in focus.value_columns(wide, positions, lengths))
+    wide = focus.FocusParameters(center, scope, None)
+    positions, lengths = focus.compute_token_positions(None, 1, length, q.device)
+    queries, keys = (x.to(dtype) for x in focus.compute_value_columns(wide, positions, lengths))
 
     def rounded(x):
         if factors == "bf16":
@@ -169,12 +172,12 @@ def test_columns_would_be_wrong_in_fewer_bits(factors):
 def test_columns_are_left_where_products_may_be_rounded_and_the_log_says_so(setting, caplog):
     inputs = [drawn(1, 1, 30, 16, seed=n) for n in range(3)] + [torch.full((1, 1, 30), 9.0), torch.ones(1, 1, 30)]
     expected = focus_attention(*inputs)
-    focus._say.cache_clear()
+    focus._log_memory_use.cache_clear()
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(setting)
     try:
         with caplog.at_level(logging.INFO, "fairseq_etads.kernels.focus"):
-            assert focus._default_form(inputs[0], torch.float32) == "bias"
+            assert focus._choose_default_form(inputs[0], torch.float32) == "bias"
             found = focus_attention(*inputs, form="bias")
             focus_attention(*inputs)
     finally:
@@ -190,7 +193,7 @@ def test_likelihoods_are_those_of_float64(dtype, smoothed):
     states, table = drawn(1, 6, 16).to(dtype), drawn(5000, 16, seed=1).to(dtype)
     columns = torch.randint(0, 5000, (1, 6, 2), generator=torch.Generator().manual_seed(4))
     without = [0, 1] if smoothed else None
-    found, total = word_log_probs(states, table, None, columns, 5000, without)
+    found, total = compute_word_log_probs(states, table, None, columns, 5000, without)
     logits = (states @ table.t()).double()  # in half precision
     exact = logits.log_softmax(-1)
     assert found.dtype == torch.float32
@@ -198,7 +201,7 @@ def test_likelihoods_are_those_of_float64(dtype, smoothed):
     if smoothed:
         torch.testing.assert_close(total.double(), exact[:, :, 2:].sum(2), rtol=1e-4, atol=1e-2)
     words = torch.randint(0, 5000, (1, 6), generator=torch.Generator().manual_seed(5))
-    loss = closed_book_loss(logits.to(dtype), words, PAD, 3)
+    loss = compute_closed_book_loss(logits.to(dtype), words, PAD, 3)
     torch.testing.assert_close(loss.double(), -exact.gather(2, words[:, :, None])[:, :, 0], rtol=1e-4, atol=1e-4)
 
 

@@ -28,8 +28,8 @@ def use(monkeypatch, plain):
     if plain:
         monkeypatch.setattr(focus, "has_flash_attention", lambda dtype: False)
         monkeypatch.setattr(PointingDecoder, "takes_requests", False)
-        monkeypatch.setattr(lookup, "backward_pass", lambda: None)
-        monkeypatch.setattr("fairseq_etads.models.transformer._relu_in_place", lambda *_: None)
+        monkeypatch.setattr(lookup, "get_backward_pass_id", lambda: None)
+        monkeypatch.setattr("fairseq_etads.models.transformer._use_relu_in_place", lambda *_: None)
 
 
 def trained(monkeypatch, plain, updates, pointer="none", smoothing=0.0, coverage=0.0, **options):
@@ -107,7 +107,7 @@ def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
     (states, table, bias), columns = word_inputs(torch.float64)
     log_probs = F.log_softmax(states @ table[:29].t() + bias, dim=-1)
     expected = log_probs.gather(2, columns), log_probs.sum(2) - log_probs[:, :, [0, 5]].sum(2)
-    found = word_log_probs.word_log_probs(states, table, bias, columns, 29, [0, 5])
+    found = word_log_probs.compute_word_log_probs(states, table, bias, columns, 29, [0, 5])
     weights = [torch.randn(x.shape, dtype=x.dtype) for x in expected]
     gradients = [
         torch.autograd.grad(sum((w * x).sum() for w, x in zip(weights, values)), (states, table, bias))
@@ -119,7 +119,7 @@ def test_word_log_probs_are_entries_of_the_log_softmax(monkeypatch, elements):
 
 def test_word_log_probs_have_one_backward_pass():
     (states, table, bias), columns = word_inputs(torch.float32)
-    picked, _ = word_log_probs.word_log_probs(states, table, bias, columns, 29)
+    picked, _ = word_log_probs.compute_word_log_probs(states, table, bias, columns, 29)
     picked.sum().backward(retain_graph=True)
     with pytest.raises(RuntimeError, match="one backward pass"):
         picked.sum().backward()
@@ -130,7 +130,7 @@ def test_word_log_probs_under_autocast_are_as_exact_as_the_plain_ones():
     exact = F.log_softmax(states @ table[:29].t() + bias, dim=-1).gather(2, columns)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         plain = F.log_softmax(F.linear(states, table[:29], bias).float(), dim=-1).gather(2, columns)
-        found, _ = word_log_probs.word_log_probs(states, table, bias, columns, 29)
+        found, _ = word_log_probs.compute_word_log_probs(states, table, bias, columns, 29)
     assert found.dtype == torch.float32
     assert (found - exact).abs().max() <= 2 * (plain - exact).abs().max()
     (gradient,) = torch.autograd.grad(found.sum(), table)
@@ -147,7 +147,7 @@ def test_gradients_of_states_are_summed_over_chunks_in_float32(monkeypatch, dtyp
 
     def gradient(states, table):
         states = states[None].requires_grad_()
-        found, total = word_log_probs.word_log_probs(states, table, None, columns, len(table), [0, 1])
+        found, total = word_log_probs.compute_word_log_probs(states, table, None, columns, len(table), [0, 1])
         return torch.autograd.grad((-0.9 * found.sum() - 0.1 / len(table) * total.sum()), states)[0][0].double()
 
     exact = gradient(states.double(), table.double())
@@ -309,5 +309,5 @@ def test_relu_overwrites_what_a_training_linear_returns_without_copies_of_its_gr
     out = plain(x)
     assert not out._is_view()
     found = torch.relu_(out)
-    assert found is out and found.grad_fn.next_functions[0][0].name() == "_LinearBackward"
+    assert found is out and found.grad_fn.next_functions[0][0].name() == "_LinearFunctionBackward"
     torch.testing.assert_close(torch.autograd.grad(found.sin().sum(), (x, *plain.parameters())), expected)

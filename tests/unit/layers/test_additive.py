@@ -98,7 +98,7 @@ def test_no_documents_have_no_scores():
 def test_contexts_and_their_gradients():
     states, weights = random(DOCUMENTS, LENGTH, 6).requires_grad_(), random(DOCUMENTS, STEPS, LENGTH).requires_grad_()
     memory = SharedStates(states)
-    contexts = torch.cat([memory.read(weights[:, t : t + 1]) for t in range(STEPS)], dim=1)
+    contexts = torch.cat([memory.compute_weighted_sum(weights[:, t : t + 1]) for t in range(STEPS)], dim=1)
     want = torch.bmm(weights, states)
     torch.testing.assert_close(contexts, want)
     given = {"states": states, "weights": weights}
@@ -117,7 +117,7 @@ def test_steps_that_ask_what_the_last_one_answered():
         return question
 
     steps, memory = SharedKeys(keys), SharedStates(states)
-    got = run(lambda question: steps.scores(question, weight), memory.read)
+    got = run(lambda question: steps.scores(question, weight), memory.compute_weighted_sum)
     want = run(lambda question: plain_scores(question, keys, weight), lambda weights: torch.bmm(weights, states))
     torch.testing.assert_close(gradients(got, given), gradients(want, given))
 
@@ -156,7 +156,7 @@ def test_what_an_unfinished_backward_pass_has_recorded_is_discarded(interrupted)
     given, token = {**inputs(False), "states": random(DOCUMENTS, LENGTH, 6, seed=5).requires_grad_()}, Token()
     steps, memory = SharedKeys(given["keys"]), SharedStates(given["states"])
     scores = steps.scores(Interrupted.apply(given["query"], token), given["weight"])
-    total = memory.read(scores.softmax(-1)).sin().sum()
+    total = memory.compute_weighted_sum(scores.softmax(-1)).sin().sum()
     expected = torch.autograd.grad(total, list(given.values()), retain_graph=True)
     if interrupted:
         token.breaks_off = True
@@ -173,7 +173,7 @@ def test_steps_that_no_gradient_reaches():
     steps, memory = SharedKeys(keys), SharedStates(states)
     unused = steps.scores(random(DOCUMENTS, 1, WIDTH), random(WIDTH))
     assert unused.shape == (DOCUMENTS, 1, LENGTH)
-    memory.read(torch.ones(DOCUMENTS, 1, LENGTH, dtype=torch.float64))[0].sum().backward()
+    memory.compute_weighted_sum(torch.ones(DOCUMENTS, 1, LENGTH, dtype=torch.float64))[0].sum().backward()
     torch.testing.assert_close(
         states.grad, torch.stack([torch.ones(LENGTH, WIDTH), torch.zeros(LENGTH, WIDTH)]).double()
     )
@@ -189,7 +189,7 @@ def test_nothing_is_left_in_memory(interrupted):
         memory, steps = SharedStates(states * 2), SharedKeys(states * 3)
         read = Interrupted.apply(random(DOCUMENTS, 1, WIDTH).requires_grad_(), token)
         for _ in range(3):
-            read = memory.read(steps.scores(read, random(WIDTH)).softmax(-1))
+            read = memory.compute_weighted_sum(steps.scores(read, random(WIDTH)).softmax(-1))
         if interrupted:
             token.breaks_off = True
             with pytest.raises(RuntimeError, match="interrupted"):

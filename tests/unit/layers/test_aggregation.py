@@ -6,7 +6,7 @@ import torch
 from helpers import EOS, PAD, make_batch, make_model, make_task
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.layers.aggregation import Aggregation, EncoderGate, last_real_state
+from fairseq_etads.layers.aggregation import Aggregation, EncoderGate, select_last_real_state
 
 WIDTH, HEADS = 8, 2
 KINDS = [("add", 1), ("add", 3), ("proj", 1), ("proj", 3), ("attn", 1), ("attn", 2), ("attn", 3)]
@@ -69,8 +69,8 @@ def test_the_gate_against_the_oracle(left):
 def test_the_last_real_state_is_found_on_either_side():
     states = torch.arange(4.0)[:, None, None].expand(4, 3, 2)
     mask = torch.tensor([[0, 0, 1, 1], [1, 1, 0, 0], [0, 0, 0, 0]]).bool()
-    assert last_real_state(states, mask)[:, 0].tolist() == [1, 3, 3]
-    assert last_real_state(states)[:, 0].tolist() == [3, 3, 3]
+    assert select_last_real_state(states, mask)[:, 0].tolist() == [1, 3, 3]
+    assert select_last_real_state(states)[:, 0].tolist() == [3, 3, 3]
 
 
 @pytest.mark.parametrize("kind,layers,attentions,projected", [("add", 2, 0, 0), ("proj", 2, 1, 2), ("attn", 2, 2, 0)])

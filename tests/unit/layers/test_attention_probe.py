@@ -8,7 +8,13 @@ from helpers import make_batch, make_model, make_task
 from test_attention import padding_mask
 from test_criterions import DOCUMENTS, SUMMARIES, criterion, make_sample
 
-from fairseq_etads.layers.attention_probe import FIGURES, AttentionStatistics, GateInputs, Observed, observe
+from fairseq_etads.layers.attention_probe import (
+    FIGURES,
+    AttentionStatistics,
+    GateInputs,
+    ObservableAttention,
+    observe_attention,
+)
 from fairseq_etads.models.transformer import BridgeAttention, FocusAttention
 from fairseq_etads.training.losses import SummarizationNLL
 
@@ -33,7 +39,7 @@ def test_figures_of_focus_are_means_over_real_tokens():
     mask = padding_mask((5, 2), True)
     figures = AttentionStatistics(torch.ones(2, 1, dtype=torch.bool))
     figures.add_focus(center, scope, torch.tensor([1.0, 2.0, -0.5]), mask)
-    logs = figures.logs()
+    logs = figures.to_logs()
     tokens = [(0, place, place, 5) for place in range(5)] + [(1, 3 + place, place, 2) for place in range(2)]
     expected = {
         "focus_distance": sum((center[b, :, i] - place).abs().sum() for b, i, place, _ in tokens),
@@ -64,8 +70,8 @@ def test_the_figure_of_the_gate_is_what_it_lets_through_at_the_middle_word(left,
             # with values of 1, the context is the share itself
             given = query, keys, torch.ones_like(keys), gate, gates
             total += factor * reference.saliency_attention(*given, level=float(level[h]))[0][0, 0]
-    torch.testing.assert_close(figures.logs()["gate"].double(), total, rtol=1e-6, atol=1e-6)
-    assert figures.logs()["gate_count"] == 6
+    torch.testing.assert_close(figures.to_logs()["gate"].double(), total, rtol=1e-6, atol=1e-6)
+    assert figures.to_logs()["gate_count"] == 6
 
 
 @pytest.mark.parametrize(
@@ -100,16 +106,16 @@ def test_a_gentle_start_begins_at_1_and_0_and_local_heads_where_they_are_told():
 
 def test_they_cost_nothing_where_nobody_looks():
     model = make_model("etads")
-    modules = [m for m in model.modules() if isinstance(m, Observed)]
+    modules = [m for m in model.modules() if isinstance(m, ObservableAttention)]
     assert {type(m) for m in modules} == {FocusAttention, BridgeAttention}
     tokens = make_batch(DOCUMENTS[1:2])
-    with pytest.raises(RuntimeError), observe(model, tokens.ne(1)) as figures:
+    with pytest.raises(RuntimeError), observe_attention(model, tokens.ne(1)) as figures:
         assert all(m.observer is figures for m in modules)
         raise RuntimeError
     assert all(m.observer is None for m in modules)
     with torch.no_grad():
         model(tokens, tokens.ne(1).sum(1), tokens)
-    assert not figures.logs()
+    assert not figures.to_logs()
 
 
 def test_they_do_not_change_the_loss_and_its_gradient():

@@ -8,8 +8,8 @@ from decoding import DICTIONARY, make_sample, sharpened
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.layers import beam_state
-from fairseq_etads.layers.encoder_attention import laid_out
-from fairseq_etads.search.hypotheses import top_values
+from fairseq_etads.layers.encoder_attention import make_contiguous
+from fairseq_etads.search.hypotheses import find_top_values
 
 
 def test_documents_are_held_once(monkeypatch, documents):
@@ -37,7 +37,7 @@ def test_the_beams_past_is_the_ancestors_past(seed):
     for step in range(3 * beam_state.COMPACTION_INTERVAL):
         state.begin_step()
         new = torch.randn(documents, 1, state.beam, 2, generator=generator)
-        keys, _ = state.remember(module, new, new)
+        keys, _ = state.append_keys_and_values(module, new, new)
         history = torch.cat([history, new.transpose(1, 2)], dim=2)
         for document in range(documents):
             for beam in range(state.beam):
@@ -55,7 +55,7 @@ def test_keys_keep_their_layout_when_documents_leave():
     """Each matrix of keys is stored column by column, which the products of a step read faster."""
     state = beam_state.BeamState(3, torch.device("cpu"))
     x = torch.randn(3, 2, 5, 4)
-    state.memory[torch.nn.Identity()] = tensors = {"key": laid_out(x, True), "value": laid_out(x, False)}
+    state.memory[torch.nn.Identity()] = tensors = {"key": make_contiguous(x, True), "value": make_contiguous(x, False)}
     assert [tensor.stride()[-2:] for tensor in tensors.values()] == [(1, 5), (4, 1)]
     stay = torch.tensor([0, 2])
     state.reorder(torch.zeros(2, 4, dtype=torch.long), stay)
@@ -67,10 +67,10 @@ def test_keys_keep_their_layout_when_documents_leave():
 def test_the_best_of_a_wide_distribution():
     x = torch.randn(3, 4, 5003).round(decimals=3)
     offset = torch.randn(3, 4, 1)
-    values, index = top_values(x, 20, offset)
+    values, index = find_top_values(x, 20, offset)
     want = (x + offset).flatten(1).topk(20).values
     torch.testing.assert_close(values, want, rtol=0, atol=0)
     torch.testing.assert_close((x + offset).flatten(1).gather(1, index), want, rtol=0, atol=0)
     x[0] = -math.inf
     x[0, 2, 5001] = 1.0
-    assert top_values(x, 20, offset)[1][0, 0] == 2 * 5003 + 5001
+    assert find_top_values(x, 20, offset)[1][0, 0] == 2 * 5003 + 5001

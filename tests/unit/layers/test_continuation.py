@@ -48,7 +48,7 @@ def log_probs(model, tokens, summaries, left=False):
 @pytest.mark.parametrize("steps", [1, 3, 5])
 def test_the_features_are_those_of_the_loop(steps, left):
     tokens, previous = make_batch(DOCUMENTS, left=left, width=9), previous_of(SUMMARIES, left)
-    history = CopyHistory.of(previous, tokens, steps, UNK)
+    history = CopyHistory.from_summary(previous, tokens, steps, UNK)
     shown = 0
     for row, document in enumerate(DOCUMENTS):
         offset = tokens.shape[1] - len(document) - 1 if left else 0

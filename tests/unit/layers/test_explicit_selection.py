@@ -10,8 +10,8 @@ from recurrent import DOCUMENTS, MARK, V, encode, log_probs, recurrent, recurren
 from torch.nn.functional import one_hot
 
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, read_by_sentence, sentence_ids
-from fairseq_etads.vocabulary.dictionary import with_known_words
+from fairseq_etads.layers.recurrent import BidirectionalGRU, BidirectionalLSTM, compute_sentence_ids, encode_by_sentence
+from fairseq_etads.vocabulary.dictionary import limit_known_words
 
 HIERARCHICAL = {"hierarchical_attention": True, "encoder_by_sentence": True}
 SELECTOR = {**HIERARCHICAL, "sentence_gate": True, "sentence_selector": True}
@@ -150,8 +150,8 @@ def test_each_sentence_is_read_as_if_it_stood_alone(kind, left):
     x = torch.randn(*tokens.shape, 3).double().requires_grad_()
     for run in (kind._run_packed, kind._run_directions):
         network._run_directions = run.__get__(network)  # the path on a CPU
-        ids = sentence_ids(tokens, MARK).masked_fill(padding, 0)
-        states, last, cells = read_by_sentence(network, x, padding, ids)
+        ids = compute_sentence_ids(tokens, MARK).masked_fill(padding, 0)
+        states, last, cells = encode_by_sentence(network, x, padding, ids)
         assert (states[padding] == 0).all()
         for row in range(len(tokens)):
             ends, parts = [], []
@@ -237,7 +237,7 @@ def test_what_does_not_go_together_is_refused_in_words(changes, message):
 @pytest.mark.parametrize("known", [43, None], ids=["in the copy tail", "not at all"])
 def test_summaries_must_mark_their_sentences(known):
     task = recurrent_task()
-    task.tgt_dict = make_dictionary(words=20) if known is None else with_known_words(task.src_dict, known)
+    task.tgt_dict = make_dictionary(words=20) if known is None else limit_known_words(task.src_dict, known)
     with pytest.raises(
         ValueError, match='--sentence-selector: the summaries\' dictionary has no "<q>" among its known'
     ):

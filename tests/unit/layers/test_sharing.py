@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from fairseq_etads.commands.average import main
 from fairseq_etads.jobs.average import average_checkpoints
-from fairseq_etads.layers.sharing import PROJECTIONS, SUBLAYERS, shared_names
+from fairseq_etads.layers.sharing import PROJECTIONS, SUBLAYERS, map_shared_names
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.options import INFER_DTYPES
 
@@ -36,7 +36,7 @@ def assert_shared(model):
         for part in SUBLAYERS:
             pair = getattr(encoder_layer, part), getattr(decoder_layer, part)
             assert pair[0].weight is pair[1].weight and pair[0].bias is pair[1].bias, part
-    assert len(shared_names(model)) == PER_LAYER * len(model.decoder.layers)
+    assert len(map_shared_names(model)) == PER_LAYER * len(model.decoder.layers)
 
 
 @pytest.mark.parametrize("options", [{}, {"encoder_layerdrop": 0.5, "decoder_layerdrop": 0.5}], ids=str)
@@ -53,13 +53,13 @@ def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
     """Outputs are equal, and the gradient of a shared tensor is the sum of its two."""
     shared, plain = make_model(arch, **SHARE), make_model(arch)
     weights = shared.state_dict()
-    plain.load_state_dict({**weights, **{name: weights[old] for name, old in shared_names(shared).items()}})
+    plain.load_state_dict({**weights, **{name: weights[old] for name, old in map_shared_names(shared).items()}})
     outputs = [forward(model, documents) for model in (shared, plain)]
     torch.testing.assert_close(*outputs, rtol=0, atol=1e-6)
     for out in outputs:
         out.log_softmax(-1)[..., 7].sum().backward()
     separate = {name: parameter.grad for name, parameter in plain.named_parameters()}
-    second = {old: name for name, old in shared_names(shared).items()}
+    second = {old: name for name, old in map_shared_names(shared).items()}
     for name, parameter in shared.named_parameters():
         expected = separate[name] + (separate[second[name]] if name in second else 0)
         torch.testing.assert_close(parameter.grad, expected, rtol=1e-4, atol=1e-5)
@@ -68,10 +68,10 @@ def test_it_is_the_unshared_model_with_equal_weights(arch, documents):
 def test_parameters_and_checkpoints_hold_one_copy(documents):
     model = make_model("etads", **SHARE)
     plain = make_model("etads")
-    shared = sum(p.numel() for name, p in plain.named_parameters() if name in shared_names(model))
+    shared = sum(p.numel() for name, p in plain.named_parameters() if name in map_shared_names(model))
     assert shared and sum(p.numel() for p in plain.parameters()) - sum(p.numel() for p in model.parameters()) == shared
     state = model.state_dict()
-    assert not set(state) & set(shared_names(model))
+    assert not set(state) & set(map_shared_names(model))
     # as fairseq saves from a GPU: every tensor copied separately
     saved = move_to_cpu({name: value.clone() for name, value in state.items()})
     other = make_model("etads", **SHARE)

@@ -72,8 +72,8 @@ def test_a_generator_is_shared(strategy, infer_dtype):
 
 def test_threads_make_and_use_one_copy_of_the_weights(monkeypatch):
     made = []
-    make = inference._inference_copy
-    monkeypatch.setattr(inference, "_inference_copy", lambda *arguments: made.append(1) or make(*arguments))
+    make = inference._make_inference_copy
+    monkeypatch.setattr(inference, "_make_inference_copy", lambda *arguments: made.append(1) or make(*arguments))
     generator = SummaryGenerator([sharpened()], DICTIONARY, 2, max_len_b=3)
     in_threads(lambda documents: generator.generate(None, make_sample(documents)), BATCHES[:THREADS])
     assert len(made) == 1

@@ -12,11 +12,11 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_task, model_config
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.jobs.architectures import numbered_dictionary
+from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.models.init_from import load_initial_weights
 from fairseq_etads.models.transformer import SummarizationTransformer
 from fairseq_etads.platform.compat import UnsafeCheckpointError
-from fairseq_etads.vocabulary.dictionary import is_padding_word, with_known_words
+from fairseq_etads.vocabulary.dictionary import is_padding_word, limit_known_words
 
 OFF = {"focus_layers": "none", "saliency_layers": "none"}
 DOCUMENTS = make_batch([[5, 9, 20, 33, 7, 264], [100, 4], [41, 41, 6, 8]])
@@ -72,7 +72,7 @@ def shapes(model):
 def test_the_presets_have_fairseqs_names_and_shapes(size, monkeypatch):
     """The model has its full size: 50,264 words and the mask."""
     monkeypatch.setattr(bart_module, "init_bert_params", lambda module: None)  # it would need values
-    dictionary = numbered_dictionary(50265)
+    dictionary = make_numbered_dictionary(50265)
     task = task_of(dictionary)
     with torch.device("meta"):
         args = bart_args(f"bart_{size}")
@@ -187,7 +187,7 @@ def test_a_bound_for_summaries_has_the_first_rows(bart, checkpoint):
     """
     dictionary = bart_dictionary(mask=False)
     for shared in (True, False):
-        task = task_of(dictionary, with_known_words(dictionary, 100))
+        task = task_of(dictionary, limit_known_words(dictionary, 100))
         tables = {"share_all_embeddings": shared, "share_decoder_input_output_embed": shared}
         model = begin(checkpoint, task, **OFF, **tables)
         logits = run(model, previous=PREVIOUS.clamp(max=99))[1]

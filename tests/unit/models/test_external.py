@@ -20,7 +20,7 @@ from helpers import EOS, PAD
 from omegaconf import OmegaConf
 from steps import MARK, RARE, make_criterion, make_sample, steps_task, train_and_decode
 
-from fairseq_etads.models.external import _HideUnknownWords, check_suitable
+from fairseq_etads.models.external import _UnknownWordsHook, check_external_model
 
 UNK = 3
 TINY = {
@@ -83,7 +83,7 @@ def test_each_architecture_trains_and_decodes_or_is_refused_in_words():
     trained, refused = set(), {}
     for name, arch in encoder_decoders().items():
         try:
-            check_suitable(Namespace(arch=arch))
+            check_external_model(Namespace(arch=arch))
             train_and_decode(steps_task(), external_config(arch))
             trained.add(name)
         except (ValueError, AssertionError) as error:
@@ -115,7 +115,7 @@ def test_the_copy_tail_is_read_as_the_unknown_word(arch):
 
 def test_clusters_of_the_embedding_read_the_copy_tail_as_the_unknown_word():
     table = AdaptiveInput(V, PAD, 16, 4, 16, [10, V])
-    table.register_forward_pre_hook(_HideUnknownWords(external_model("transformer_tiny").decoder.dictionary))
+    table.register_forward_pre_hook(_UnknownWordsHook(external_model("transformer_tiny").decoder.dictionary))
     tokens = torch.tensor([[5, RARE[0], 30]])
     assert torch.equal(table(tokens), table(tokens.masked_fill(tokens >= V, UNK)))
 

@@ -10,7 +10,7 @@ from fairseq.sequence_generator import SequenceGenerator
 from helpers import EOS, PAD, make_batch, make_model
 
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.models.transformer import NeighbourInputs, decoder_offsets, encoder_offsets
+from fairseq_etads.models.transformer import NeighbourInputs, list_decoder_offsets, list_encoder_offsets
 
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
 BOTH = {"encoder_neighbours": 2, "decoder_neighbours": 2}
@@ -33,10 +33,10 @@ def run(model, tokens, previous):
 
 
 def test_offsets_begin_with_the_nearest_words():
-    assert list(encoder_offsets(2)) == [-1, 1, -2, 2] and list(decoder_offsets(2)) == [-1, -2]
+    assert list(list_encoder_offsets(2)) == [-1, 1, -2, 2] and list(list_decoder_offsets(2)) == [-1, -2]
 
 
-@pytest.mark.parametrize("offsets", [encoder_offsets(1), encoder_offsets(3), decoder_offsets(2)])
+@pytest.mark.parametrize("offsets", [list_encoder_offsets(1), list_encoder_offsets(3), list_decoder_offsets(2)])
 def test_inputs_and_gradients_are_those_of_the_loop(offsets):
     layer = NeighbourInputs(6, offsets).double()
     torch.manual_seed(0)

@@ -335,10 +335,10 @@ LANGUAGE_MODELS = {
     ],
 }
 FAMILIES = {
-    "etads": (transformer_options.preset_config("Swept"), SMALL, TRANSFORMER),
-    "gru_seq2seq": (rnn.preset_config("SweptToo"), {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
-    "convs2s": (convs2s_options.preset_config("SweptThree"), convolutional.SIZES, CONVOLUTIONS),
-    "abs": (nnlm_options.preset_config("SweptFour"), language_models.SIZES, LANGUAGE_MODELS),
+    "etads": (transformer_options.make_preset_config("Swept"), SMALL, TRANSFORMER),
+    "gru_seq2seq": (rnn.make_preset_config("SweptToo"), {**RECURRENT, "decoder_embed_dim": 16}, RECURRENTS),
+    "convs2s": (convs2s_options.make_preset_config("SweptThree"), convolutional.SIZES, CONVOLUTIONS),
+    "abs": (nnlm_options.make_preset_config("SweptFour"), language_models.SIZES, LANGUAGE_MODELS),
 }
 
 

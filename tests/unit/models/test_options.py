@@ -8,8 +8,8 @@ import pytest
 import torch
 from helpers import EOS, PAD, RECURRENT, SMALL, make_batch, make_dictionary, make_model, make_task
 
-from fairseq_etads.layers.decoder_output import pointer_of
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.layers.decoder_output import get_pointer
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
 CHOICES = {
     "focus_layers": ["none", "all"],
@@ -155,7 +155,7 @@ def test_combinations_run_and_their_costs_add_up(part, layers, pointer, document
         torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-5)
         log_probs[..., 7].sum().backward()
         assert all(parameter.grad is not None for parameter in model.parameters()), options
-        assert (pointer_of(model) is None) == (options["pointer"] == "none")
+        assert (get_pointer(model) is None) == (options["pointer"] == "none")
 
 
 def test_the_documents_numbers_are_those_of_the_formulas():
@@ -178,7 +178,7 @@ def test_combinations_of_the_recurrent_family_run_and_their_costs_add_up():
         "g": RECURRENT["encoder_hidden_size"] + 2,
         "a": RECURRENT["attention_dim"],
         "e": RECURRENT["encoder_embed_dim"],
-        "V": known_words(task.source_dictionary),
+        "V": count_known_words(task.source_dictionary),
         "n": len(factor),
         "w": 3,
     }

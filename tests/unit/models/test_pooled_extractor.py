@@ -9,7 +9,7 @@ import torch
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
 
 from fairseq_etads.layers.pooled_sentences import CONTENT_WEIGHT, PLACES, REFERENCE_LENGTH, SentenceFeatures
-from fairseq_etads.layers.tagging import words_by_sentence
+from fairseq_etads.layers.tagging import group_words_by_sentence
 from fairseq_etads.models.selector import FOLD_WORDS, SentenceExtractor
 
 MARK = 43
@@ -31,7 +31,7 @@ def build(**options):
 
 def by_sentence(tokens, words):
     real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
-    return words_by_sentence(tokens, real, MARK, 20, words)
+    return group_words_by_sentence(tokens, real, MARK, 20, words)
 
 
 def features_of(document, dictionary):
@@ -141,7 +141,7 @@ def test_half_of_the_documents_never_trains_the_extractor_that_scores_it():
     _, model = build()
     r = torch.Generator().manual_seed(3)
     tokens = make_batch([torch.randint(5, 40, (9,), generator=r).tolist() for _ in range(40)])
-    folds = model.folds(tokens)
+    folds = model.assign_folds(tokens)
     assert 10 < folds.sum() < 30, "both halves have documents"
     for fold in (0, 1):
         mine = tokens[folds == fold]
@@ -169,7 +169,7 @@ def test_new_documents_get_the_mean_of_both_and_training_documents_one_of_them()
         logits.append(alone(tokens).logits)
     real = model(tokens).real
     torch.testing.assert_close(model(tokens).logits[real], ((logits[0] + logits[1]) / 2)[real])
-    folds = model.folds(tokens).bool()[:, None]
+    folds = model.assign_folds(tokens).bool()[:, None]
     torch.testing.assert_close(
         model(tokens, held_out=True).logits[real], torch.where(folds, logits[1], logits[0])[real]
     )
@@ -181,12 +181,12 @@ def test_a_document_stays_in_its_half():
     _, model = build()
     long = [5 + number % 30 for number in range(FOLD_WORDS + 9)]
     documents = [*DOCUMENTS, long]
-    expected = model.folds(make_batch(documents)).tolist()
+    expected = model.assign_folds(make_batch(documents)).tolist()
     for options in ({"left": True}, {"width": 90}, {"left": True, "width": 90}):
-        assert model.folds(make_batch(documents, **options)).tolist() == expected
+        assert model.assign_folds(make_batch(documents, **options)).tolist() == expected
     cut = [*DOCUMENTS, long[:FOLD_WORDS]]  # --truncate-source
-    assert model.folds(make_batch(cut)).tolist() == expected
-    assert model.folds(make_batch([[MARK, *DOCUMENTS[0]]]))[0] == expected[0], "marks do not count"
+    assert model.assign_folds(make_batch(cut)).tolist() == expected
+    assert model.assign_folds(make_batch([[MARK, *DOCUMENTS[0]]]))[0] == expected[0], "marks do not count"
 
 
 @pytest.mark.parametrize("given", [True, False])

@@ -7,7 +7,7 @@ from helpers import EOS, PAD, RECURRENT, make_batch, make_dictionary
 from recurrent import ARCHS, DOCUMENTS, MARK, SUMMARIES, V, encode, inputs, log_probs, recurrent, recurrent_task
 
 from fairseq_etads.layers.beam_state import BeamState
-from fairseq_etads.layers.recurrent import sentence_ends, sentence_ids
+from fairseq_etads.layers.recurrent import compute_sentence_ids, find_sentence_ends
 from fairseq_etads.training.losses import SummarizationNLL
 
 
@@ -280,11 +280,11 @@ def test_the_decoder_is_the_loop(options):
 def test_sentences_are_counted_by_their_marks():
     tokens = make_batch(DOCUMENTS, left=True)
     padding = tokens.eq(PAD)
-    ids = sentence_ids(tokens, MARK)
+    ids = compute_sentence_ids(tokens, MARK)
     for row, real, document in zip(ids, ~padding, DOCUMENTS):
         expected = [sum(word == MARK for word in document[:place]) for place in range(len(document) + 1)]
         assert row[real].tolist() == expected
-    first, last, missing = sentence_ends(ids, padding)
+    first, last, missing = find_sentence_ends(ids, padding)
     assert missing.sum(1).tolist() == [0, 2, 0, 2, 2]
     width = tokens.shape[1]
     assert first[0].tolist() == [width - 12, width - 9, width - 4]

@@ -8,14 +8,14 @@ from helpers import PAD, RECURRENT, make_dictionary, make_model, make_task
 from recurrent import FACTORS, recurrent, recurrent_task
 
 from fairseq_etads.models.rnn import INITIAL_STD
-from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig, preset_config
+from fairseq_etads.models.rnn_options import PRESETS, RecurrentConfig, make_preset_config
 from fairseq_etads.models.source_factors import parse_factors
 
 
 def test_presets_have_the_papers_sizes():
     sizes = {}
     for name, changes in PRESETS.items():
-        config = preset_config(name, **changes)()
+        config = make_preset_config(name, **changes)()
         sizes[name] = (config.encoder_embed_dim, config.encoder_hidden_size, config.large_vocabulary_trick)
         assert all(option.name == "_name" or option.metadata["help"] for option in fields(config))
     assert sizes["words_lvt2k"] == (200, 400, 2000) and sizes["words_lvt5k"] == (200, 400, 5000)

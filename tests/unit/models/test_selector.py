@@ -9,10 +9,17 @@ from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_conf
 from reference import novel_sentences
 from selection_data import names_of_scores
 
-from fairseq_etads.data.labels.scores import EDGES, best_f1, bin_of, f1_at, no_counts, roc_area
-from fairseq_etads.layers.tagging import NovelSentences, SpellingEncoder, TaggerLSTM, words_by_sentence
-from fairseq_etads.summarizer.folder.model_options import architectures
-from fairseq_etads.training.selection import histogram
+from fairseq_etads.data.labels.scores import (
+    EDGES,
+    compute_f1,
+    compute_roc_auc,
+    find_best_f1_threshold,
+    find_histogram_bin,
+    make_empty_histogram,
+)
+from fairseq_etads.layers.tagging import NoveltyScorer, SpellingEncoder, TaggerLSTM, group_words_by_sentence
+from fairseq_etads.summarizer.folder.model_options import list_architectures
+from fairseq_etads.training.selection import count_in_bins
 
 MARK = 43
 TAGGER = {"encoder_embed_dim": 6, "letter_dim": 3, "letter_filters": 5, "encoder_hidden_size": 4}
@@ -102,7 +109,7 @@ def test_sentences_are_cut_as_by_a_loop():
         documents = [[r.choice((5, 6, 7, MARK)) for _ in range(r.randint(0, 12))] for _ in range(3)]
         tokens = make_batch(documents, left=r.random() < 0.5, width=15)
         real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
-        ids, there, _ = words_by_sentence(tokens, real, MARK, 3, 2)
+        ids, there, _ = group_words_by_sentence(tokens, real, MARK, 3, 2)
         for row, document in enumerate(documents):
             sentences = [[]]
             for word in document:
@@ -117,7 +124,7 @@ def test_sentences_are_cut_as_by_a_loop():
 
 def test_the_memory_of_what_was_taken_is_that_of_the_paper():
     torch.manual_seed(5)
-    scores = NovelSentences(3, 4).double()
+    scores = NoveltyScorer(3, 4).double()
     states, missing = torch.randn(1, 5, 3).double(), torch.tensor([[False, False, True, False, False]])
     found = scores(states, missing)[0]
     real = [0, 1, 3, 4]
@@ -171,9 +178,9 @@ def test_selectors_learn_and_the_criterion_says_so(arch):
     first, _, _ = train(task, model, 1)
     assert all(parameter.grad is not None for parameter in model.parameters())
     last, (logits, real), sample = train(task, model, 120)
-    labels = model.of_units(sample["labels"], sample["net_input"]["src_tokens"])
+    labels = model.convert_to_units(sample["labels"], sample["net_input"]["src_tokens"])
     assert last["loss"] / last["sample_size"] < 0.5 * first["loss"] / first["sample_size"]
-    assert roc_area(last["histogram"]) > 0.95
+    assert compute_roc_auc(last["histogram"]) > 0.95
     losses = [
         [math.log1p(math.exp(-x if y else x)) for x, y, there in zip(*rows) if there]
         for rows in zip(logits.tolist(), labels.tolist(), (real & (labels >= 0)).tolist())
@@ -192,23 +199,25 @@ def test_the_area_and_f1_are_those_of_all_pairs_and_thresholds():
     for _ in range(20):
         labels = [r.random() < 0.3 for _ in range(60)]
         logits = [r.gauss(0.7 * label, 1) for label in labels]
-        counts = histogram(torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool))
-        by_hand = no_counts()
+        counts = count_in_bins(
+            torch.tensor([logits]), torch.tensor([labels]).float(), torch.ones(1, 60, dtype=torch.bool)
+        )
+        by_hand = make_empty_histogram()
         for x, y in zip(logits, labels):
-            by_hand[y][bin_of(1 / (1 + math.exp(-x)))] += 1
+            by_hand[y][find_histogram_bin(1 / (1 + math.exp(-x)))] += 1
         assert counts.tolist() == by_hand
         pairs = [(a > b) + (a == b) / 2 for a, x in zip(logits, labels) if x for b, y in zip(logits, labels) if not y]
-        assert roc_area(counts) == pytest.approx(sum(pairs) / len(pairs), abs=0.02)
+        assert compute_roc_auc(counts) == pytest.approx(sum(pairs) / len(pairs), abs=0.02)
         best = max(f1_of(logits, labels, threshold) for threshold in EDGES)
-        found, threshold = best_f1(counts)
+        found, threshold = find_best_f1_threshold(counts)
         assert found == pytest.approx(best)
         assert f1_of(logits, labels, math.log(threshold / (1 - threshold)) + 1e-9) == pytest.approx(best)
-    assert roc_area(no_counts()) == 0.5 and best_f1(no_counts())[0] == 0
+    assert compute_roc_auc(make_empty_histogram()) == 0.5 and find_best_f1_threshold(make_empty_histogram())[0] == 0
 
 
 def f1_of(logits, labels, threshold):
     chosen = [x > threshold for x in logits]
-    return f1_at(sum(c and y for c, y in zip(chosen, labels)), sum(chosen), sum(labels))
+    return compute_f1(sum(c and y for c, y in zip(chosen, labels)), sum(chosen), sum(labels))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +260,7 @@ def test_what_does_not_go_with_a_selector_is_refused():
     task.cfg.eval_rouge = True
     with pytest.raises(ValueError, match="--eval-rouge has no effect"):
         task.build_criterion(model_config_of_criterion())
-    assert not set(SIZES).intersection(architectures()), "a folder is for models that write summaries"
+    assert not set(SIZES).intersection(list_architectures()), "a folder is for models that write summaries"
     task.cfg.eval_rouge = False
     with pytest.raises(ValueError, match="the split has no labels"):
         task.build_criterion(model_config_of_criterion())(model, {"net_input": {}})

@@ -181,7 +181,7 @@ def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_b
         logits = encoded["extraction"][0].clone()
         logits[:, number] += change
         log_beta = torch.nn.functional.logsigmoid(logits)
-        selected = model.extractor.of_tokens(log_beta, sample["net_input"]["src_tokens"])
+        selected = model.extractor.convert_to_tokens(log_beta, sample["net_input"]["src_tokens"])
         told = model.decoder(sample["net_input"]["prev_output_tokens"], encoded)[1]["output"].sentence_attention
         return told._replace(log_selected=selected).inconsistency(3).mean(), told.log_word
 
@@ -202,7 +202,7 @@ def test_marks_and_the_end_belong_to_the_sentence_before_them():
         for left in (False, True):
             tokens = make_batch([document], left=left, width=20)
             values = torch.arange(12.0)[None]
-            assert extractor.of_tokens(values, tokens)[0][tokens[0].ne(PAD)].tolist() == numbers
+            assert extractor.convert_to_tokens(values, tokens)[0][tokens[0].ne(PAD)].tolist() == numbers
 
 
 def config(arch=ARCH, **options):
@@ -371,8 +371,10 @@ def test_the_loss_of_inconsistency_leads_attention_to_the_extracted_sentence():
         with torch.no_grad():
             told = model.eval()(**sample["net_input"])[1]
         tokens = sample["net_input"]["src_tokens"]
-        labels = model.extractor.of_units(sample["labels"], tokens)
-        kept = model.extractor.of_tokens(labels, tokens)[:, None]  # (B, 1, S), the mark and the end symbol included
+        labels = model.extractor.convert_to_units(sample["labels"], tokens)
+        kept = model.extractor.convert_to_tokens(labels, tokens)[
+            :, None
+        ]  # (B, 1, S), the mark and the end symbol included
         attentions = {"words": told["output"].sentence_attention.log_word.exp(), "both": told["attn"][0]}
         shares[weight] = {name: float((a[:, :3] * kept).sum(2).mean()) for name, a in attentions.items()}
     assert shares[1.0]["words"] > 0.9 and shares[1.0]["both"] > 0.9

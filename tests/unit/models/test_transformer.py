@@ -11,7 +11,7 @@ from helpers import EOS, PAD, SMALL, make_batch, make_model, make_task
 
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.models.transformer import BridgeAttention
-from fairseq_etads.models.transformer_options import PRESETS, parse_layers, preset_config
+from fairseq_etads.models.transformer_options import PRESETS, make_preset_config, parse_layers
 
 ARCHS = sorted(PRESETS)
 SUMMARIES = [[5, 6, 7], [8], [9, 10, 11, 12], [13, 14], [15]]
@@ -273,7 +273,7 @@ def test_saliency_layers_are_checked_against_the_decoder():
 
 
 def test_presets_have_the_papers_sizes():
-    config = preset_config("etads")()
+    config = make_preset_config("etads")()
     assert (config.encoder_layers, config.decoder_layers, config.encoder_embed_dim) == (4, 4, 512)
     assert (config.encoder_ffn_embed_dim, config.encoder_attention_heads, config.dropout) == (2048, 8, 0.2)
     assert config.share_all_embeddings and config.encoder_learned_pos and not config.encoder_normalize_before
@@ -282,13 +282,13 @@ def test_presets_have_the_papers_sizes():
 
 def test_every_preset_describes_every_option():
     for name, changes in PRESETS.items():
-        for option in fields(preset_config(name, **changes)):
+        for option in fields(make_preset_config(name, **changes)):
             assert option.name == "_name" or option.metadata["help"], option.name
 
 
 def test_a_preset_with_an_unknown_option_is_refused():
     with pytest.raises(ValueError, match=r"unknown options.*focus_layer"):
-        preset_config("typo", focus_layer="all")
+        make_preset_config("typo", focus_layer="all")
 
 
 def test_the_decoder_is_as_wide_as_the_encoder_unless_told_otherwise():

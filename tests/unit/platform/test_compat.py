@@ -221,7 +221,7 @@ def test_threads_that_read_batches_ahead_end_with_the_process():
     batches = iterators.BufferedIterator(2, list(range(100)))
     assert next(batches) == 0
     assert batches._consumer.is_alive()
-    compat._end_loaders()
+    compat._stop_loaders()
     assert not batches._consumer.is_alive()
 
 

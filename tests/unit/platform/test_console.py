@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_etads
-from fairseq_etads.platform.console import Parser, command, errors_in_one_line, run
+from fairseq_etads.platform.console import Parser, command, report_errors_in_one_line, run
 from fairseq_etads.platform.errors import InputError
 
 ROOT = Path(__file__).parents[3]
@@ -158,8 +158,8 @@ def test_ctrl_c_while_modules_are_imported_is_silent(tmp_path):
 
 
 POOLS = {
-    "preparation": "from etads_preprocess.processes import ordered_map; from mapped import asleep, nothing\n"
-    "work = lambda: list(ordered_map(asleep, range(200), 2, nothing, (), small=1))\n",
+    "preparation": "from etads_preprocess.processes import map_in_order; from mapped import asleep, nothing\n"
+    "work = lambda: list(map_in_order(asleep, range(200), 2, nothing, (), small=1))\n",
     "evaluation": "from fairseq_etads.evaluation.rouge import _map_in_processes; from mapped import asleep\n"
     "work = lambda: list(_map_in_processes(asleep, range(2000), 2))\n",
 }
@@ -242,7 +242,7 @@ def test_signals_that_are_ignored_stay_ignored_and_others_come_back():
     before = signal.getsignal(signal.SIGTERM)
     ignored = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with errors_in_one_line("etads-x"):
+        with report_errors_in_one_line("etads-x"):
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
             assert signal.getsignal(signal.SIGTERM) is not before
     finally:

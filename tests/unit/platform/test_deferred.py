@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fairseq_etads.platform.deferred import deferred
+from fairseq_etads.platform.deferred import defer_imports
 
 MODULES = ("wave", "xml", "xml.dom", "xml.dom.minidom", "colorsys")
 """Small modules of Python, in place of large ones."""
@@ -18,7 +18,7 @@ def not_imported(monkeypatch):
 
 
 def test_functions_work_and_import_the_module_with_their_first_call():
-    with deferred("colorsys"):
+    with defer_imports("colorsys"):
         from colorsys import rgb_to_hls
     assert "colorsys" not in sys.modules
     assert rgb_to_hls(1.0, 1.0, 1.0) == (0.0, 1.0, 0.0)
@@ -26,7 +26,7 @@ def test_functions_work_and_import_the_module_with_their_first_call():
 
 
 def test_modules_of_deferred_packages_can_be_imported_from_them():
-    with deferred("xml", "xml.dom", "xml.dom.minidom"):
+    with defer_imports("xml", "xml.dom", "xml.dom.minidom"):
         from xml.dom import minidom
         from xml.dom.minidom import parseString
     assert not any(name.startswith("xml") for name in sys.modules)
@@ -36,14 +36,14 @@ def test_modules_of_deferred_packages_can_be_imported_from_them():
 def test_modules_that_are_there_stay():
     import colorsys
 
-    with deferred("colorsys"):
+    with defer_imports("colorsys"):
         from colorsys import rgb_to_hls
     assert rgb_to_hls is colorsys.rgb_to_hls
     assert sys.modules["colorsys"] is colorsys
 
 
 def test_an_error_inside_leaves_no_stand_in():
-    with pytest.raises(KeyError), deferred("colorsys"):
+    with pytest.raises(KeyError), defer_imports("colorsys"):
         raise KeyError
     assert "colorsys" not in sys.modules
 

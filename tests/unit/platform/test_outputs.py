@@ -13,19 +13,19 @@ import pytest
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import (
     check_outputs,
-    locked,
-    writing,
-    writing_by_name,
-    writing_bytes,
-    writing_folder,
+    lock_output,
+    make_output_folder,
+    make_temporary_output,
+    open_binary_output,
+    open_output,
 )
 
 WRITER = """
 import sys, time
 from pathlib import Path
-from fairseq_etads.platform.outputs import locked, writing
+from fairseq_etads.platform.outputs import lock_output, open_output
 path, how = Path(sys.argv[1]), sys.argv[2]
-with (locked(path, "--out", folder=True) if how == "folder" else writing(path)) as file:
+with (lock_output(path, "--out", folder=True) if how == "folder" else open_output(path)) as file:
     if how == "file":
         file.write("half")
         file.flush()
@@ -58,13 +58,13 @@ def names(folder):
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
     path = tmp_path / "deep" / "out.txt"
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write("ä\r\n")
         assert not path.exists()
     assert path.read_bytes() == "ä\r\n".encode()
-    with writing_bytes(path) as file:
+    with open_binary_output(path) as file:
         file.write(b"\xff")
-    with writing_by_name(path) as partial:
+    with make_temporary_output(path) as partial:
         assert partial.parent == path.parent and partial != path
         partial.write_bytes(path.read_bytes() * 2)
     assert path.read_bytes() == b"\xff\xff"
@@ -75,7 +75,7 @@ def test_a_file_appears_when_it_is_complete(tmp_path):
 def test_after_an_error_the_old_file_stands(tmp_path, error):
     path = tmp_path / "out.txt"
     path.write_text("old")
-    with pytest.raises(error), writing(path) as file:
+    with pytest.raises(error), open_output(path) as file:
         file.write("new")
         raise error
     assert path.read_text() == "old"
@@ -87,13 +87,13 @@ def test_a_second_process_is_told_who_writes_and_a_third_comes_after_a_kill(tmp_
     path.write_text("old")
     first = other(path, "file")
     said = rf"out.txt: is being written \(-c, process {first.pid} on .*since 20"
-    with pytest.raises(InputError, match=said), writing(path):
+    with pytest.raises(InputError, match=said), open_output(path):
         pytest.fail("two processes write one file")
     assert path.read_text() == "old"
     first.send_signal(signal.SIGKILL)
     first.wait()
     assert len(names(tmp_path)) == 3, "the file, what the killed process left, and its lock"
-    with writing(path) as file:
+    with open_output(path) as file:
         file.write("new")
     assert path.read_text() == "new"
     assert names(tmp_path) == ["out.txt"]
@@ -101,14 +101,14 @@ def test_a_second_process_is_told_who_writes_and_a_third_comes_after_a_kill(tmp_
 
 def test_a_folder_has_one_writer_who_writes_files_in_it(tmp_path, other):
     out = tmp_path / "out"
-    with locked(out, "--out", folder=True):
-        with locked(out, "--out", folder=True), writing(out / "a") as file:
+    with lock_output(out, "--out", folder=True):
+        with lock_output(out, "--out", folder=True), open_output(out / "a") as file:
             file.write("a")
         assert names(out) == [".lock", "a"]
     assert names(out) == ["a"]
     first = other(out, "folder")
     said = f"--out {out}: is being written .*process {first.pid} "
-    with pytest.raises(InputError, match=said), locked(out, "--out", folder=True):
+    with pytest.raises(InputError, match=said), lock_output(out, "--out", folder=True):
         pytest.fail("two processes write one folder")
 
 
@@ -119,7 +119,7 @@ def test_lock_files_of_killed_processes_are_deleted_from_a_folder(tmp_path, othe
     for stale in (out / ".sums.lock", out / "bin" / ".sums.lock"):
         stale.write_text("{}")
     other(out / "text", "file")
-    with writing(out / "mine"), locked(out, "--out", folder=True):
+    with open_output(out / "mine"), lock_output(out, "--out", folder=True):
         assert ".mine.lock" in names(out), "this process holds it"
         assert ".text.lock" in names(out), "another process holds it"
     assert not {".sums.lock", ".mine.lock"} & {*names(out)} and ".text.lock" in names(out)
@@ -128,12 +128,12 @@ def test_lock_files_of_killed_processes_are_deleted_from_a_folder(tmp_path, othe
 
 def test_folders_that_stay_empty_are_not_left(tmp_path):
     out = tmp_path / "deep" / "out"
-    with pytest.raises(KeyError), locked(out, "--out", folder=True):
+    with pytest.raises(KeyError), lock_output(out, "--out", folder=True):
         raise KeyError
     assert names(tmp_path) == []
     (tmp_path / "file").write_text("")
     said = r"cannot write to --out .*file/out: "
-    with pytest.raises(InputError, match=said), locked(tmp_path / "file" / "out", "--out", folder=True):
+    with pytest.raises(InputError, match=said), lock_output(tmp_path / "file" / "out", "--out", folder=True):
         pytest.fail("there is no such folder")
 
 
@@ -141,11 +141,11 @@ def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
     """A lock file is deleted by its holder; a process that opened it before must not believe that it has the lock."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom fairseq_etads.platform.errors import InputError\n"
-        "from fairseq_etads.platform.outputs import locked\n"
+        "from fairseq_etads.platform.outputs import lock_output\n"
         "path, done = Path(sys.argv[1]), 0\n"
         "while done < 300:\n"
         "    try:\n"
-        "        with locked(path):\n"
+        "        with lock_output(path):\n"
         "            number = int(path.read_text())\n            path.write_text(f'{number + 1:6d}')\n"
         "        done += 1\n"
         "    except InputError:\n        pass\n"
@@ -161,17 +161,17 @@ def test_locks_that_are_given_up_while_others_wait_are_not_lost(tmp_path):
 def test_an_output_has_as_many_lines_as_were_read(tmp_path):
     path = tmp_path / "out.txt"
     said = r"out\.txt: 1 lines were written for 2 input lines, so the output was discarded"
-    with pytest.raises(InputError, match=said), writing(path, lines=lambda: 2) as file:
+    with pytest.raises(InputError, match=said), open_output(path, lines=lambda: 2) as file:
         file.write("one\n")
     assert names(tmp_path) == []
-    with writing(path, lines=lambda: 2) as file:
+    with open_output(path, lines=lambda: 2) as file:
         file.write("one\ntwo\n")
     assert path.read_text() == "one\ntwo\n"
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
 def test_a_full_disk_and_a_file_that_may_not_grow_name_the_file(tmp_path, number):
-    with pytest.raises(OSError, match=os.strerror(number)) as error, writing(tmp_path / "out") as file:
+    with pytest.raises(OSError, match=os.strerror(number)) as error, open_output(tmp_path / "out") as file:
         file.write("a")
         raise OSError(number, os.strerror(number))
     assert error.value.filename == str(tmp_path / "out") and names(tmp_path) == []
@@ -181,18 +181,18 @@ def test_links_are_followed_and_pipes_written_to(tmp_path):
     target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
     target.write_text("old")
     link.symlink_to(target)
-    with writing(link) as file:
+    with open_output(link) as file:
         file.write("new")
     assert link.is_symlink() and target.read_text() == "new"
     os.mkfifo(pipe)
     found = []
     reader = threading.Thread(target=lambda: found.append(pipe.read_text()))
     reader.start()
-    with writing(pipe) as file:
+    with open_output(pipe) as file:
         file.write("through")
     reader.join()
     assert found == ["through"]
-    with writing("/dev/null") as file:
+    with open_output("/dev/null") as file:
         file.write("nothing")
     assert not os.path.isfile("/dev/null")
 
@@ -201,22 +201,22 @@ def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
     unrelated = tmp_path / "model.partial"
     unrelated.mkdir()
     (unrelated / "precious").write_text("mine")
-    with writing_folder(tmp_path / "model", "FOLDER") as partial:
+    with make_output_folder(tmp_path / "model", "FOLDER") as partial:
         (partial / "config.json").write_text("{}")
         assert not (tmp_path / "model").exists()
     assert names(tmp_path) == ["model", "model.partial"]
     assert (unrelated / "precious").read_text() == "mine"
     with (
         pytest.raises(InputError, match=r"FOLDER .*model already exists"),
-        writing_folder(tmp_path / "model", "FOLDER"),
+        make_output_folder(tmp_path / "model", "FOLDER"),
     ):
         pytest.fail("a folder was replaced")
     (tmp_path / "empty").mkdir()
-    with writing_folder(tmp_path / "empty", "FOLDER") as partial:
+    with make_output_folder(tmp_path / "empty", "FOLDER") as partial:
         (partial / "config.json").write_text("{}")
     assert names(tmp_path / "empty") == ["config.json"]
     shutil.rmtree(tmp_path / "empty")
-    with pytest.raises(KeyError), writing_folder(tmp_path / "other", "FOLDER") as partial:
+    with pytest.raises(KeyError), make_output_folder(tmp_path / "other", "FOLDER") as partial:
         (partial / "half").write_text("")
         raise KeyError
     assert names(tmp_path) == ["model", "model.partial"]

@@ -6,11 +6,11 @@ import time
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
-from etads_preprocess.processes import ordered_map
+from etads_preprocess.processes import map_in_order
 from mapped import broken, double, exit_at_once, killed, no_model, no_module, nothing
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.processes import process_pool
+from fairseq_etads.platform.processes import make_process_pool
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def test_only_so_much_is_read_ahead():
             taken.append(number)
             yield number
 
-    results = ordered_map(double, items(), 2, nothing, (), small=64)
+    results = map_in_order(double, items(), 2, nothing, (), small=64)
     assert [next(results) for _ in range(100)] == [2 * number for number in range(100)]
     assert len(taken) < 2000
     results.close()
@@ -36,7 +36,7 @@ def test_only_so_much_is_read_ahead():
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_what_a_process_raises_arrives(jobs):
     with pytest.raises(InputError, match="line 70: broken"):
-        list(ordered_map(broken, range(200), jobs, nothing, (), small=64))
+        list(map_in_order(broken, range(200), jobs, nothing, (), small=64))
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
@@ -51,14 +51,14 @@ def test_what_a_process_raises_arrives(jobs):
 def test_what_the_start_of_a_process_raises_arrives(start, error, words, jobs):
     """A pool of processes only reports that a process has ended, as if it had run out of memory."""
     with pytest.raises(error, match=words):
-        list(ordered_map(double, range(200), jobs, start, (), small=64))
+        list(map_in_order(double, range(200), jobs, start, (), small=64))
 
 
 def test_a_killed_process_is_reported():
     with pytest.raises(
         InputError, match=r"a process was killed from outside \(out of memory\?\); try a smaller --jobs"
     ):
-        list(ordered_map(killed, range(200), 2, nothing, (), small=64))
+        list(map_in_order(killed, range(200), 2, nothing, (), small=64))
 
 
 @pytest.mark.parametrize("late", ["shutdown", "nothing"])
@@ -73,7 +73,7 @@ def test_a_signal_ends_a_pool_in_silence_whatever_is_left_to_do(late, monkeypatc
     if late == "shutdown":
         monkeypatch.setattr(ProcessPoolExecutor, "shutdown", late_shutdown)
     monkeypatch.setattr(threading, "excepthook", complaints.append)
-    with pytest.raises(SystemExit), process_pool(2, nothing) as pool:
+    with pytest.raises(SystemExit), make_process_pool(2, nothing) as pool:
         futures = [pool.submit(time.sleep, 600) for _ in range(20)]
         while sum(future.running() for future in futures) < 3:  # the queue to the processes was full
             time.sleep(0.01)

@@ -107,9 +107,9 @@ def test_python_m_runs_a_command():
 
 def test_workers_of_preparation_have_the_plugin():
     result = run(
-        "from etads_preprocess.processes import PLUGIN, ordered_map\nfrom mapped import is_registered, nothing\n"
+        "from etads_preprocess.processes import PLUGIN, map_in_order\nfrom mapped import is_registered, nothing\n"
         "if __name__ == '__main__':\n"
-        "    known = ordered_map(is_registered, ['summarization'] * 200, 2, nothing, (), [PLUGIN], small=1)\n"
+        "    known = map_in_order(is_registered, ['summarization'] * 200, 2, nothing, (), [PLUGIN], small=1)\n"
         "    assert set(known) == {True}\n"
         "    assert 'fairseq' not in sys.modules"
     )

@@ -129,7 +129,7 @@ def test_batches_are_shuffled_after_the_epochs_of_the_curriculum(reuse):
 def test_the_options_of_an_optimiser_are_found_in_it(option, value, expected):
     """If a group's value differs from the checkpoint's option, it was set in another way, and is kept."""
     group = {"params": [], "lr": 0.1, "betas": (0.9, 0.98), "eps": 1e-8, "weight_decay": 0.0, "momentum": 0.95}
-    assert resuming._key(group, option, value) == expected
+    assert resuming._find_group_key(group, option, value) == expected
 
 
 def test_a_checkpoint_without_a_position_is_announced(caplog):
@@ -139,5 +139,5 @@ def test_a_checkpoint_without_a_position_is_announced(caplog):
     )
     state = {"extra_state": {"train_iterator": {"epoch": 0, "iterations_in_epoch": 0}}}
     with caplog.at_level(logging.WARNING):
-        resuming._Resumption(trainer, False, False).prepare(state, "crash.pt")
+        resuming._CheckpointAdapter(trainer, False, False).prepare(state, "crash.pt")
     assert "crash.pt does not record how much of the data was read" in caplog.text

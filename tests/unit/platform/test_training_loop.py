@@ -27,7 +27,7 @@ def validations(updates, per_epoch, **options):
     """Updates after which a training validates and saves."""
     cfg, found = config(**options), ([], [])
     for update in range(1, updates + 1):
-        decided = training_loop.due(
+        decided = training_loop.is_validation_or_saving_due(
             cfg, update, math.ceil(update / per_epoch), update % per_epoch == 0, update == updates
         )
         for place, decision in zip(found, decided):
@@ -65,9 +65,9 @@ def test_no_update_is_made_after_the_last(limit, updates, trains):
     cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
     trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_loop, "plan", lambda cfg, iterator: [])
+        patch.setattr(training_loop, "describe_plan", lambda cfg, iterator: [])
         patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
-        result = training_loop.planned_epoch(lambda *arguments: "an epoch")(cfg, trainer, None, iterator)
+        result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch")(cfg, trainer, None, iterator)
     assert result == ("an epoch" if trains else ([None], True))
 
 
@@ -83,7 +83,7 @@ class Epoch:
 
 
 def test_the_plan_has_effective_values():
-    plan = training_loop.plan(
+    plan = training_loop.describe_plan(
         config(validate=3000, save=1000, patience=5, scheduler="inverse_sqrt", warmup=800), Epoch()
     )
     assert plan == [
@@ -93,7 +93,7 @@ def test_the_plan_has_effective_values():
         "peak rate 0.0005 after 800 updates of warm-up (inverse_sqrt)",
         "15 source tokens in a batch on average",
     ]
-    plan = training_loop.plan(config(validate=-1, save=1000, patience=10, freq=4), Epoch())
+    plan = training_loop.describe_plan(config(validate=-1, save=1000, patience=10, freq=4), Epoch())
     assert plan == [
         "500 updates in an epoch",
         "validation every 500 updates (1 epoch)",
@@ -101,7 +101,7 @@ def test_the_plan_has_effective_values():
         "peak rate 0.0005 (fixed)",
         "15 source tokens in a batch on average, 60 in an update",
     ]
-    assert "validation every 1,000 updates (2 epochs) and at the end of each epoch" in training_loop.plan(
+    assert "validation every 1,000 updates (2 epochs) and at the end of each epoch" in training_loop.describe_plan(
         config(save=1000, freq=4), Epoch()
     )
-    assert training_loop.plan(config(disabled=True, save=9, patience=3), Epoch())[1] == "no validation"
+    assert training_loop.describe_plan(config(disabled=True, save=9, patience=3), Epoch())[1] == "no validation"

@@ -6,7 +6,7 @@ import random
 
 import corpora
 import pytest
-from etads_preprocess.control import Control, LengthBins, main, summary_length
+from etads_preprocess.control import Control, LengthBins, count_summary_words, main
 from etads_preprocess.corpus import main as corpus
 from etads_preprocess.prepare import main as prepare
 from programs import as_program
@@ -67,7 +67,7 @@ def test_bins_of_different_lengths_hold_equal_counts():
 
 
 def test_lengths_are_words_without_sentence_marks():
-    assert summary_length("a b <q> c <q>") == 3 and summary_length(" ") == 0
+    assert count_summary_words("a b <q> c <q>") == 3 and count_summary_words(" ") == 0
 
 
 def test_training_documents_get_the_words_of_their_references(tmp_path, capsys):
@@ -83,7 +83,7 @@ def test_training_documents_get_the_words_of_their_references(tmp_path, capsys):
         documents, summaries = (lines(text / f"{split}.{side}") for side in ("source", "target"))
         for number, line in enumerate(lines(tmp_path / "out" / f"{split}.source")):
             first, second, rest = line.split(" ", 2)
-            assert first == f"lengthbin{control.bins.number(summary_length(summaries[number]))}"
+            assert first == f"lengthbin{control.bins.number(count_summary_words(summaries[number]))}"
             assert second == ("origincnn" if number % 3 else "origindailymail")
             assert rest == documents[number]
 
@@ -190,9 +190,9 @@ def test_cnndm_says_which_newspaper_a_story_is_from(tmp_path):
 
 
 def test_an_address_says_more_than_a_folder(tmp_path):
-    from etads_preprocess.readers.cnndm import _origin
+    from etads_preprocess.readers.cnndm import _find_newspaper
 
     for url, folder in itertools.product(
         ("http://www.cnn.com/x", "http://www.dailymail.co.uk/cnn"), ("cnn", "dailymail")
     ):
-        assert _origin(url, tmp_path / folder / "stories") == ("cnn" if "www.cnn" in url else "dailymail")
+        assert _find_newspaper(url, tmp_path / folder / "stories") == ("cnn" if "www.cnn" in url else "dailymail")

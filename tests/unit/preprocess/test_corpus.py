@@ -11,12 +11,12 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import corpus
 from etads_preprocess.corpus import main
-from etads_preprocess.processes import ordered_map
+from etads_preprocess.processes import map_in_order
 from hypothesis import HealthCheck, given, settings
 from programs import as_program
 from test_readers import lines, refused, run
 
-from fairseq_etads.text.cleaning import clean
+from fairseq_etads.text.cleaning import clean_text
 from fairseq_etads.text.documents import Document, LineOptions, make_lines
 from fairseq_etads.text.files import read_lines
 
@@ -37,7 +37,8 @@ def test_every_record_is_written_or_counted_and_what_is_written_reads_back(tmp_p
         out, report = run(folder, "table", "--train", path, *arguments)
     except SystemExit:
         assert not any(source.strip() and "".join(target).strip() for source, target in records) or all(
-            not clean(source, Counter()) or not clean(" ".join(target), Counter()) for source, target in records
+            not clean_text(source, Counter()) or not clean_text(" ".join(target), Counter())
+            for source, target in records
         )
         return
     about = report["splits"]["train"]
@@ -60,8 +61,8 @@ def test_every_record_is_written_or_counted_and_what_is_written_reads_back(tmp_p
 @given(text=TEXT)
 def test_cleaning_is_complete_after_one_go(text):
     counts = Counter()
-    cleaned = clean(text, counts)
-    assert clean(cleaned, Counter()) == cleaned and "<q>" not in cleaned.lower()
+    cleaned = clean_text(text, counts)
+    assert clean_text(cleaned, Counter()) == cleaned and "<q>" not in cleaned.lower()
     assert cleaned.encode("utf-8").decode("utf-8") == cleaned and cleaned == " ".join(cleaned.split())
 
 
@@ -81,7 +82,7 @@ def test_garbage_is_read_or_refused_in_one_line(tmp_path, capsys, content, suffi
 
 def test_any_number_of_processes_writes_the_same(tmp_path, monkeypatch):
     path = corpora.table(tmp_path / "train.csv", [*corpora.rows(300), {"article": "", "highlights": "x"}])
-    monkeypatch.setattr(corpus, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=64))
+    monkeypatch.setattr(corpus, "map_in_order", lambda *a, **k: map_in_order(*a, **k, small=64))
     made = {}
     for jobs in (1, 3):
         out, report = run(tmp_path / str(jobs), "table", "--train", path, "--no-sentences", jobs=jobs)

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import pytest
 from debian_corpus import read, run
 from etads_preprocess import debian, debian_index
-from etads_preprocess.debian_index import stem
-from etads_preprocess.debian_splits import Pair, assign, crossings, group_pairs, select
+from etads_preprocess.debian_index import stem_package_name
+from etads_preprocess.debian_splits import Pair, assign_to_splits, find_crossings, group_pairs, select_pairs
 
-from fairseq_etads.platform.outputs import writing_bytes
+from fairseq_etads.platform.outputs import open_binary_output
 
 TRANSLATION = b"""\
 Package: alpha
@@ -103,7 +103,7 @@ def describe(*lines):
 
 
 def pairs_of(data):
-    text = debian_index.decode(data)[0]
+    text = debian_index.decode_text(data)[0]
     found = [(s["Package"], s.get("Description-en", "")) for s in debian_index.parse_stanzas(text)]
     return {name: debian_index.split_description(value) for name, value in found}
 
@@ -143,31 +143,31 @@ def test_crlf_is_read_like_lf():
 
 
 def test_bad_bytes_are_replaced_and_counted_and_control_characters_go():
-    assert debian_index.decode(TRANSLATION)[1] == 2
+    assert debian_index.decode_text(TRANSLATION)[1] == 2
     synopsis, paragraphs = pairs_of(TRANSLATION)["latin"]
     assert synopsis == "viewer for caf\ufffd menus"
     assert paragraphs == ("Shows the menu of a caf\ufffd, écrit in Latin-1.",)
-    assert debian_index.decode("a \ufffd of the author's own".encode())[1] == 0
+    assert debian_index.decode_text("a \ufffd of the author's own".encode())[1] == 0
 
 
 def test_nothing_splits_a_line():
-    assert debian_index.clean("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == ("a b c d e", 0)
-    assert debian_index.clean("a <q>b <Q>") == ("a < q >b < Q >", 2)
+    assert debian_index.clean_description("a\u2028b\x85c\x0bd\ufeff\u00a0e\x00") == ("a b c d e", 0)
+    assert debian_index.clean_description("a <q>b <Q>") == ("a < q >b < Q >", 2)
 
 
 def test_source_names_default_to_the_package_and_lose_the_version():
-    names = debian_index.source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
+    names = debian_index.map_source_names("Package: liba1\nSource: a (1.2)\n\nPackage: b\n")
     assert names == {"liba1": "a", "b": "b"}
 
 
 @pytest.mark.parametrize("name", ["foo", "libfoo2-dev", "foo-doc", "python3-foo", "libfoo1.2", "foo-data-dbg"])
 def test_stem(name):
-    assert stem(name) == "foo"
+    assert stem_package_name(name) == "foo"
 
 
 @pytest.mark.parametrize("name", ["2048", "-dev", "lib", "r-"])
 def test_stem_is_never_empty(name):
-    assert stem(name)
+    assert stem_package_name(name)
 
 
 # Selecting
@@ -175,7 +175,7 @@ def test_stem_is_never_empty(name):
 
 def test_drops_are_counted_by_reason():
     pairs = [Pair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
-    kept, dropped = select(pairs, options())
+    kept, dropped = select_pairs(pairs, options())
     assert [p.package for p in kept] == ["alpha", "latin"]
     assert dropped == {
         "duplicate pair": 1,
@@ -189,7 +189,7 @@ def test_drops_are_counted_by_reason():
 def test_word_limits():
     pairs = [Pair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
     limits = ["--min-source-words", "5", "--max-source-words", "9", "--min-target-words", "2"]
-    kept, dropped = select(pairs, options(*limits, "--max-target-words", "8"))
+    kept, dropped = select_pairs(pairs, options(*limits, "--max-target-words", "8"))
     assert len(kept) == 1
     assert set(dropped) == {
         f"{a} --{b}-{c}-words" for a, b in (("below", "min"), ("above", "max")) for c in ("source", "target")
@@ -205,7 +205,9 @@ def test_report_accounts_for_every_stanza(tmp_path, indexes):
     assert report["undecodable"] == 2
     assert report["dropped"]["no Package or Description-en field"] == 1
     assert report["splits"]["train"]["pairs"] == 50
-    assert {name: debian.sha256((tmp_path / "out" / name).read_bytes()) for name in debian.OUTPUTS} == report["outputs"]
+    assert {name: debian.compute_sha256((tmp_path / "out" / name).read_bytes()) for name in debian.OUTPUTS} == report[
+        "outputs"
+    ]
 
 
 def test_marks_in_the_text_are_counted(tmp_path, indexes):
@@ -215,7 +217,7 @@ def test_marks_in_the_text_are_counted(tmp_path, indexes):
     assert run(tmp_path / "out", *indexes, "--translation", tmp_path / "more", "--train-size", "50") == 0
     report = json.loads((tmp_path / "out/report.json").read_text(encoding="utf-8"))
     assert report["changed"]["literal <q> neutralised"] == 2
-    assert "2  literal <q> neutralised" in debian.summarise(report)
+    assert "2  literal <q> neutralised" in debian.summarise_report(report)
 
 
 # Splitting
@@ -230,7 +232,7 @@ def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
         for pair in pairs:
             assert home.setdefault(pair.source_package.rstrip("12"), split) == split
     assert len(home) == 80
-    assert crossings(splits) == []
+    assert find_crossings(splits) == []
 
 
 def test_texts_merge_source_packages():
@@ -250,7 +252,7 @@ def test_texts_merge_source_packages():
 def test_crossings_are_found():
     pair = Pair("a", "a", ("Some text.",), "synopsis")
     other = Pair("b", "b", ("Other text.",), "SYNOPSIS")
-    assert crossings({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
+    assert find_crossings({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
 
 
 def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypatch, capsys):
@@ -264,9 +266,9 @@ def test_large_groups_stay_out_of_valid_and_test():
     groups = {f"small{i}": [Pair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
     groups["large"] = [Pair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
     for seed in map(str, range(20)):
-        splits, _ = assign(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
+        splits, _ = assign_to_splits(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
         assert not any(p.source_package == "large" for s in ("valid", "test") for p in splits[s])
-    splits, dropped = assign(groups, options("--max-per-group", "1"))
+    splits, dropped = assign_to_splits(groups, options("--max-per-group", "1"))
     assert dropped["above --max-per-group"] == 5
 
 
@@ -283,7 +285,7 @@ def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
 def test_without_packages_stems_are_used_with_a_warning(tmp_path, indexes, capsys):
     assert run(tmp_path / "out", *indexes[:2], *indexes[4:]) == 0
     assert "warning: no Packages index" in capsys.readouterr().err
-    assert crossings(read(tmp_path / "out")) == []
+    assert find_crossings(read(tmp_path / "out")) == []
 
 
 # The command
@@ -323,7 +325,7 @@ def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, c
     assert run(out, *indexes) == 2
     assert "--force" in capsys.readouterr().err
     assert run(out, *indexes, "--force") == 0
-    assert crossings(read(out)) == []
+    assert find_crossings(read(out)) == []
 
 
 def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatch):
@@ -333,14 +335,14 @@ def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatc
 
     @contextlib.contextmanager
     def write_half(path):
-        with writing_bytes(path) as file:
+        with open_binary_output(path) as file:
             yield SimpleNamespace(write=lambda data: half(file, data))
 
     def half(file, data):
         file.write(data[: len(data) // 2])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("etads_preprocess.debian.writing_bytes", write_half)
+    monkeypatch.setattr("etads_preprocess.debian.open_binary_output", write_half)
     assert run(out, *indexes, "--seed", "2", "--force") == 2
     assert {p.name: p.read_bytes() for p in out.iterdir()} == before
 

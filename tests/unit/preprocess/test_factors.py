@@ -6,7 +6,7 @@ from collections import Counter
 
 import corpora
 import pytest
-from etads_preprocess.factors import idf_bin, join_words
+from etads_preprocess.factors import compute_idf_bin, join_words
 from fairseq.data import Dictionary, indexed_dataset
 from preparation import lines, prepare
 
@@ -49,9 +49,9 @@ def test_bins_of_idf_are_of_equal_width():
     documents, bins = 1000, 10
     for df in range(documents + 1):
         share = math.log((1 + documents) / (1 + df)) / math.log(1 + documents)
-        assert idf_bin(df, documents, bins) == min(bins - 1, math.floor(bins * share))
-    assert idf_bin(0, documents, bins) == 9 and idf_bin(documents, documents, bins) == 0
-    assert idf_bin(1, 1, 4) == 0 and idf_bin(0, 1, 4) == 3
+        assert compute_idf_bin(df, documents, bins) == min(bins - 1, math.floor(bins * share))
+    assert compute_idf_bin(0, documents, bins) == 9 and compute_idf_bin(documents, documents, bins) == 0
+    assert compute_idf_bin(1, 1, 4) == 0 and compute_idf_bin(0, 1, 4) == 3
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
                     elif name == "tf":
                         assert value == str(min(2, found.count(word)))
                     elif name == "idf":
-                        assert value == str(idf_bin(frequencies[word], 60, 3))
+                        assert value == str(compute_idf_bin(frequencies[word], 60, 3))
                     else:
                         assert value in {w[0].upper() for w in raw[number].split()}
     first = lines(out / "factors" / "test.pos")[0].split()

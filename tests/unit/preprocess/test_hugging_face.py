@@ -110,7 +110,7 @@ def test_the_network_is_switched_off_before_the_library_is_imported(tmp_path, mo
         monkeypatch.setenv(name, "0")
     monkeypatch.setitem(__import__("sys").modules, "datasets", None)
     with pytest.raises(ValueError):
-        hugging_face._load("x", None)
+        hugging_face._load_dataset("x", None)
     import os
 
     assert os.environ["HF_DATASETS_OFFLINE"] == os.environ["HF_HUB_OFFLINE"] == "1"

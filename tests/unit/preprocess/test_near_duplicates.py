@@ -7,7 +7,13 @@ import random
 import pytest
 from etads_preprocess import near_duplicates as module
 from etads_preprocess.corpus import main
-from etads_preprocess.near_duplicates import FOUND_SHARE, bands, near_duplicates, parse_similarity, shingles
+from etads_preprocess.near_duplicates import (
+    FOUND_SHARE,
+    choose_bands,
+    find_near_duplicates,
+    make_shingles,
+    parse_similarity,
+)
 from programs import as_program
 
 main = as_program(main)
@@ -27,7 +33,7 @@ def edited(document, places):
 
 
 def jaccard(first, second):
-    first, second = shingles(first), shingles(second)
+    first, second = make_shingles(first), make_shingles(second)
     return len(first & second) / len(first | second)
 
 
@@ -37,8 +43,8 @@ def documents(count, seed):
 
 
 def test_runs_of_words():
-    assert shingles("One, two. <q> THREE four five six") == {"one two three four five", "two three four five six"}
-    assert shingles("One two") == {"one two"} and shingles(" <q> .") == set()
+    assert make_shingles("One, two. <q> THREE four five six") == {"one two three four five", "two three four five six"}
+    assert make_shingles("One two") == {"one two"} and make_shingles(" <q> .") == set()
 
 
 def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
@@ -53,7 +59,7 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(tmp_path):
     ]
     test += [edited(test[-1], [3]), train[4], f"{train[5].upper()} ."]
     write(tmp_path, train=[*train, train[7], "", edited(train[8], [1, 2])], test=[*test, ""])
-    found = near_duplicates(tmp_path, ["train", "test"], 0.7, jobs=1)
+    found = find_near_duplicates(tmp_path, ["train", "test"], 0.7, jobs=1)
     assert found["splits"] == {"train": {"within": 1}, "test": {"within": 1, "also in train": 3}}, (
         "equal ones are no news"
     )
@@ -80,22 +86,22 @@ def test_one_stands_for_many(tmp_path, monkeypatch):
     """
     pytest.importorskip("datasketch")
     compared = []
-    query = module._Index.add
+    query = module._DuplicateIndex.add
 
     def add(self, *arguments):
         compared.append(len(self._places))
         return query(self, *arguments)
 
-    monkeypatch.setattr(module._Index, "add", add)
+    monkeypatch.setattr(module._DuplicateIndex, "add", add)
     (template,) = documents(1, seed=3)
     write(tmp_path, train=[f"{template} {number}" for number in range(100)])
-    found = near_duplicates(tmp_path, ["train"], 0.8, jobs=1)
+    found = find_near_duplicates(tmp_path, ["train"], 0.8, jobs=1)
     assert found["splits"] == {"train": {"within": 99}} and max(compared) == 1
 
 
 @pytest.mark.parametrize("similarity", [0.1, 0.5, 0.8, 0.95, 1.0])
 def test_hardly_a_pair_is_missed(similarity):
-    count, size = bands(similarity)
+    count, size = choose_bands(similarity)
     assert count * size <= module.PERMUTATIONS and count > 1
     assert 1 - (1 - similarity**size) ** count >= min(FOUND_SHARE, 1 - (1 - similarity**2) ** 64)
 

@@ -9,16 +9,16 @@ from pathlib import Path
 import corpora
 import pytest
 from etads_preprocess import encode, subwords
-from etads_preprocess.prepare import build_parser, main, settings_from
-from etads_preprocess.prepare import prepare as prepare_with
-from etads_preprocess.processes import ordered_map
+from etads_preprocess.prepare import build_parser, main, make_settings
+from etads_preprocess.prepare import prepare_data as prepare_with
+from etads_preprocess.processes import map_in_order
 from fairseq.data import Dictionary
 from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
 from programs import as_program
 
-from fairseq_etads.data.preparation import Settings, command_line
+from fairseq_etads.data.preparation import Settings, format_command_line
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint, known_words
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint, count_known_words
 
 main = as_program(main)
 
@@ -39,7 +39,7 @@ def test_each_kind_of_token_keeps_the_pairing_and_binarises(text, tmp_path, toke
     first = lines(out / "tokens" / "test.source")[0]
     if tokens == "word":
         assert first == "the audio library no . 0 doesn 't play audio @-@ files ."
-        assert known_words(dictionary) < size + 4 + 8, "with special symbols and padding to 8"
+        assert count_known_words(dictionary) < size + 4 + 8, "with special symbols and padding to 8"
     elif tokens == "bpe":
         joined = first.replace("@@ ", "")
         assert joined == "the audio library no . 0 doesn 't play audio @-@ files ." and "@@ " in first
@@ -54,7 +54,7 @@ def test_new_text_is_treated_as_fairseq_interactive_would_with_the_printed_flags
     from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 
     out = tmp_path / "out"
-    flags = command_line(prepare(text, out, tokens, size, lowercase=True, jobs=1))
+    flags = format_command_line(prepare(text, out, tokens, size, lowercase=True, jobs=1))
     parser = options.get_interactive_generation_parser()
     args = options.parse_args_and_arch(parser, ["data", "--task", "summarization", "--path", "x", *flags])
     cfg = convert_namespace_to_omegaconf(args)
@@ -68,7 +68,7 @@ def test_a_subword_model_of_ones_own(text, tmp_path, tokens, size, file):
     model = Path(shutil.copy(tmp_path / "learnt" / file, tmp_path / "mine"))
     if tokens == "bpe":  # merges from elsewhere do not begin with this project's own
         version, *merges = model.read_text().splitlines()
-        whole = subwords._whole_merges(end_is_apart=False)
+        whole = subwords._iterate_whole_merges(end_is_apart=False)
         model.write_text("\n".join([version, *(merge for merge in merges if merge not in set(whole))]) + "\n")
     arguments = [str(text), str(tmp_path / "out"), "--tokens", tokens, "--model", str(model), "--jobs", "1"]
     main(arguments)
@@ -111,7 +111,7 @@ def test_a_line_break_in_a_path_is_refused(text, tmp_path, capsys):
 
 
 def test_the_number_of_processes_changes_nothing(text, tmp_path, monkeypatch):
-    monkeypatch.setattr(encode, "ordered_map", lambda *a, **k: ordered_map(*a, **k, small=1))
+    monkeypatch.setattr(encode, "map_in_order", lambda *a, **k: map_in_order(*a, **k, small=1))
     for jobs in (1, 2):
         prepare(text, tmp_path / str(jobs), "bpe", 40, lowercase=True, jobs=jobs)
     for name in ("codes.bpe", "tokens/train.source", "tokens/test.target", "bin/train.source-target.source.bin"):
@@ -287,7 +287,7 @@ def test_a_test_set_like_that_of_a_trained_model(text, tmp_path):
     main([str(new), str(out), "--like", str(model), "--jobs", "1"])
     trained, longer = (SummarizationDictionary.load(str(d / "bin" / "dict.source.txt")) for d in (model, out))
     assert longer.symbols[: len(trained)] == trained.symbols and longer.known_words == trained.known_words
-    assert fingerprint(longer) == fingerprint(trained), "a checkpoint would refuse it"
+    assert compute_fingerprint(longer) == compute_fingerprint(trained), "a checkpoint would refuse it"
     assert all(token in longer for token in lines(out / "tokens" / "test.source")[0].split())
     assert "ü@@" in longer and "ü@@" not in trained
     assert (out / "codes.bpe").read_bytes() == Path(options["bpe-codes"]).read_bytes()
@@ -377,5 +377,5 @@ def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, cap
     ],
 )
 def test_the_settings_of_a_corpus_replace_only_defaults(given, tokens, words, size):
-    settings = settings_from(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *given]))
+    settings = make_settings(build_parser().parse_args(["text", "out", "--corpus", "gigaword", *given]))
     assert (settings.tokens, settings.words, settings.size) == (tokens, words, size)

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 from bart import bart_dictionary, gpt2_files, save_dictionary
-from etads_preprocess.given import _byte_symbols, check_gpt2_files
+from etads_preprocess.given import _list_byte_symbols, check_gpt2_files
 from etads_preprocess.prepare import main
 from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
@@ -13,9 +13,9 @@ from preparation import lines, make_text  # noqa: F401  # a fixture
 from programs import as_program
 
 import fairseq_etads.plugin  # noqa: F401
-from fairseq_etads.data.preparation import Settings, prepared_options
+from fairseq_etads.data.preparation import Settings, read_prepared_options
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 
 main = as_program(main)
 
@@ -37,7 +37,7 @@ def given(text, tmp_path):
 
 
 def options_as_fairseq_reads_them(prepared):
-    options = prepared_options(prepared)
+    options = read_prepared_options(prepared)
     return Namespace(**{name.replace("-", "_"): value for name, value in options.items()}, text_sentence_marks="drop")
 
 
@@ -106,13 +106,13 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     first, second = (
         SummarizationDictionary.load(str(tmp_path / out / "bin/dict.source.txt")) for out in ("out", "again")
     )
-    assert fingerprint(first) == fingerprint(second)
+    assert compute_fingerprint(first) == compute_fingerprint(second)
     main(given)  # on the second call, there is nothing to do
     (tmp_path / "dict.txt").write_text("".join((tmp_path / "dict.txt").open().readlines()[:-1]))
     assert "was prepared with another given" in refused(given, capsys)
     (tmp_path / "out" / "vocab.bpe").write_text("#version: 0.2\n")
     with pytest.raises(InputError, match=r"vocab\.bpe"):
-        prepared_options(tmp_path / "out")
+        read_prepared_options(tmp_path / "out")
     like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
     assert "vocab.bpe" in refused(like, capsys)
 
@@ -160,7 +160,7 @@ def test_damaged_files_are_refused(tmp_path, name, change, words):
 
 
 def test_the_symbols_of_bytes_are_gpt2s():
-    assert sorted(_byte_symbols()) == sorted(bytes_to_unicode().values())
+    assert sorted(_list_byte_symbols()) == sorted(bytes_to_unicode().values())
 
 
 def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):

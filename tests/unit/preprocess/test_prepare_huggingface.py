@@ -18,16 +18,16 @@ from own_tokenizers import KINDS, train_tokenizer
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
-from fairseq_etads.data.preparation import Settings, prepared_options
+from fairseq_etads.data.preparation import Settings, read_prepared_options
 from fairseq_etads.jobs.content import ContentTexts
 from fairseq_etads.jobs.labels import open_task
-from fairseq_etads.jobs.runs import detokenizer_of
+from fairseq_etads.jobs.runs import make_detokenizer
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.systems.rewards.trained import TokenJudge
-from fairseq_etads.text.checksums import sha256
+from fairseq_etads.systems.rewards.trained import TokenEntailmentModel
+from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 from fairseq_etads.training.validation import ValidationSummaries
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
 
 main = as_program(main)
@@ -66,17 +66,17 @@ def refused(arguments, capsys):
 
 def test_text_becomes_pieces_and_the_same_text_again(text, tmp_path, kind):
     main(given_with(text, tmp_path, kind))
-    checksum = sha256(tmp_path / "mine.json")
+    checksum = compute_sha256(tmp_path / "mine.json")
     (tmp_path / "mine.json").unlink()  # the folder of prepared data has all files that new text needs
     out = (tmp_path / "out").rename(tmp_path / "moved")
-    assert sha256(out / "tokenizer.json") == checksum
+    assert compute_sha256(out / "tokenizer.json") == checksum
     record = json.loads((out / "prepare.json").read_text())
     assert record["given"] == {"model": checksum} and record["settings"]["tokens"] == "huggingface"
     theirs = Tokenizer.from_file(str(out / "tokenizer.json"))
     theirs.no_truncation()
     theirs.no_padding()
     known = SummarizationDictionary.load(str(out / "bin" / "dict.source.txt"))
-    options = {name.replace("-", "_"): value for name, value in prepared_options(out).items()}
+    options = {name.replace("-", "_"): value for name, value in read_prepared_options(out).items()}
     options = Namespace(**options, text_sentence_marks="drop")
     tokenizer, pieces = encoders.build_tokenizer(options), encoders.build_bpe(options)
     for side, line in (("source", " ".join(LINE.split())), ("target", SUMMARY.replace(" <q>", ""))):
@@ -96,7 +96,7 @@ def as_bert(line):
 def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
     main(given_with(text, tmp_path, kind))
     out = tmp_path / "out"
-    folder, _ = make_folder(tmp_path, text=prepared_options(out), task=open_task(out / "bin"), pointer="soft")
+    folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"), pointer="soft")
     summarizer = Summarizer.load(folder, "cpu")
     texts = summarizer._texts
     document = texts.read(0, LINE)
@@ -111,7 +111,7 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
         words[-1].append(token)
         if following is not None and not texts.is_same_word(token, following):
             words.append([])
-    assert texts.word_of(words[1]) == "audio" and texts.word_of(words[2]) == "library"
+    assert texts.join_word(words[1]) == "audio" and texts.join_word(words[2]) == "library"
     summary = summarizer.summarize(LINE)
     assert summary.text == texts.join(summary.tokens) and summary.text
     assert not set("▁Ġ") & set(summary.text) and "##" not in summary.text
@@ -141,13 +141,13 @@ def test_commands_that_need_words_refuse_pieces(given, tmp_path, monkeypatch):
     data = tmp_path / "out" / "bin"
     task = open_task(data)
     with pytest.raises(InputError, match="consists of pieces of a Hugging Face tokeniser, which are not words"):
-        detokenizer_of(task.src_dict, detect_subwords(task.src_dict, str(data)), data)
+        make_detokenizer(task.src_dict, detect_subwords(task.src_dict, str(data)), data)
     with pytest.raises(InputError, match="RUN: its data consists of pieces of a Hugging Face tokeniser"):
         ContentTexts(tmp_path, data, "test", 100)
     scorer = Namespace(load=lambda path: Namespace(config=None))
     monkeypatch.setattr("fairseq_etads.systems.entailment.model.EntailmentScorer", scorer)
     with pytest.raises(ValueError, match="consists of pieces of a Hugging Face tokeniser, but entailment models"):
-        TokenJudge("judge", task, "--entail-model")
+        TokenEntailmentModel("judge", task, "--entail-model")
 
 
 def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
@@ -162,7 +162,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     first, second = (
         SummarizationDictionary.load(str(tmp_path / out / "bin/dict.source.txt")) for out in ("out", "again")
     )
-    assert fingerprint(first) == fingerprint(second)
+    assert compute_fingerprint(first) == compute_fingerprint(second)
     made = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*") if path.is_file()}
     main(given)  # on the second call, there is nothing to do
     assert made == {path: path.stat().st_mtime_ns for path in made}
@@ -170,7 +170,7 @@ def test_another_test_set_and_other_files(given, text, tmp_path, capsys):
     assert "was prepared with another given" in refused(given, capsys)
     (tmp_path / "out" / "tokenizer.json").write_text("{}")
     with pytest.raises(InputError, match=r"tokenizer\.json"):
-        prepared_options(tmp_path / "out")
+        read_prepared_options(tmp_path / "out")
     like = [str(new), str(tmp_path / "third"), "--like", str(tmp_path / "out"), "--jobs", "1"]
     assert "tokenizer.json" in refused(like, capsys)
 
@@ -257,7 +257,7 @@ def test_a_tokeniser_without_a_decoder_joins_with_spaces(tmp_path):
 def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
     main(given)
     out = tmp_path / "out"
-    folder, _ = make_folder(tmp_path, text=prepared_options(out), task=open_task(out / "bin"))
+    folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"))
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     like = [str(text), str(tmp_path / "again"), "--like", str(out), "--jobs", "1"]
     for arguments, path in ((given, "mine.json"), (like, "again/tokenizer.json")):

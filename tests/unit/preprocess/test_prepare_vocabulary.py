@@ -5,13 +5,13 @@ from collections import Counter
 
 import corpora
 import pytest
-from etads_preprocess.prepare import main, prepare
-from etads_preprocess.unknown_words import vocabulary_report
+from etads_preprocess.prepare import main, prepare_data
+from etads_preprocess.unknown_words import make_vocabulary_report
 from fairseq.data.indexed_dataset import make_dataset
 
 from fairseq_etads.data.preparation import Settings
 from fairseq_etads.text.files import read_lines
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def lines(path):
 
 def bounded(text, out):
     """Prepare with a shared dictionary and fewer known words for summaries; returns the sides' dictionaries."""
-    prepare(Settings("word", 30, True, target_size=9), text, out, 1)
+    prepare_data(Settings("word", 30, True, target_size=9), text, out, 1)
     return [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
 
 
@@ -55,7 +55,9 @@ def test_a_test_set_like_that_of_a_bounded_dictionary_keeps_both_bounds(text, tm
     found = [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
     assert found[0].symbols == found[1].symbols and "übung" in found[0] and "übung" not in trained[0]
     assert [d.known_words for d in found] == [d.known_words for d in trained]
-    assert [fingerprint(d) for d in found] == [fingerprint(d) for d in trained], "a checkpoint would refuse it"
+    assert [compute_fingerprint(d) for d in found] == [compute_fingerprint(d) for d in trained], (
+        "a checkpoint would refuse it"
+    )
 
 
 def test_the_report_says_how_many_words_are_unknown_and_can_be_copied(text, tmp_path, capsys):
@@ -92,6 +94,6 @@ def test_the_unknown_word_itself_cannot_be_copied(tmp_path):
         *(("bin/dict.source.txt", "a 3\nb 2\n"), ("bin/dict.target.txt", "a 3\nb 0\n")),
     ):
         corpora.write(tmp_path / name, content)
-    report = vocabulary_report(tmp_path, ["test"], {"source": 2})
+    report = make_vocabulary_report(tmp_path, ["test"], {"source": 2})
     assert report["known"] == {"source": 2, "target": 1} and report["asked"] == {"source": 2}
     assert report["summaries"]["test"] == {"words": 3, "unknown": 2, "copyable": 1}

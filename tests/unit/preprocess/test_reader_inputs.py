@@ -14,7 +14,7 @@ import hypothesis.strategies as st
 import pytest
 from etads_preprocess import debian
 from etads_preprocess.corpus import main
-from etads_preprocess.debian_index import decode, parse_stanzas, split_description
+from etads_preprocess.debian_index import decode_text, parse_stanzas, split_description
 from etads_preprocess.factors import FactorValues
 from generated import (
     CELL,
@@ -40,7 +40,7 @@ from hypothesis import given
 from programs import as_program
 
 from fairseq_etads.data.factors import load_factor_dictionaries
-from fairseq_etads.data.preparation import Settings, settings_of
+from fairseq_etads.data.preparation import Settings, read_settings
 from fairseq_etads.evaluation import read_lines
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -298,7 +298,7 @@ def test_indexes_of_debian(tmp_path, descriptions, data):
         body = "".join(f" {line.strip() or '.'}\n" for line in lines)
         stanzas.append(f"Package: p{number}\nDescription-en: x{synopsis}\n{body}")
     content = data.draw(damaged("\n".join(stanzas).encode()))
-    text, replaced = decode(content)
+    text, replaced = decode_text(content)
     assert (replaced == 0) == (utf8(content) is not None)
     for stanza in parse_stanzas(text):
         target, paragraphs = split_description(stanza.get("Description-en", ""))
@@ -355,7 +355,7 @@ def test_prepare_json(tmp_path, record, data):
     content = data.draw(damaged(content)) if data.draw(st.booleans()) else content
     (tmp_path / "prepare.json").write_bytes(content)
     try:
-        found = settings_of(tmp_path, "--like")
+        found = read_settings(tmp_path, "--like")
         found.check()
     except InputError as error:
         assert str(tmp_path) in str(error) or str(error).startswith("--")

@@ -6,7 +6,7 @@ import corpora
 import hypothesis.strategies as st
 import pytest
 from etads_preprocess import subwords, summary_shards
-from etads_preprocess.prepare import prepare
+from etads_preprocess.prepare import prepare_data
 from etads_preprocess.shards import Shard
 from hypothesis import HealthCheck, given, settings
 
@@ -52,27 +52,27 @@ def files(folder):
 
 
 def share(text, out, value, how=WORDS):
-    prepare(how, text, out, 1, shard=Shard.parse(value))
+    prepare_data(how, text, out, 1, shard=Shard.parse(value))
 
 
 def test_joined_shares_are_what_one_process_makes(text, tmp_path):
-    prepare(WORDS, text, tmp_path / "whole", 1)
+    prepare_data(WORDS, text, tmp_path / "whole", 1)
     out = tmp_path / "out"
     for value in ("2/3", "3/3"):
         share(text, out, value)
         assert [path.name for path in out.iterdir()] == ["shards"], "shares keep out of one another's way"
     with pytest.raises(InputError, match="of 3 shards, 1 are not complete; run the same command with --shard 1/3"):
-        prepare(WORDS, text, out, 1)
+        prepare_data(WORDS, text, out, 1)
     share(text, out, "1/3")
     parts = [list(read_lines(path)) for path in sorted(out.glob("shards/*/tokens/train.source"))]
     assert len(parts) == 3 and sum(map(bool, parts)) > 1, "one share has all lines: the test shows little"
     before = {path: path.stat().st_mtime_ns for path in out.rglob("tokens/*")}
     share(text, out, "2/3")
     assert before == {path: path.stat().st_mtime_ns for path in out.rglob("tokens/*")}, "a share was made again"
-    prepare(WORDS, text, out, 1)
+    prepare_data(WORDS, text, out, 1)
     assert files(out) == files(tmp_path / "whole")
     shutil.rmtree(out / "shards")
-    prepare(WORDS, text, out, 1)  # the shards are not needed any more
+    prepare_data(WORDS, text, out, 1)  # the shards are not needed any more
 
 
 def test_shares_that_do_not_fit_are_refused(text, tmp_path):
@@ -80,7 +80,7 @@ def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     share(text, out, "1/2")
     share(text, out, "2/2", Settings("word", 21))
     with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
-        prepare(WORDS, text, out, 1)
+        prepare_data(WORDS, text, out, 1)
     with pytest.raises(InputError, match="was prepared with another settings"):
         share(text, out, "2/2")
     shutil.rmtree(out / "shards" / "2-of-2")
@@ -88,18 +88,18 @@ def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     damaged = out / "shards" / "2-of-2" / "tokens" / "train.source"
     damaged.write_bytes(damaged.read_bytes().swapcase() + b"x")
     with pytest.raises(InputError, match=r"2-of-2.tokens.train.source is damaged"):
-        prepare(WORDS, text, out, 1)
+        prepare_data(WORDS, text, out, 1)
     assert not (out / "tokens" / "train.source").exists()
     shutil.rmtree(out / "shards" / "2-of-2")
     share(text, out, "1/3")
     with pytest.raises(InputError, match="has shards of 2 and of 3"):
-        prepare(WORDS, text, out, 1)
+        prepare_data(WORDS, text, out, 1)
 
 
 def test_a_log_that_lacks_a_summary_makes_no_share(tmp_path):
     log = tmp_path / "log"
     log.write_text("D-0\t-1.0\tone\nD-0\t-2.0\tworse\nD-1\t-1.0\ttwo\n")
-    path = summary_shards.share_path(tmp_path / "out", Shard(1, 2))
+    path = summary_shards.get_share_path(tmp_path / "out", Shard(1, 2))
     with pytest.raises(InputError, match="3 documents but 2 summaries"):
         summary_shards.write_share(path, log, {"documents": 6}, [0, 2, 4])
     assert not path.exists()
@@ -129,7 +129,7 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
 )
 def test_a_log_of_a_split_says_how_many_summaries_there_are_in_both_forms(tmp_path, start):
     """fairseq-generate logs in the second form, unless something imported it before it set up its log."""
-    log, path = tmp_path / "log", summary_shards.share_path(tmp_path / "out", Shard(1, 2))
+    log, path = tmp_path / "log", summary_shards.get_share_path(tmp_path / "out", Shard(1, 2))
     summary = "D-{0}\t-0.5\tsummary {0}\n"
     end = start + "Translated 2 sentences (9,123 tokens) in 76.2s (2.52 sentences/s, 119.66 tokens/s)\n"
     log.write_text(summary.format(2) + summary.format(0) + end, encoding="utf-8")

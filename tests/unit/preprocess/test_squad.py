@@ -5,7 +5,7 @@ import json
 import corpora
 import pytest
 from etads_preprocess.corpus import main
-from etads_preprocess.readers.squad import sentences_of
+from etads_preprocess.readers.squad import find_answer_sentences
 from programs import as_program
 from test_readers import lines, refused, run
 
@@ -37,14 +37,14 @@ def test_the_labels_of_a_sentence_are_its_answers(tmp_path):
 
 
 def test_answers_go_to_their_own_sentence():
-    found = sentences_of(paragraph("Normans", "Rouen is", "the Normans", "William"), "here")
+    found = find_answer_sentences(paragraph("Normans", "Rouen is", "the Normans", "William"), "here")
     first, second = found
     assert first.answers == ["Normans", "William", "the Normans"] and second.answers == ["Rouen is"]
     assert second.text == "Rouen is in France!" and second.where == "here"
 
 
 def test_an_answer_across_two_sentences_is_cut_where_they_meet():
-    first, second = sentences_of(paragraph("won. Rouen"), "here")
+    first, second = find_answer_sentences(paragraph("won. Rouen"), "here")
     assert (first.answers, second.answers) == (["won."], ["Rouen"])
 
 

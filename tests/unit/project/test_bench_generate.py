@@ -32,7 +32,7 @@ def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, 
         build = bench.build
         monkeypatch.setattr(bench, "build", lambda *args: build(*args).requires_grad_(False))
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=2)
-    dictionary = bench.numbered_dictionary(args.vocabulary)
+    dictionary = bench.make_numbered_dictionary(args.vocabulary)
     run = bench.made("fairseq", args, dictionary)
     source = bench.documents(args, dictionary)[:, -20:]
     assert [len(words) for words in run(source)] == [4, 4]
@@ -47,7 +47,7 @@ def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, 
 
 def test_all_systems_of_an_architecture_have_the_same_weights(bench):
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=1)
-    dictionary = bench.numbered_dictionary(args.vocabulary)
+    dictionary = bench.make_numbered_dictionary(args.vocabulary)
     source = bench.documents(args, dictionary)[:, -20:]
     assert torch.equal(source, bench.documents(args, dictionary)[:, -20:])
     runs = [bench.made(system, args, dictionary) for system in ("fairseq", "etads_basic fp32")]
@@ -109,7 +109,7 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
     monkeypatch.setattr(bench, "FREQUENT", 50)
     monkeypatch.setattr(bench, "POOL", 100)
     args = argparse.Namespace(vocabulary=600, beam=3, words=2, documents=2)
-    dictionary = bench.numbered_dictionary(args.vocabulary)
+    dictionary = bench.make_numbered_dictionary(args.vocabulary)
     generator = bench.generator_of(system, args, dictionary)
     clock = step.PartClock(generator._inference_models[0].current().decoder)
     bench.with_etads(generator, args)(bench.documents(args, dictionary)[:, -20:])

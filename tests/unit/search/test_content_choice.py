@@ -9,8 +9,14 @@ from rouge_score import rouge_scorer
 from selection_data import random_networks
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.choosing import SAME, Expectation, choose
-from fairseq_etads.search.content.features import PRIOR_WEIGHT, WIDTHS, Priors, summary_counts, tables
+from fairseq_etads.search.content.choosing import SAME, Expectation, choose_sentence_set
+from fairseq_etads.search.content.features import (
+    PRIOR_WEIGHT,
+    WIDTHS,
+    PriorProbabilities,
+    count_summary_grams,
+    make_feature_tables,
+)
 from fairseq_etads.search.content.model import FILE, ContentModel
 
 
@@ -23,7 +29,7 @@ def certain(reference):
     return {
         (gram, count): 1.0
         for order in (1, 2)
-        for gram, number in summary_counts(reference, order).items()
+        for gram, number in count_summary_grams(reference, order).items()
         for count in range(1, number + 1)
     }
 
@@ -35,14 +41,14 @@ def test_expected_rouge_of_a_known_reference_is_its_rouge():
     compared = 0
     while compared < 40:
         reference, summary = text(r, 3), text(r, r.randint(1, 3))
-        counts = [summary_counts(reference, order) for order in (1, 2)]
+        counts = [count_summary_grams(reference, order) for order in (1, 2)]
         if max(counts[0].values()) > 4 or max(counts[1].values()) > 1:
             continue  # more than the model counts
         words = [" ".join(word for sentence in sentences for word in sentence) for sentences in (reference, summary)]
         scores = scorer.score(*words)
         expected = Expectation(certain(reference), sum(map(len, reference)))
         wanted = scores["rouge1"].fmeasure + 2 * scores["rouge2"].fmeasure
-        assert expected.rouge(summary) == pytest.approx(wanted)
+        assert expected.expected_rouge(summary) == pytest.approx(wanted)
         compared += 1
 
 
@@ -51,7 +57,7 @@ def test_the_chosen_set_is_the_best_of_all(seed):
     """Five sentences have at most ten sets of each size, and the search keeps all of them."""
     r = random.Random(seed)
     sentences = text(r, 5, 30)
-    items = {(gram, 1): r.random() for order in (1, 2) for gram in summary_counts(sentences, order)}
+    items = {(gram, 1): r.random() for order in (1, 2) for gram in count_summary_grams(sentences, order)}
     expectation, most = Expectation(items, 9.0), 16
 
     def allowed(numbers):
@@ -61,17 +67,17 @@ def test_the_chosen_set_is_the_best_of_all(seed):
         )
 
     sets = [numbers for size in range(1, 6) for numbers in itertools.combinations(range(5), size) if allowed(numbers)]
-    best = max(sets, key=lambda numbers: expectation.rouge([sentences[number] for number in numbers]))
-    assert choose(sentences, expectation, most) == list(best)
+    best = max(sets, key=lambda numbers: expectation.expected_rouge([sentences[number] for number in numbers]))
+    assert choose_sentence_set(sentences, expectation, most) == list(best)
 
 
 def test_a_sentence_is_chosen_once_and_something_always_is():
     expectation = Expectation({(("a",), 1): 0.9, (("b",), 1): 0.8}, 4.0)
     twice = [["a", "c", "d"], ["a", "c", "d"], ["b", "e", "f"]]
-    assert choose(twice, expectation, 100) == [0, 2]
-    assert choose(twice, expectation, 2) == [0], "all are too long"
-    assert choose([["a"], ["b"]], expectation, 10) == [0, 1], "all are too short"
-    assert choose([[], []], expectation, 10) == choose([], expectation, 10) == []
+    assert choose_sentence_set(twice, expectation, 100) == [0, 2]
+    assert choose_sentence_set(twice, expectation, 2) == [0], "all are too long"
+    assert choose_sentence_set([["a"], ["b"]], expectation, 10) == [0, 1], "all are too short"
+    assert choose_sentence_set([[], []], expectation, 10) == choose_sentence_set([], expectation, 10) == []
 
 
 def test_priors_are_proportions_and_leave_out_a_pair():
@@ -80,13 +86,13 @@ def test_priors_are_proportions_and_leave_out_a_pair():
         ([["a", "c"]], [["c"]]),
         ([["a"]], [["a", "a"]]),
     ]
-    priors = Priors.learn(iter(pairs))
+    priors = PriorProbabilities.learn(iter(pairs))
     assert priors.counts[("a",), 1] == (3, 2) and priors.counts[("a",), 2] == (1, 0)
     assert priors.counts[("a", "b"), 1] == (1, 1) and priors.counts[("a", "c"), 1] == (1, 0)
     # items of one word with count 1: a, b; a, c; a. of these five items, the three summaries contain a and b, c, and a
     assert priors.base[1, 1] == pytest.approx((4 + 1) / (5 + 2))
-    without = Priors.learn(iter(pairs[1:]))
-    shared = Priors(without.counts, priors.base)
+    without = PriorProbabilities.learn(iter(pairs[1:]))
+    shared = PriorProbabilities(without.counts, priors.base)
     for item, has in (((("a",), 1), 1), ((("b",), 1), 1), ((("a",), 2), 0), ((("b", "a"), 1), 0)):
         assert priors.of(item, has) == pytest.approx(shared.of(item))
     base = priors.base[1, 1]
@@ -97,7 +103,7 @@ def test_priors_are_proportions_and_leave_out_a_pair():
 
 def test_features_say_where_and_how_often_a_word_occurs():
     document = [["a", "b"], ["a", "a"], ["c"]]
-    found = tables(document, [0.2, 0.6, 0.5], Priors.learn(iter([])), [["a", "a"], ["c"]])
+    found = make_feature_tables(document, [0.2, 0.6, 0.5], PriorProbabilities.learn(iter([])), [["a", "a"], ["c"]])
     words = found[1]
     assert words.items == [(("a",), 1), (("a",), 2), (("a",), 3), (("b",), 1), (("c",), 1)]
     assert words.labels == [True, True, False, False, True]
@@ -116,7 +122,7 @@ def test_features_say_where_and_how_often_a_word_occurs():
 def model():
     r = random.Random(1)
     pairs = [(text(r, 4), text(r, 2)) for _ in range(30)]
-    return ContentModel(Priors.learn(iter(pairs)).frequent(5), random_networks(1), 11.5)
+    return ContentModel(PriorProbabilities.learn(iter(pairs)).frequent(5), random_networks(1), 11.5)
 
 
 def test_a_model_is_the_same_after_storing(model, tmp_path):

@@ -18,7 +18,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content.choosing import Expectation
 from fairseq_etads.search.content.model import FILE, ContentModel
-from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, sentences_of
+from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, split_sentences
 
 DOCUMENTS = [[5, 6, 7, 8, 9, 10, 11], [9, 12, 9], [8, 4, 13, 14, 5, 6]]
 OPTIONS = {"beam_size": 6, "max_len_b": 6, "min_len": 2}
@@ -55,7 +55,7 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
         expected = Expectation(content.items([document], [1.0]), content.length)
         agreement = consensus([words(one) for one in plain], [True] * len(plain))
         sums = [
-            float(one["score"]) + 3.0 * (expected.rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
+            float(one["score"]) + 3.0 * (expected.expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
             for one, agrees in zip(plain, agreement)
         ]
         order = sorted(range(len(plain)), key=lambda number: -sums[number])
@@ -85,7 +85,7 @@ def test_a_tiny_weight_leaves_the_order_of_the_plain_search(model, content):
     (". <q> . ", [".", "."]),
 ])  # fmt: skip
 def test_sentences_end_at_marks_or_at_final_punctuation(text, sentences):
-    assert sentences_of(text.split()) == [sentence.split() for sentence in sentences]
+    assert split_sentences(text.split()) == [sentence.split() for sentence in sentences]
 
 
 def test_subwords_and_marks_are_no_words(content):

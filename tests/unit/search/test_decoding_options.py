@@ -26,16 +26,18 @@ KINDS = {"help", "bounds", "least_in_call", "choices", "needs", "without", "excl
 
 def test_declarations_name_what_exists():
     names = {*DECLARED, "lm_path", "diverse_beam_groups", "retain_dropout", "score_reference", "sampling"}
-    known = {options.POINTER, options.NO_POINTER, *map(options.flag, names)}
+    known = {options.POINTER, options.NO_POINTER, *map(options.format_option_name, names)}
     with_values = {option.name: option.metadata.get("choices", ()) for option in DECLARED.values()}
-    known |= {f"{options.flag(name)} {value}" for name, choices in with_values.items() for value in choices}
+    known |= {
+        f"{options.format_option_name(name)} {value}" for name, choices in with_values.items() for value in choices
+    }
     for option in DECLARED.values():
         metadata = option.metadata
         assert set(metadata) <= {*KINDS, "tuned", "tunable"}, option.name
         assert {*metadata.get("needs", ()), *metadata.get("excludes", ())} <= known
-        assert not options.problem(option.name, option.default) or option.name == "retain_dropout_modules"
+        assert not options.find_value_problem(option.name, option.default) or option.name == "retain_dropout_modules"
         for value in metadata.get("tuned", ()):
-            assert not options.problem(option.name, value)
+            assert not options.find_value_problem(option.name, value)
 
 
 def test_fairseqs_options_have_fairseqs_defaults():
@@ -47,7 +49,9 @@ def test_fairseqs_options_have_fairseqs_defaults():
 def test_settings_have_the_declared_defaults():
     defaults = {option.name: option.default for kind in (SearchSettings, Scoring) for option in fields(kind)}
     declared = {name: option.default for name, option in DECLARED.items()}
-    differing = {name for name in DECLARED if defaults.get(options.setting_of(name), declared[name]) != declared[name]}
+    differing = {
+        name for name in DECLARED if defaults.get(options.get_setting_name(name), declared[name]) != declared[name]
+    }
     as_fairseqs_generator, parsed = {"beam", "lm_weight"}, {"ngram_ignore_tokens", "extractive_weights"}
     assert differing == as_fairseqs_generator | parsed
     assert defaults["normalize_scores"] is not DECLARED["unnormalized"].default
@@ -65,17 +69,17 @@ def test_fairseqs_command_line_has_them_with_their_choices():
 
 @pytest.mark.parametrize("name", [name for name in DECLARED if name in call_options.OPTIONS and name != "shortlist"])
 def test_every_bound_holds_in_a_call_and_in_the_settings(name):
-    metadata, setting = DECLARED[name].metadata, options.setting_of(name)
+    metadata, setting = DECLARED[name].metadata, options.get_setting_name(name)
     bounds = metadata.get("bounds", Bounds())
     outside = [bound + step for bound, step in ((bounds.at_least, -1), (bounds.most, 1)) if bound is not None]
     outside += [bound for bound in (bounds.above, bounds.below) if bound is not None]
     outside += ["nothing like it"] if "choices" in metadata else []
     for value in outside:
-        with pytest.raises(InputError, match=f"^{options.flag(name)} .*: choose "):
-            call_options.check({name: value})
+        with pytest.raises(InputError, match=f"^{options.format_option_name(name)} .*: choose "):
+            call_options.check_options({name: value})
         if name in OF_FOLDERS:
             continue  # not a setting of the search
-        with pytest.raises(ValueError, match=f"^{options.flag(name)} .*: choose "):
+        with pytest.raises(ValueError, match=f"^{options.format_option_name(name)} .*: choose "):
             SearchSettings.of(**{setting: value})
 
 

@@ -104,7 +104,7 @@ def test_what_is_kept_is_counted(tmp_path):
     layers = 2 * 3
     assert states * layers < repeated.state_bytes < states * (layers + 6)
     batch, states = EncodedBatch(), torch.zeros(4, 32)
-    batch.of(0).keep_encoder_out(None, {"encoder_out": [states], "last_states": [states.view(8, 16)]})
+    batch.of(0).store_encoder_out(None, {"encoder_out": [states], "last_states": [states.view(8, 16)]})
     assert batch.bytes == 4 * 32 * 4
 
 

@@ -155,7 +155,7 @@ def test_half_precision_models_generate_in_theirs(documents):
     [
         (cpu.can_pack_weights, (torch.float32,)),
         (cpu.has_flash_attention, (torch.float32,)),
-        (cpu.int8_levels, ()),
+        (cpu.measure_int8_levels, ()),
         (cpu.has_faster_linear, ()),
     ],
 )

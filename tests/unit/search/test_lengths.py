@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fairseq_etads.search.lengths import Lengths, are_percentiles, bounds
+from fairseq_etads.search.lengths import Lengths, are_percentiles, choose_length_bounds
 
 
 def test_percentiles_and_means_by_hand():
@@ -35,9 +35,9 @@ def test_what_is_written_is_recognised_and_what_is_not_is_not():
 
 def test_short_summaries_lose_only_odd_lengths_and_long_ones_have_the_median_at_least():
     short = Lengths([3] * 8 + [7] * 80 + [11] * 11 + [40]).percentiles()
-    assert bounds(short) == {"min_len": 7, "max_len": 12}
+    assert choose_length_bounds(short) == {"min_len": 7, "max_len": 12}
     long = Lengths([50, 66, 85, 108, 128]).percentiles()
-    assert bounds(long) == {"min_len": 85, "max_len": 128}
-    assert bounds(long, longest=100) == {"min_len": 85, "max_len": 100}
-    assert bounds(long, longest=60) == {"min_len": 60, "max_len": 60}
-    assert bounds(Lengths([0, 0, 1]).percentiles()) == {"min_len": 1, "max_len": 5}
+    assert choose_length_bounds(long) == {"min_len": 85, "max_len": 128}
+    assert choose_length_bounds(long, longest=100) == {"min_len": 85, "max_len": 100}
+    assert choose_length_bounds(long, longest=60) == {"min_len": 60, "max_len": 60}
+    assert choose_length_bounds(Lengths([0, 0, 1]).percentiles()) == {"min_len": 1, "max_len": 5}

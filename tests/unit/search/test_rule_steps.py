@@ -7,16 +7,16 @@ import torch
 
 from fairseq_etads.search.hypotheses import ActiveHypotheses
 from fairseq_etads.search.rules import (
-    EndAtGreatestLength,
-    LeastSentences,
+    MaximumLength,
+    MinimumSentences,
     NGramBlocker,
+    SearchStep,
     Source,
-    Step,
     UnknownWordPenalty,
-    end_at_source_length,
-    keep_to_prefix,
-    keep_to_switch_decisions,
-    rules_of,
+    follow_switch_decisions,
+    force_prefix,
+    limit_to_source_length,
+    make_rules,
     suppress_words,
 )
 from fairseq_etads.search.settings import SearchSettings, SpecialTokens
@@ -35,7 +35,7 @@ def make_step(seed, number, documents=4, beam=3, dictated=None, first=False, lon
     lprobs = torch.randn(documents, 1 if first else beam, WORDS, generator=generator)
     source = Source(None, torch.tensor([2, 6, 4, 3]), 6)
     dictated = None if dictated is None else torch.tensor(dictated)
-    return Step(number, lprobs, live, source, torch.tensor(longest), SPECIAL, dictated)
+    return SearchStep(number, lprobs, live, source, torch.tensor(longest), SPECIAL, dictated)
 
 
 def is_forced(step, document):
@@ -77,7 +77,7 @@ def test_a_summary_as_long_as_its_source_ends_unless_the_prefix_continues(number
             return score
         return float(step.end[document, beam]) if word == EOS else NONE
 
-    assert check(step, end_at_source_length, expected) == (number >= (3 if dictated else 2))
+    assert check(step, limit_to_source_length, expected) == (number >= (3 if dictated else 2))
 
 
 @pytest.mark.parametrize("free", [True, False])
@@ -91,7 +91,7 @@ def test_the_greatest_length_ends_a_summary_with_the_models_score_or_for_free(nu
             return score
         return NONE if word != EOS else 0.0 if free else float(step.end[document, beam])
 
-    assert check(step, EndAtGreatestLength(3, free), expected) == (number >= 3)
+    assert check(step, MaximumLength(3, free), expected) == (number >= 3)
 
 
 def sentences(words):
@@ -113,7 +113,7 @@ def test_the_end_is_forbidden_before_enough_sentences_have_begun(least, dictated
             return score if word != EOS or enough or is_forced(step, document) else NONE
 
         before = step.lprobs[..., EOS].clone()
-        changed += check(step, LeastSentences(least), expected)
+        changed += check(step, MinimumSentences(least), expected)
         kept += bool((step.lprobs[..., EOS] == before).any())
     assert changed and (kept or first)
 
@@ -167,7 +167,7 @@ def test_the_prefix_dictates_a_word_with_its_own_score_or_the_unknown_words():
         own = scores[document][0 if ends[document] else beam][word]
         return float(step.unknown[document, beam]) if own == NONE else own
 
-    assert check(step, keep_to_prefix, expected)
+    assert check(step, force_prefix, expected)
     for document in range(4):
         for beam in range(3):
             origin = 0 if ends[document] else beam
@@ -179,12 +179,12 @@ def test_a_prefix_is_followed_on_the_words_device():
     """Tensors are not created on the default device, here another one: torch would refuse to mix the two."""
     step = make_step(4, 4, dictated=[5, PAD, 7, 6])
     with torch.device("meta"):
-        keep_to_prefix(step)
+        force_prefix(step)
     assert step.live.tokens.device.type == "cpu"
 
 
 def test_without_a_prefix_nothing_is_dictated():
-    assert not check(make_step(4, 4), keep_to_prefix, lambda d, b, w, s: s)
+    assert not check(make_step(4, 4), force_prefix, lambda d, b, w, s: s)
 
 
 @pytest.mark.parametrize("has_constraints", [False, True])
@@ -206,12 +206,12 @@ def test_words_against_the_switch_are_forbidden_unless_none_is_left_or_they_are_
         has_word = any(scores[document][beam][w] > NONE and kept(document, beam, w) for w in range(WORDS))
         return score if kept(document, beam, word) or not has_word else NONE
 
-    assert check(step, keep_to_switch_decisions, expected)
+    assert check(step, follow_switch_decisions, expected)
     first = make_step(6, 0, first=True)
     first.decided_against, first.constraints = against[:, :1], step.constraints
-    assert check(first, keep_to_switch_decisions, lambda d, b, w, score: score if kept(d, b, w) else NONE)
+    assert check(first, follow_switch_decisions, lambda d, b, w, score: score if kept(d, b, w) else NONE)
     step = make_step(5, 3)
-    assert not check(step, keep_to_switch_decisions, lambda d, b, w, s: s), "without a switch nothing is forbidden"
+    assert not check(step, follow_switch_decisions, lambda d, b, w, s: s), "without a switch nothing is forbidden"
 
 
 def named(rules):
@@ -219,20 +219,20 @@ def named(rules):
 
 
 def test_rules_without_options_are_the_ones_that_always_apply():
-    rules = rules_of(SearchSettings.of(), SpecialTokens(PAD, UNK, EOS), 7)
-    always = ["EndAtGreatestLength", "keep_to_prefix", "LeastLength", "keep_to_switch_decisions"]
+    rules = make_rules(SearchSettings.of(), SpecialTokens(PAD, UNK, EOS), 7)
+    always = ["MaximumLength", "force_prefix", "MinimumLength", "follow_switch_decisions"]
     assert named(rules) == ["forbid_padding", *always]
     assert (rules[1].shortest_limit, rules[1].ending_is_free, rules[3].tokens) == (7, False, 1)
 
 
 def test_every_option_adds_its_rule_with_its_value_in_order():
     options = {"unk_penalty": 1.5, "min_len": 4, "min_sentences": 2, "match_source_len": True}
-    rules = rules_of(
+    rules = make_rules(
         SearchSettings.of(**options, no_repeat_ngram_size=3), SpecialTokens(PAD, UNK, EOS, (6,), (7,), MARK), 7
     )
     assert named(rules) == [
-        *("forbid_padding", "UnknownWordPenalty", "EndAtGreatestLength", "keep_to_prefix", "LeastLength"),
-        *("LeastSentences", "suppress_words", "end_at_source_length", "NGramBlocker", "keep_to_switch_decisions"),
+        *("forbid_padding", "UnknownWordPenalty", "MaximumLength", "force_prefix", "MinimumLength"),
+        *("MinimumSentences", "suppress_words", "limit_to_source_length", "NGramBlocker", "follow_switch_decisions"),
     ]
     assert (rules[1].penalty, rules[4].tokens, rules[5].sentences) == (1.5, 4, 2)
     assert (rules[8].size, rules[8].ignored) == (3, [7])
@@ -241,11 +241,11 @@ def test_every_option_adds_its_rule_with_its_value_in_order():
 @pytest.mark.parametrize("end_always_counts", [False, True])
 def test_an_exact_length_ends_for_free_unless_a_term_scores_the_end(end_always_counts):
     special = SpecialTokens(PAD, UNK, EOS)
-    rules = rules_of(SearchSettings.of(exact_length=6), special, 6, end_always_counts)
+    rules = make_rules(SearchSettings.of(exact_length=6), special, 6, end_always_counts)
     assert rules[1].ending_is_free is not end_always_counts
     assert rules[3].tokens == 6
-    assert rules_of(SearchSettings.of(exact_length=6), special, 6)[1].ending_is_free
-    assert not rules_of(SearchSettings.of(), special, 6, end_always_counts)[1].ending_is_free
+    assert make_rules(SearchSettings.of(exact_length=6), special, 6)[1].ending_is_free
+    assert not make_rules(SearchSettings.of(), special, 6, end_always_counts)[1].ending_is_free
 
 
 DOCUMENTS = torch.tensor([[PAD, PAD, 5, 6, EOS], [7, 8, 5, 9, EOS], [7, EOS, PAD, PAD, PAD]])

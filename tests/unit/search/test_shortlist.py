@@ -20,7 +20,7 @@ from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search.call_options import DEFAULTS
 from fairseq_etads.search.inference import InferenceModel
 from fairseq_etads.search.settings import SpecialTokens
-from fairseq_etads.search.shortlisting import batch_candidates
+from fairseq_etads.search.shortlisting import find_batch_candidates
 from fairseq_etads.search.source_words import add_copied_positions
 
 V, UNK = 44, 3
@@ -103,7 +103,7 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
     changed = 0
     for document in DOCUMENTS:
         special = SpecialTokens.of(task.target_dictionary, _Settings(settings))
-        words = batch_candidates(
+        words = find_batch_candidates(
             shortlist, {"src_tokens": make_batch([document])}, None, None, special, EOS, settings["beam_size"]
         ).words
         assert len(words) < V or settings["beam_size"] > 20

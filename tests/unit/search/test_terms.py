@@ -11,7 +11,7 @@ from scripted import scripted_language_model, scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.search import terms
-from fairseq_etads.search.terms import ActiveTerm, SearchTerm, gain_of
+from fairseq_etads.search.terms import ActiveTerm, SearchTerm, compute_largest_gain
 from fairseq_etads.systems.abs.features import NO_WORD, ExtractiveFeatures, count_features
 
 DICTIONARY = make_dictionary(40)
@@ -93,9 +93,9 @@ def test_gains_add_up_in_order():
     features = ExtractiveFeatures(torch.tensor([[4, 5]]), (0.5, 1.0, 2.0, -3.0, 0.25))
     bonus = Bonus(4, 2.0).begin(None)
     assert (features.scale, features.largest_gain) == (0.5, 3.25)
-    assert gain_of([]) == 0.0
-    assert gain_of([bonus, features]) == 2.0 * 0.5 + 3.25
-    assert gain_of([features, bonus]) == 3.25 + 2.0
+    assert compute_largest_gain([]) == 0.0
+    assert compute_largest_gain([bonus, features]) == 2.0 * 0.5 + 3.25
+    assert compute_largest_gain([features, bonus]) == 3.25 + 2.0
 
 
 def test_an_option_of_a_missing_system_is_refused_by_its_name(monkeypatch):

@@ -60,7 +60,7 @@ def elsewhere(tmp_path, monkeypatch):
 
 
 def test_a_name_finds_the_bundled_model_and_a_path_does_not(elsewhere):
-    assert config.bundled_models() == ["debian", "paper"]
+    assert config.list_bundled_models() == ["debian", "paper"]
     assert find_folder("debian") == find_folder(Path("debian")) == DEBIAN
     for path in ("./debian", "other", str(elsewhere / "debian"), "debian/"):
         assert find_folder(path) == Path(path)

@@ -22,10 +22,10 @@ from fairseq_etads.commands.extract import main as extract
 from fairseq_etads.data.labels.files import source_hash, write_rows
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import model as content_module
-from fairseq_etads.search.content.features import Priors
+from fairseq_etads.search.content.features import PriorProbabilities
 from fairseq_etads.search.content.model import FILE, ContentModel
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
-from fairseq_etads.summarizer.folder.export import export
+from fairseq_etads.summarizer.folder.export import export_folder
 
 TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9 w10. W11 W12 w3."]
 
@@ -33,7 +33,7 @@ TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9
 def content_model(path, length=12.0, of_extractor=True):
     """Write a content model with networks of random weights."""
     pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(Priors.learn(iter(pairs)), random_networks(4), length, of_extractor).save(path)
+    ContentModel(PriorProbabilities.learn(iter(pairs)), random_networks(4), length, of_extractor).save(path)
     return path
 
 
@@ -45,7 +45,9 @@ def make_folders(path, with_content=True):
         extra[FILE] = content_model(path / "extractor" / FILE)
     extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
     decoding = {name: value for name, value in DECODING.items() if name != "beam"}
-    export(source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding, "fp32", lambda made: "# A card\n")
+    export_folder(
+        source_of(path / "run", TEXT, None, extractor), path / "chosen", decoding, "fp32", lambda made: "# A card\n"
+    )
     return path
 
 
@@ -196,7 +198,7 @@ def test_a_document_without_words_to_compare_has_the_best_hypothesis(summarizer,
     assert summary.problem == "" and summary.truncation.read > 0
     if summary.chosen is not None:
         assert all(sentence.source == "model" for sentence in summary.chosen)
-    monkeypatch.setattr("fairseq_etads.search.content.candidates.stems", lambda words: [])
+    monkeypatch.setattr("fairseq_etads.search.content.candidates.stem_words", lambda words: [])
     assert summarizer.summarize(LONG).chosen is None and summarizer.summarize(LONG).tokens
 
 
@@ -344,7 +346,7 @@ def test_the_rarest_items_are_left_out_of_a_large_model(made, tmp_path, monkeypa
     model = ContentModel.load(made / "extractor" / FILE, "")
     r = random.Random(1)
     pairs = [(made_text(r, 6), made_text(r, 2)) for _ in range(40)]
-    large = model._replace(priors=Priors.learn(iter(pairs)))
+    large = model._replace(priors=PriorProbabilities.learn(iter(pairs)))
     everything = large.priors.frequent(content_module.LEAST_DOCUMENTS).counts
     assert large.kept() == everything and len(everything) > 20
     monkeypatch.setattr(content_module, "MOST_STORED", 7)

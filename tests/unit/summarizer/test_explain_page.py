@@ -11,7 +11,13 @@ import pytest
 from explanations import HOSTILE, made_up
 
 from fairseq_etads.summarizer import Explanation
-from fairseq_etads.summarizer.explanation_page import embedded, escaped, frame, index, page
+from fairseq_etads.summarizer.explanation_page import (
+    escape_html,
+    format_embedded_json,
+    make_frame,
+    make_index_page,
+    make_page,
+)
 
 WORDS = ["The", "Zebra", "saw", "a", "yak", ",", "and", "the", "yak", "saw", "it", "."]
 
@@ -124,8 +130,8 @@ def test_nothing_of_a_document_is_more_than_text():
 
 def test_embedded_json_cannot_end_its_element():
     value = {"</script><!--": "\u2028 & ]]>", "n": [1.5, None]}
-    assert not set("<>&\u2028") & set(embedded(value)) and json.loads(embedded(value)) == value
-    assert escaped("a<b>&\"'\x85\t\r\n") == "a&lt;b&gt;&amp;&quot;&#x27;[U+0085] \n\n"
+    assert not set("<>&\u2028") & set(format_embedded_json(value)) and json.loads(format_embedded_json(value)) == value
+    assert escape_html("a<b>&\"'\x85\t\r\n") == "a&lt;b&gt;&amp;&quot;&#x27;[U+0085] \n\n"
 
 
 def test_the_policy_allows_the_page_s_own_style_and_script_alone():
@@ -157,18 +163,18 @@ def test_a_notebook_shows_it_in_a_frame_that_cannot_reach_out():
     found = Page(text)
     ((tag, attributes),) = found.elements
     assert tag == "iframe" and attributes["sandbox"] == "allow-scripts"
-    assert attributes["srcdoc"] == explanation.to_html() and frame(explanation.to_dict()) == text
+    assert attributes["srcdoc"] == explanation.to_html() and make_frame(explanation.to_dict()) == text
 
 
 def test_the_index_links_to_pages():
-    text = index([("0001.html", '<a> "b"', "</td>x"), ("a b.html", "n", "s")])
+    text = make_index_page([("0001.html", '<a> "b"', "</td>x"), ("a b.html", "n", "s")])
     assert [a["href"] for tag, a in Page(text).elements if tag == "a"] == ["0001.html", "a%20b.html"]
     assert html.escape('<a> "b"') in text and "</td>x" not in text
 
 
 def test_data_kept_as_json_makes_the_same_page():
     explanation = made_up(WORDS, ["yak"])
-    assert page(json.loads(explanation.to_json()), "t") == explanation.to_html("t")
+    assert make_page(json.loads(explanation.to_json()), "t") == explanation.to_html("t")
 
 
 def test_tokens_without_a_place_and_overlapping_ones_are_shown_once():
@@ -182,6 +188,6 @@ def test_tokens_without_a_place_and_overlapping_ones_are_shown_once():
     data["document"] += " \u202e"
     for name in ("coverage", "copy_coverage", "saliency_of_source"):
         data[name] += [0.0, 0.0, 0.0, 0.0]
-    found = Page(page(data))
+    found = Page(make_page(data))
     assert found.tokens == ["½", "2", "<q>", "bc", "d", "[U+202E]", "end"]
     assert found.text["document"] == "½2<q> bcd [U+202E] end", "once, though its characters could not be told"

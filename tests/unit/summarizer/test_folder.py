@@ -15,10 +15,10 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder import config as folder_config
 from fairseq_etads.summarizer.folder import loading
 from fairseq_etads.summarizer.folder.config import CONFIG, SCHEMA_VERSION, WEIGHTS, read_config
-from fairseq_etads.summarizer.folder.export import Source, export, stored_form
+from fairseq_etads.summarizer.folder.export import ExportSource, convert_for_storage, export_folder
 from fairseq_etads.summarizer.folder.loading import load_folder
 from fairseq_etads.text.checksums import NAME as CHECKSUMS
-from fairseq_etads.vocabulary.dictionary import known_words
+from fairseq_etads.vocabulary.dictionary import count_known_words
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def test_the_weights_and_the_words_are_those_of_the_run(run, tmp_path):
     assert all(torch.equal(want[name], got[name]) for name in want)
     assert not loaded.model.training and loaded.config.decoding == DECODING
     task = loaded.task
-    assert known_words(task.source_dictionary) == 44, "the copy tail names words of the training's documents"
+    assert count_known_words(task.source_dictionary) == 44, "the copy tail names words of the training's documents"
     assert len(task.source_dictionary) == 44
-    assert known_words(task.target_dictionary) == run.get("target_words", 44)
+    assert count_known_words(task.target_dictionary) == run.get("target_words", 44)
     assert (task.truncate_source, task.truncate_target) == (60, 20)
     tied = [name for name, parameter in loaded.model.named_parameters(remove_duplicate=False)]
     assert set(loaded.config.weights["shared"]) <= set(want) and len(tied) >= len(list(model.parameters()))
@@ -97,15 +97,17 @@ def test_half_precision_takes_half_the_room_and_is_the_rounded_model(made, tmp_p
 
 def test_what_half_precision_cannot_hold_is_refused():
     with pytest.raises(InputError, match=r"the weight a .*--dtype fp16; choose fp32"):
-        stored_form({"a": torch.tensor([1e6])}, "fp16")
+        convert_for_storage({"a": torch.tensor([1e6])}, "fp16")
     with pytest.raises(InputError, match=r"the weight a contains numbers that are not finite$"):
-        stored_form({"a": torch.tensor([float("nan")])}, "fp32")
+        convert_for_storage({"a": torch.tensor([float("nan")])}, "fp32")
 
 
 def test_views_of_one_memory_are_stored_whole():
     """A part of a table is not a tied weight, and is stored without the rest of the table's memory."""
     table = torch.arange(12.0).view(4, 3)
-    tensors, shared = stored_form({"table": table, "rows": table[:2], "again": table, "turned": table.t()}, "fp32")
+    tensors, shared = convert_for_storage(
+        {"table": table, "rows": table[:2], "again": table, "turned": table.t()}, "fp32"
+    )
     assert shared == {"again": "table"}
     assert torch.equal(tensors["rows"], table[:2]) and torch.equal(tensors["turned"], table.t())
 
@@ -274,13 +276,13 @@ def test_hostile_settings_are_refused(folder, section, values, words):
 
 def test_a_model_of_many_layers_is_refused_before_it_is_built(folder, monkeypatch):
     devices = []
-    plain = loading._build
+    plain = loading._build_model
 
     def build(*arguments):
         devices.append(torch.empty(0).device.type)
         return plain(*arguments)
 
-    monkeypatch.setattr(loading, "_build", build)
+    monkeypatch.setattr(loading, "_build_model", build)
     change(folder, "model", encoder_layers=40)
     assert "lacks the weight 'encoder.layers.10." in refusal(folder)
     assert devices == ["meta"], "it took memory"
@@ -326,11 +328,13 @@ def test_a_run_with_other_data_is_refused(tmp_path):
     make_run(tmp_path / "run")
     path = tmp_path / "run" / "prepared" / "bin" / "dict.source.txt"
     path.write_text(path.read_text().replace("w7 ", "word7 "))
-    source = Source(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
+    source = ExportSource(tmp_path / "run" / "checkpoints" / "checkpoint_best.pt", path.parent, {}, {})
     with pytest.raises(InputError, match=r"--checkpoint .*the source dictionary in DATA .* is not the one"):
-        export(source, tmp_path / "model", {}, "fp32", lambda exported: "")
+        export_folder(source, tmp_path / "model", {}, "fp32", lambda exported: "")
     with pytest.raises(InputError, match=r"--checkpoint .*nowhere.pt: Model file not found"):
-        export(source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {}, "fp32", lambda exported: "")
+        export_folder(
+            source._replace(checkpoint=tmp_path / "nowhere.pt"), tmp_path / "model", {}, "fp32", lambda exported: ""
+        )
 
 
 def test_the_settings_read_are_those_written(made):

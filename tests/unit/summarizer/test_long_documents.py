@@ -12,10 +12,10 @@ from test_explain_page import Page
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
-from fairseq_etads.text.cleaning import one_line
-from fairseq_etads.text.picking import Picking, pick
+from fairseq_etads.text.cleaning import join_to_one_line
+from fairseq_etads.text.picking import Picking, pick_sentences
 from fairseq_etads.text.words import split_sentences
 
 EXTRACTOR_TEXT = {**TEXT, "text-sentence-marks": "insert"}
@@ -51,7 +51,7 @@ def extractor_run(path, budget=30):
 
 def source_of(run, text, extra=None, extractor=None):
     checkpoint = run / "checkpoints" / "checkpoint_best.pt"
-    return Source(checkpoint, run / "prepared" / "bin", text, extra or {}, extractor)
+    return ExportSource(checkpoint, run / "prepared" / "bin", text, extra or {}, extractor)
 
 
 def make_long_folder(path, factors=True, budget=30):
@@ -69,7 +69,9 @@ def make_long_folder(path, factors=True, budget=30):
     extractor_run(path / "extractor", budget)
     extra = {"picking.json": path / "extractor" / "picking.json"}
     extractor = source_of(path / "extractor", EXTRACTOR_TEXT, extra)
-    export(source_of(path / "run", TEXT, None, extractor), path / "model", DECODING, "fp32", lambda made: "# A card\n")
+    export_folder(
+        source_of(path / "run", TEXT, None, extractor), path / "model", DECODING, "fp32", lambda made: "# A card\n"
+    )
     return path / "model"
 
 
@@ -92,10 +94,10 @@ def test_a_long_document_is_read_whole(summarizer):
     assert numbers == sorted(numbers) and max(numbers) > 100, "also what is far behind the first sixty tokens"
     assert summary.truncation.left_out == 0 and summary.truncation.read <= 30
     picker = summarizer._texts.picker
-    texts, tokens = picker._sentences(one_line(LONG))
-    probabilities = picker._probabilities(tokens)
+    texts, tokens = picker._split_sentences(join_to_one_line(LONG))
+    probabilities = picker._predict_probabilities(tokens)
     assert texts == sentences and len(set(probabilities)) > 100
-    assert numbers == pick([len(text.split()) for text in texts], probabilities, 30)
+    assert numbers == pick_sentences([len(text.split()) for text in texts], probabilities, 30)
     for picked in summary.picked.sentences:
         assert picked.text == sentences[picked.number] == LONG[picked.start : picked.end]
         assert picked.probability == pytest.approx(probabilities[picked.number])
@@ -110,8 +112,8 @@ def test_probabilities_are_those_of_the_checkpoint(tmp_path, summarizer):
     with torch.no_grad():
         expected = model(torch.tensor([[*ids, words.eos()]])).logits.sigmoid()[0]
     picker = summarizer._texts.picker
-    _, tokens = picker._sentences(line)
-    assert picker._probabilities(tokens) == pytest.approx(expected.tolist(), rel=1e-5)
+    _, tokens = picker._split_sentences(line)
+    assert picker._predict_probabilities(tokens) == pytest.approx(expected.tolist(), rel=1e-5)
 
 
 def test_tokens_carry_the_level_of_their_sentence(summarizer):
@@ -197,9 +199,9 @@ def test_a_summariser_is_no_extractor_and_needs_one(tmp_path):
     make_long_folder(tmp_path)
     own = source_of(tmp_path / "run", TEXT)
     with pytest.raises(InputError, match="which an extractor computes from raw text: name its run with --extractor"):
-        export(own, tmp_path / "a", DECODING, "fp32", lambda made: "")
+        export_folder(own, tmp_path / "a", DECODING, "fp32", lambda made: "")
     with pytest.raises(InputError, match=r"--extractor .*checkpoint_best.pt: not a sentence extractor"):
-        export(own._replace(extractor=own), tmp_path / "b", DECODING, "fp32", lambda made: "")
+        export_folder(own._replace(extractor=own), tmp_path / "b", DECODING, "fp32", lambda made: "")
     config = tmp_path / "model" / "extractor" / "config.json"
     for name in ("SHA256SUMS", "extractor/SHA256SUMS"):
         (tmp_path / "model" / name).unlink()

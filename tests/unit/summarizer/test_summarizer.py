@@ -20,7 +20,7 @@ from fairseq_etads import CopiedWord, Summarizer, Summary, Truncation
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import call_options, inference
 from fairseq_etads.search.settings import SearchSettings
-from fairseq_etads.summarizer.documents import Document, batches
+from fairseq_etads.summarizer.documents import Document, make_batches
 
 TEXTS = [
     "w1 w2 New w3 new other w9",
@@ -124,10 +124,10 @@ def test_the_order_is_that_of_the_texts_whatever_the_batches(summarizer):
 def test_batches_hold_neighbours_in_length_and_no_more_than_allowed():
     lengths = [5, 900, 1, 7, 7, 3, 60]
     documents = [Document(number, "", ("w",) * length, 0) for number, length in enumerate(lengths)]
-    found = list(batches(documents, 20))
+    found = list(make_batches(documents, 20))
     assert [[len(document.tokens) for document in batch] for batch in found] == [[1, 3, 5], [7, 7], [60], [900]]
     assert sorted(document.number for batch in found for document in batch) == list(range(7))
-    assert list(batches([], 9)) == []
+    assert list(make_batches([], 9)) == []
 
 
 def test_a_stream_reads_no_further_ahead_than_it_says(summarizer):
@@ -354,8 +354,10 @@ def test_an_error_of_one_document_can_be_kept(summarizer, monkeypatch):
 
 def test_weights_are_packed_once_for_all_calls(folder, monkeypatch):
     made = []
-    plain = inference._inference_copy
-    monkeypatch.setattr(inference, "_inference_copy", lambda *arguments: made.append(arguments[1]) or plain(*arguments))
+    plain = inference._make_inference_copy
+    monkeypatch.setattr(
+        inference, "_make_inference_copy", lambda *arguments: made.append(arguments[1]) or plain(*arguments)
+    )
     summarizer = Summarizer.load(folder)
     for options in ({}, {}, {"beam": 1}, {"lenpen": 0.5}, {"infer_dtype": "int8"}, {"infer_dtype": "int8", "beam": 1}):
         summarizer.summarize(TEXTS[0], **options)

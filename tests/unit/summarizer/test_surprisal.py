@@ -9,7 +9,7 @@ from folders import TEXT, make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import read_config
-from fairseq_etads.summarizer.folder.export import Source, export
+from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.surprisal import (
     FEWEST,
     PERCENTS,
@@ -17,7 +17,7 @@ from fairseq_etads.summarizer.surprisal import (
     TrainingSurprisals,
     WordFrequencies,
     are_percentiles,
-    percentiles_of,
+    compute_surprisal_percentiles,
 )
 
 COUNTS = {"the": 60, "model": 30, "rare": 5}
@@ -44,24 +44,24 @@ def test_percentiles_are_of_the_part_that_is_read_and_of_a_sample(tmp_path):
     path = tmp_path / "train.source"
     lines = [" ".join(["the"] * (100 - share) + ["rare"] * share + ["unknown"] * 900) for share in range(101)]
     path.write_text("\n".join(lines) + "\n")
-    found = percentiles_of(path, frequencies, 100)
+    found = compute_surprisal_percentiles(path, frequencies, 100)
     assert are_percentiles(json.loads(json.dumps(found)))
     for percent in PERCENTS:
         by_hand = ((100 - percent) * math.log2(TOTAL / 61) + percent * math.log2(TOTAL / 6)) / 100
         assert found[str(percent)] == pytest.approx(by_hand, abs=1e-4)
     path.write_text("the\n" * 50)
-    assert percentiles_of(path, frequencies, 100) is None
+    assert compute_surprisal_percentiles(path, frequencies, 100) is None
     path.write_text((" ".join(["the"] * 20) + "\n" + " ".join(["rare"] * 20) + "\n") * SAMPLE)
-    assert len(set(percentiles_of(path, frequencies, 100).values())) == 1, "every second line"
+    assert len(set(compute_surprisal_percentiles(path, frequencies, 100).values())) == 1, "every second line"
 
 
 def test_a_document_is_placed_among_those_of_training():
     bits = dict(zip(map(str, PERCENTS), (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12)))
     surprisals = TrainingSurprisals(WordFrequencies({}), bits)
-    percentiles = [surprisals._percentile(value) for value in (0.5, 1, 1.5, 2, 5.5, 6, 10, 11, 12, 13)]
+    percentiles = [surprisals._interpolate_percentile(value) for value in (0.5, 1, 1.5, 2, 5.5, 6, 10, 11, 12, 13)]
     assert percentiles == [0, 0, 0.5, 1, 37.5, 50, 99, 99.5, 100, 100]
     level = TrainingSurprisals(WordFrequencies({}), dict.fromkeys(bits, 5))
-    assert [level._percentile(value) for value in (4, 5, 6)] == [0, 0, 100]
+    assert [level._interpolate_percentile(value) for value in (4, 5, 6)] == [0, 0, 100]
 
 
 @pytest.fixture(scope="module")
@@ -73,8 +73,8 @@ def folder(tmp_path_factory):
     tokens.write_text("".join(" ".join(f"w{(n * k) % 20}" for k in range(30)) + "\n" for n in range(1, 200)))
     run = path / "run"
     checkpoint = run / "checkpoints" / "checkpoint_best.pt"
-    source = Source(checkpoint, run / "prepared" / "bin", TEXT, {}, documents=tokens)
-    export(source, path / "usual", {}, "fp32", lambda made: "# A card\n")
+    source = ExportSource(checkpoint, run / "prepared" / "bin", TEXT, {}, documents=tokens)
+    export_folder(source, path / "usual", {}, "fp32", lambda made: "# A card\n")
     return path
 
 

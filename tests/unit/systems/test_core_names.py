@@ -9,7 +9,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 import fairseq_etads.plugin as _  # noqa: F401  # registers the systems
-from fairseq_etads.platform.systems import BROUGHT, names_of
+from fairseq_etads.platform.systems import BROUGHT, list_option_values
 from fairseq_etads.search.terms import _OPTION_TERMS
 from fairseq_etads.training.extra_updates import _REGISTERED
 
@@ -78,7 +78,7 @@ def test_the_table_of_systems_has_every_name_that_they_register():
         ("--criterion", CRITERION_REGISTRY),
         ("--auxiliary-task", _REGISTERED),
     ):
-        assert registered(registry) == set(names_of(option)) != set()
+        assert registered(registry) == set(list_option_values(option)) != set()
     options = {what[2:].replace("-", "_") for brought in BROUGHT.values() for what in brought if " " not in what}
     assert registered_terms() == {name for name in options if "." not in name} != set()
 

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_etads.text.alignment import WINDOW, align, fold, spelling
-from fairseq_etads.text.cleaning import one_line
+from fairseq_etads.text.alignment import WINDOW, align_tokens, approximate_spelling, fold_text
+from fairseq_etads.text.cleaning import join_to_one_line
 from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 
@@ -14,8 +14,8 @@ TOKENIZERS = {kind: TextTokenizer(TextConfig(text_words=kind)) for kind in WORD_
 
 def aligned(text, kind="moses"):
     """Pair each token with the characters that it is said to come from."""
-    tokens = TOKENIZERS[kind].encode(one_line(text)).split()
-    spans = align(text, [spelling(token, kind, None) for token in tokens])
+    tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
+    spans = align_tokens(text, [approximate_spelling(token, kind, None) for token in tokens])
     return [(token, None if span is None else text[slice(*span)]) for token, span in zip(tokens, spans)]
 
 
@@ -66,47 +66,47 @@ def test_subwords_have_parts_of_words():
         ("subword_nmt", ["un@@", "know@@", "n", "words"]),
         ("sentencepiece", ["▁un", "know", "n", "▁", "words"]),
     ):
-        spans = align(text, [spelling(token, "raw", kind) for token in tokens])
+        spans = align_tokens(text, [approximate_spelling(token, "raw", kind) for token in tokens])
         assert [text[slice(*span)] for span in spans if span] == ["Un", "know", "n", "Words"], kind
 
 
 def test_what_is_not_in_the_text_is_left_out_and_what_follows_is_found():
-    assert align("one two three four five", ["one", "zwei", "three", "four", "five"])[1:3] == [None, (8, 13)]
+    assert align_tokens("one two three four five", ["one", "zwei", "three", "four", "five"])[1:3] == [None, (8, 13)]
     # The token is not in its place, and occurs in two other places.
-    assert align("a b c b d", ["x", "b"]) == [None, None]
-    assert align("a b c d", ["x", "b"]) == [None, (2, 3)]
-    assert align("", ["a"]) == [None]
-    assert align("a", []) == []
+    assert align_tokens("a b c b d", ["x", "b"]) == [None, None]
+    assert align_tokens("a b c d", ["x", "b"]) == [None, (2, 3)]
+    assert align_tokens("", ["a"]) == [None]
+    assert align_tokens("a", []) == []
     far = "x " * (2 * WINDOW) + "the very last words"
-    assert align(far, ["the", "very", "last", "words"]) == [None] * 4
+    assert align_tokens(far, ["the", "very", "last", "words"]) == [None] * 4
 
 
 def test_a_marked_text_does_not_have_the_mark():
     text = "One bee. Two dogs."
     tokens = ["one", "bee", ".", SENTENCE_MARK, "two"]
     spelled = ["" if token == SENTENCE_MARK else token for token in tokens]
-    assert align(text, spelled) == [(0, 3), (4, 7), (7, 8), None, (9, 12)]
+    assert align_tokens(text, spelled) == [(0, 3), (4, 7), (7, 8), None, (9, 12)]
 
 
 @pytest.mark.parametrize("kind", WORD_KINDS)
 @given(text=st.text(max_size=60))
 def test_any_text_is_aligned_in_order_and_inside(kind, text):
-    tokens = TOKENIZERS[kind].encode(one_line(text)).split()
-    spans = align(text, [spelling(token, kind, None) for token in tokens])
+    tokens = TOKENIZERS[kind].encode(join_to_one_line(text)).split()
+    spans = align_tokens(text, [approximate_spelling(token, kind, None) for token in tokens])
     assert len(spans) == len(tokens)
     found = [span for span in spans if span is not None]
     assert all(0 <= start < end <= len(text) for start, end in found)
     assert found == sorted(found)
     for token, span in zip(tokens, spans):
         if span is not None:
-            assert fold(spelling(token, kind, None)) in fold(text[slice(*span)])
+            assert fold_text(approximate_spelling(token, kind, None)) in fold_text(text[slice(*span)])
 
 
 def test_a_long_text_is_only_folded_as_far_as_its_tokens_go(monkeypatch):
     from fairseq_etads.text import alignment
 
     folded = []
-    plain = alignment.fold
-    monkeypatch.setattr(alignment, "fold", lambda text: folded.append(text) or plain(text))
-    assert align("word " * 100_000, ["word"] * 10)[-1] == (45, 49)
+    plain = alignment.fold_text
+    monkeypatch.setattr(alignment, "fold_text", lambda text: folded.append(text) or plain(text))
+    assert align_tokens("word " * 100_000, ["word"] * 10)[-1] == (45, 49)
     assert sum(map(len, folded)) < 50_000

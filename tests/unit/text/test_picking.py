@@ -7,21 +7,23 @@ import random
 import pytest
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.picking import FULL, SHORTEST, Picking, learn_edges, pick
+from fairseq_etads.text.picking import FULL, SHORTEST, Picking, compute_level_edges, pick_sentences
 
 
 def test_the_likeliest_that_fit_are_picked_in_the_documents_order():
     lengths, probabilities = [50, 80, 40, 2, 30], [0.2, 0.9, 0.1, 0.99, 0.5]
-    assert pick(lengths, probabilities, 202) == [0, 1, 2, 3, 4], "a document that fits is taken whole"
-    assert pick(lengths, probabilities, 201) == [0, 1, 2, 4], "all but the fragment of two words"
-    assert pick(lengths, probabilities, 110) == [1, 4], "the budget is full"
-    assert pick(lengths, probabilities, 100) == [1], "none of the others fits, and a fragment is not picked"
-    assert pick(lengths, probabilities, 125) == [1, 4]
-    assert pick(lengths, probabilities, 79) == [2, 4], "the likeliest is too long, and so is the third with the second"
-    assert pick(lengths, probabilities, 10) == [1], "not even one fits: the likeliest"
-    assert pick([2, 1, 2, 0], [0.1, 0.2, 0.3, 0.9], 3) == [1, 2], "short ones where there are no others"
-    assert pick([5, 5], [0.5, 0.5], 5) == [0] and pick([5, 5], [None, 0.0], 5) == [1]
-    assert pick([], [], 10) == pick([0, 0], [0.5, None], 10) == []
+    assert pick_sentences(lengths, probabilities, 202) == [0, 1, 2, 3, 4], "a document that fits is taken whole"
+    assert pick_sentences(lengths, probabilities, 201) == [0, 1, 2, 4], "all but the fragment of two words"
+    assert pick_sentences(lengths, probabilities, 110) == [1, 4], "the budget is full"
+    assert pick_sentences(lengths, probabilities, 100) == [1], "none of the others fits, and a fragment is not picked"
+    assert pick_sentences(lengths, probabilities, 125) == [1, 4]
+    assert pick_sentences(lengths, probabilities, 79) == [2, 4], (
+        "the likeliest is too long, and so is the third with the second"
+    )
+    assert pick_sentences(lengths, probabilities, 10) == [1], "not even one fits: the likeliest"
+    assert pick_sentences([2, 1, 2, 0], [0.1, 0.2, 0.3, 0.9], 3) == [1, 2], "short ones where there are no others"
+    assert pick_sentences([5, 5], [0.5, 0.5], 5) == [0] and pick_sentences([5, 5], [None, 0.0], 5) == [1]
+    assert pick_sentences([], [], 10) == pick_sentences([0, 0], [0.5, None], 10) == []
 
 
 def test_properties_of_a_pick():
@@ -30,7 +32,7 @@ def test_properties_of_a_pick():
         count, budget = r.randint(1, 12), r.randint(3, 60)
         lengths = [r.randint(0, 25) for _ in range(count)]
         probabilities = [r.random() for _ in range(count)]
-        found = pick(lengths, probabilities, budget)
+        found = pick_sentences(lengths, probabilities, budget)
         usable = [n for n in range(count) if lengths[n] >= SHORTEST]
         total = sum(lengths[n] for n in found)
         assert found == sorted(set(found)) and (total <= budget or len(found) == 1)
@@ -45,7 +47,7 @@ def test_properties_of_a_pick():
 def test_levels_are_quantiles_of_the_training():
     values = [number / 1000 for number in range(1000)]
     random.Random(2).shuffle(values)
-    edges = learn_edges(values)
+    edges = compute_level_edges(values)
     assert edges == (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
     picking = Picking(200, edges)
     assert [picking.level(p) for p in (0, 0.1499, 0.15, 0.44, 0.6, 0.75, 0.85, 0.9, 1)] == list("112356788")
@@ -53,7 +55,7 @@ def test_levels_are_quantiles_of_the_training():
     assert levels == sorted(levels) and set(levels) == set(range(1, 9))
     assert [len(list(group)) for _, group in itertools.groupby(levels)] == [150, 150, 150, 150, 100, 100, 100, 100]
     with pytest.raises(InputError, match="no sentences"):
-        learn_edges([])
+        compute_level_edges([])
 
 
 def test_a_file_is_read_as_it_was_written(tmp_path):

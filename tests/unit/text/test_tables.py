@@ -13,7 +13,7 @@ from test_readers import lines, refused, run
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text import compression
-from fairseq_etads.text.documents import find_suspicious, strip_html
+from fairseq_etads.text.documents import count_suspicious_content, strip_html
 from fairseq_etads.text.files import read_lines
 
 SPLITS = ("train", "valid", "test")
@@ -328,7 +328,7 @@ def test_html_is_found_by_its_names():
     from collections import Counter
 
     for text in ("<unk> <s> <q> <cit> <T> a<b c>d 3 < 5 > 2", "AT&T; R&D &unknown;", "<!- x -> <12> <é>"):
-        assert not +find_suspicious(text)
+        assert not +count_suspicious_content(text)
         assert strip_html(text, Counter()) == text
     page = "<html><style>p { x }</style><p class='a'>One</p><SCRIPT>if (a<b) 1</SCRIPT ><li>Two<li>T<i>hr</i>ee<script>"
     assert strip_html(page, Counter()).split() == ["One", "Two", "Three"]

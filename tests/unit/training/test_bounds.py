@@ -11,8 +11,8 @@ from recurrent import recurrent
 
 from fairseq_etads.training.losses import SummarizationNLL
 from fairseq_etads.training.options import SummarizationConfig
-from fairseq_etads.training.task import SummarizationTask, fingerprint
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, known_words, with_known_words
+from fairseq_etads.training.task import SummarizationTask, compute_fingerprint
+from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, count_known_words, limit_known_words
 
 KNOWN, GENERATED, UNK = 44, 20, 3
 """Words that the documents' side knows, and those that can be generated; words from KNOWN on are in the tail."""
@@ -226,7 +226,7 @@ def setup(data):
 
 def test_the_files_say_which_words_each_side_knows(data):
     task = setup(data)
-    assert [known_words(d) for d in (task.source_dictionary, task.target_dictionary)] == [KNOWN, GENERATED]
+    assert [count_known_words(d) for d in (task.source_dictionary, task.target_dictionary)] == [KNOWN, GENERATED]
     assert task.source_dictionary == task.target_dictionary, "a pointer needs one dictionary"
     new = task.source_dictionary.encode_line("new", add_if_not_exist=False)[0]
     assert task.target_dictionary.string(torch.tensor([new])) == "new", "typed words can be copied"
@@ -256,4 +256,4 @@ def test_equal_bounds_are_one_dictionary_as_before(data):
     task = setup(data)
     assert task.source_dictionary is task.target_dictionary
     plain = SummarizationDictionary.load(str(data / "dict.source.txt"))
-    assert fingerprint(with_known_words(plain, KNOWN)) == fingerprint(plain)
+    assert compute_fingerprint(limit_known_words(plain, KNOWN)) == compute_fingerprint(plain)

@@ -10,7 +10,7 @@ from helpers import RECURRENT, SMALL, make_model, make_task, model_config
 from omegaconf import OmegaConf
 from steps import make_criterion, steps_task
 
-from fairseq_etads.platform.option_checks import given_options
+from fairseq_etads.platform.option_checks import get_given_options
 from fairseq_etads.systems.rewards.self_critical import SummarizationRLConfig
 from fairseq_etads.training.checks import check_decoding
 from fairseq_etads.training.options import SummarizationConfig
@@ -95,8 +95,8 @@ def test_options_of_other_searches_are_refused(option, value):
 def test_defaults_are_never_complained_of(caplog):
     check_decoding(*decoding())
     check_decoding(*decoding(pointer="soft"))
-    assert not given_options(make_task().cfg, SummarizationConfig)
-    assert not given_options(OmegaConf.structured(GenerationConfig()), GenerationConfig)
+    assert not get_given_options(make_task().cfg, SummarizationConfig)
+    assert not get_given_options(OmegaConf.structured(GenerationConfig()), GenerationConfig)
     task = steps_task()
     task.build_model(model_config("etads", **SMALL))
     make_criterion(task)

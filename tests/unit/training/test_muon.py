@@ -13,7 +13,7 @@ from torch import nn
 
 from fairseq_etads.kernels.linear import is_matrix, mark_matrices
 from fairseq_etads.training import muon as module
-from fairseq_etads.training.muon import Muon, orthogonalised
+from fairseq_etads.training.muon import Muon, orthogonalise
 
 OPTIONS = Namespace(lr=[0.01], adam_betas="(0.9, 0.98)", adam_eps=1e-8, weight_decay=0.1, muon_momentum=0.9)
 
@@ -45,7 +45,7 @@ def test_an_orthogonal_matrix_is_near():
     torch.manual_seed(1)
     for shape in ((5, 5), (4, 7), (7, 4)):
         matrix = torch.randn(shape, dtype=torch.float64)
-        found = orthogonalised(matrix[None])[0]
+        found = orthogonalise(matrix[None])[0]
         torch.testing.assert_close(found, polynomial_orthogonal(matrix))
         assert float((found - nearest_orthogonal(matrix)).norm() / min(shape) ** 0.5) < 0.35
         assert 0.6 < torch.linalg.svdvals(found).min() <= torch.linalg.svdvals(found).max() < 1.3

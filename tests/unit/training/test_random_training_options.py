@@ -34,7 +34,7 @@ from omegaconf import OmegaConf, open_dict
 from fairseq_etads.systems.convs2s.model import ConvolutionalModel
 from fairseq_etads.systems.entailment.auxiliary import EntailmentTask, classify_pairs
 from fairseq_etads.systems.entailment.decomposable import DecomposableAttention
-from fairseq_etads.systems.rewards.augmented import Edits
+from fairseq_etads.systems.rewards.augmented import EditedReferences
 from fairseq_etads.systems.rewriting import criterion as extractor_rl
 
 EXAMPLES = {"transformers": 18, "recurrent": 32, "convolutions": 9, "language models": 8, "selectors": 12}
@@ -181,7 +181,7 @@ def draw_fixed_edits(criterion):
             edits = draw(words[real][None])
             distances.append(edits.distances[0])
             changed[row, :, real], edited[row, :, real] = edits.changed[0], edits.target[0]
-        return Edits(torch.stack(distances), changed, edited)
+        return EditedReferences(torch.stack(distances), changed, edited)
 
     criterion.draw = fixed
 
@@ -299,7 +299,7 @@ def test_batch_and_padding_change_nothing_in_decomposable_attention(left):
 
 def test_batch_and_padding_change_nothing_in_an_extractors_rewards(in_float64, monkeypatch):
     """With given returns, which the criterion normalises over the batch's steps by definition."""
-    monkeypatch.setattr(extractor_rl, "standardised", lambda episodes: episodes)
+    monkeypatch.setattr(extractor_rl, "standardise_returns", lambda episodes: episodes)
 
     def check(arch, options):
         task, model, _ = build(arch, {**options, "learn_to_stop": True}, None, {})

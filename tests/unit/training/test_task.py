@@ -8,10 +8,10 @@ import torch
 from fairseq.data import indexed_dataset
 from helpers import EOS, PAD, SMALL, make_batch, make_dictionary, make_model, make_task, model_config
 
-from fairseq_etads.data.pairs import SummarizationDataset, truncate
-from fairseq_etads.data.unknown_words import check_documents
+from fairseq_etads.data.pairs import SummarizationDataset, truncate_tokens
+from fairseq_etads.data.unknown_words import check_document_words
 from fairseq_etads.training.options import SummarizationConfig
-from fairseq_etads.training.task import SummarizationTask, fingerprint
+from fairseq_etads.training.task import SummarizationTask, compute_fingerprint
 
 
 def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **options):
@@ -43,7 +43,7 @@ def make_dataset(sources, targets=None, truncate_source=5, truncate_target=3, **
     ],
 )
 def test_truncate(text, kept):
-    assert truncate(torch.tensor(text, dtype=torch.long), 3, EOS).tolist() == kept
+    assert truncate_tokens(torch.tensor(text, dtype=torch.long), 3, EOS).tolist() == kept
 
 
 def test_a_summary_that_is_cut_may_stay_without_an_end():
@@ -190,7 +190,7 @@ def test_an_ensemble_reads_as_far_as_its_shortest_sighted_model():
 
 def test_another_dictionary_is_refused_even_of_the_same_size():
     task, other = make_task(), make_task()
-    state = {**task.state_dict(), "target_dictionary": fingerprint(make_dictionary(39))}
+    state = {**task.state_dict(), "target_dictionary": compute_fingerprint(make_dictionary(39))}
     with pytest.raises(ValueError, match=r"the target dictionary in DATA .* is not the one"):
         other.load_state_dict(state)
 
@@ -235,7 +235,7 @@ def test_unknown_words_in_the_documents_of_a_pointer_are_told(split, unknown, ta
     documents = [torch.tensor([5] * 999 + [3] * unknown + [2])]
 
     def check(pointer):
-        check_documents(split, documents, pointer, make_dictionary(tail=tail), training=split == "train")
+        check_document_words(split, documents, pointer, make_dictionary(tail=tail), training=split == "train")
 
     check("none")
     assert not caplog.text, "there is no pointer"

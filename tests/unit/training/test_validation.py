@@ -134,7 +134,7 @@ def test_sums_do_not_depend_on_batches_and_count_the_first_documents():
     task = rouge_task(eval_rouge_samples=4, eval_rouge_args='{"beam": 2}')
     model = make_model(task=task)
     data, _ = make_data(task, references=4)
-    written = task._summaries._generate(data.collater([data[number] for number in range(5)]), model, range(5))
+    written = task._summaries._generate_summaries(data.collater([data[number] for number in range(5)]), model, range(5))
     data, _ = make_data(task, references=4, target=[tokens[number % 3 :] for number, tokens in enumerate(written)])
     whole = scored(task, model, data, [[0, 1, 2, 3, 4]])[0]
     parts = scored(task, model, data, [[4], [3, 0], [2, 4, 1]])
@@ -177,7 +177,7 @@ def test_after_a_training_step_the_summaries_are_those_of_the_trained_model():
     batch = data.collater([data[number] for number in range(5)])
 
     def written(task):
-        return [tokens.tolist() for tokens in task._summaries._generate(batch, model, range(5))]
+        return [tokens.tolist() for tokens in task._summaries._generate_summaries(batch, model, range(5))]
 
     task.valid_step(batch, model, criterion)
     assert task._summaries._generator is not None
@@ -195,7 +195,7 @@ def test_every_batch_is_scored_with_the_references_of_its_own_data_set():
     model = make_model(task=task)
     data, _ = make_data(task, references=5)
     sample = data.collater([data[number] for number in range(5)])  # puts the longest document first
-    written = dict(zip(sample["id"].tolist(), task._summaries._generate(sample, model, range(5))))
+    written = dict(zip(sample["id"].tolist(), task._summaries._generate_summaries(sample, model, range(5))))
     unused = next(word for word in range(4, 40) if not any(word in tokens for tokens in written.values()))
     wrong = [torch.tensor([unused] * (3 + number) + [task.tgt_dict.eos()]) for number in range(5)]
     own = {"all": range(5), "none": (), "odd": (1, 3)}  # documents with the model's own summary as reference
@@ -266,7 +266,7 @@ def test_samples_are_the_summaries_of_the_same_search(caplog):
     assert sorted(found) == [0, 1] and whole["_rouge_documents"] == 3
     for number, texts in found.items():
         sample = data.collater([data[number]])
-        (summary,) = task._summaries._generate(sample, model, [0])
+        (summary,) = task._summaries._generate_summaries(sample, model, [0])
         ids = {"document": data[number]["source"], "summary": summary, "reference": target[number]}
         assert texts == {name: task.tgt_dict.string(tokens) for name, tokens in ids.items()}
 

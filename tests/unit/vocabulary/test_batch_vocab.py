@@ -10,7 +10,12 @@ from fairseq.data import Dictionary
 from helpers import make_dictionary
 
 from fairseq_etads.layers.embedding import VocabularyEmbedding
-from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, hide_unknown_words, known_words, without_tail
+from fairseq_etads.vocabulary.dictionary import (
+    SummarizationDictionary,
+    count_known_words,
+    hide_unknown_words,
+    remove_copy_tail,
+)
 from fairseq_etads.vocabulary.output import BatchVocab
 
 SPECIALS = {"bos": 0, "pad": 1, "eos": 2, "unk": 3}
@@ -64,11 +69,13 @@ def test_rows_that_belong_to_no_document_are_refused():
 
 def test_known_words_end_where_the_counts_do():
     dictionary = make_dictionary(words=40, tail=5)
-    assert known_words(dictionary) == 44 and len(dictionary) == 49
-    head = without_tail(dictionary)
+    assert count_known_words(dictionary) == 44 and len(dictionary) == 49
+    head = remove_copy_tail(dictionary)
     assert len(head) == 44 and head.index("rare0") == head.unk() and head.index("w39") == 43
     assert len(dictionary) == 49 and dictionary.index("rare4") == 48, "the dictionary itself was changed"
-    assert hide_unknown_words(torch.tensor([3, 43, 44, 48]), known_words(dictionary), dictionary.unk()).tolist() == [
+    assert hide_unknown_words(
+        torch.tensor([3, 43, 44, 48]), count_known_words(dictionary), dictionary.unk()
+    ).tolist() == [
         3,
         43,
         3,
@@ -79,21 +86,21 @@ def test_known_words_end_where_the_counts_do():
 def test_fairseqs_padding_words_are_known_and_a_dictionary_without_counts_is_taken_whole():
     padded = make_dictionary(words=3)
     padded.pad_to_multiple_(8)
-    assert known_words(padded) == 8
+    assert count_known_words(padded) == 8
     padded.add_symbol("rare", n=0)
-    assert known_words(padded) == 8 and len(padded) == 9
+    assert count_known_words(padded) == 8 and len(padded) == 9
     bare = Dictionary()
     for word in "abc":
         bare.add_symbol(word, n=0)
-    assert known_words(bare) == len(without_tail(bare)) == 7
+    assert count_known_words(bare) == len(remove_copy_tail(bare)) == 7
 
 
 def test_the_models_part_does_not_grow_with_the_dictionary():
     dictionary = make_dictionary(words=4)
-    head = without_tail(dictionary)
+    head = remove_copy_tail(dictionary)
     dictionary.add_symbol("new", n=0)
     dictionary.encode_line("newer", add_if_not_exist=True)  # as fairseq-generate does with --post-process
-    assert len(head) == known_words(head) == 8
+    assert len(head) == count_known_words(head) == 8
 
 
 def test_a_word_with_a_count_behind_words_without_is_refused():
@@ -115,7 +122,7 @@ def test_a_loaded_dictionary_grows_only_when_told_to_and_never_within_the_known_
     assert dictionary.encode_line(line, add_if_not_exist=False).tolist() == [5, 9, 10, 10, 3, 11, 2]
     assert dictionary.encode_line("other", add_if_not_exist=False, append_eos=False).tolist() == [11]
     assert dictionary.string(torch.tensor([10, 11])) == "new other"
-    assert known_words(dictionary) == 8 and len(without_tail(dictionary)) == 8
+    assert count_known_words(dictionary) == 8 and len(remove_copy_tail(dictionary)) == 8
 
 
 def test_ids_beyond_the_vocabulary_read_the_unknown_word():

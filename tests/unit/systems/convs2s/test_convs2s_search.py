@@ -20,7 +20,7 @@ from fairseq_etads.models.external import hide_unknown_words
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.inference import InferenceModel, WideLinear
 from fairseq_etads.summarizer.folder.loading import load_folder
-from fairseq_etads.summarizer.folder.model_options import check
+from fairseq_etads.summarizer.folder.model_options import check_model_options
 
 KIND = pytest.mark.parametrize("kind", sorted(KINDS))
 TEXTS = [document for document in DOCUMENTS if document]
@@ -210,9 +210,9 @@ def test_a_model_folder_loads_and_summarises(pointer, tmp_path):
 )
 def test_hostile_layers_in_a_folder_are_refused(option, value):
     given = {**SIZES, "decoder_attention": "[True, False, True]"}
-    check("convs2s", given, 64)
+    check_model_options("convs2s", given, 64)
     with pytest.raises(InputError, match=f"the option {option} of convs2s cannot be"):
-        check("convs2s", {**given, option: value}, 64)
+        check_model_options("convs2s", {**given, option: value}, 64)
 
 
 def test_documents_of_unknown_words_alone_are_as_good_as_others():

@@ -138,7 +138,7 @@ def test_gradients_of_pairs_are_their_own_and_clipped(folder, monkeypatch):
     monkeypatch.setattr(optimizer, "clip_grad_norm", lambda most: norms.append((most, float(clip(most)))))
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, 1e6)
-    task.extra_updates._update(optimizer, model, 0)
+    task.extra_updates._run_update(optimizer, model, 0)
     ((most, norm),) = norms
     assert most == AUXILIARY["clip_norm"] and 0 < norm < 1e3
 

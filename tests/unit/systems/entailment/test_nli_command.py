@@ -11,9 +11,16 @@ from safetensors.torch import load_file
 from seeds import shifted
 
 from fairseq_etads.commands.nli import main
-from fairseq_etads.data.nli_pairs import NliPair, read_pairs, tabbed_line
+from fairseq_etads.data.nli_pairs import NliPair, format_tabbed_line, read_pairs
 from fairseq_etads.jobs import nli_training
-from fairseq_etads.jobs.nli_synthesis import SHORTEST, Reference, Synthesis, kind_of, part_of, read_references
+from fairseq_etads.jobs.nli_synthesis import (
+    SHORTEST,
+    PairSynthesizer,
+    Reference,
+    choose_random_part,
+    classify_word,
+    read_references,
+)
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import EntailmentScorer
 
@@ -32,7 +39,7 @@ def write_containment(path, count, seed):
             if number % 2:
                 hypothesis[generator.randrange(2)] = generator.choice([w for w in WORDS if w not in premise])
             pair = NliPair(" ".join(premise), " ".join(hypothesis), "neutral" if number % 2 else "entailment")
-            file.write(tabbed_line(pair))
+            file.write(format_tabbed_line(pair))
     return str(path)
 
 
@@ -93,7 +100,7 @@ def test_a_training_that_is_killed_goes_on_to_the_same_weights(pairs, tmp_path, 
 def test_the_best_epoch_is_kept_and_a_finished_training_stays(trained, pairs, capsys, monkeypatch):
     about = json.loads((trained / "config.json").read_text())["training"]
     assert about["accuracy"] > 0.9 and about["options"]["train"] == [pairs[0]] and about["pairs"] == 2000
-    monkeypatch.setattr(nli_training.Trainer, "epoch", lambda *_: pytest.fail("it was trained again"))
+    monkeypatch.setattr(nli_training.Trainer, "train_epoch", lambda *_: pytest.fail("it was trained again"))
     assert train(trained, pairs, "--epochs", "5") == 0
     assert f"accuracy {about['accuracy']:.4f} of 300 pairs, epoch {about['epoch']} of" in capsys.readouterr().out
 
@@ -126,7 +133,7 @@ def test_a_model_that_is_gone_is_made_again(pairs, tmp_path, capsys):
 
 def test_it_stops_without_progress_and_never_keeps_a_worse_model(pairs, tmp_path, monkeypatch, capsys):
     rights = iter([200, 250, 240, 250, 299])
-    monkeypatch.setattr(nli_training, "_right", lambda *_: next(rights))
+    monkeypatch.setattr(nli_training, "_count_correct", lambda *_: next(rights))
     assert train(tmp_path / "model", pairs, *TINY, "--patience", "2") == 0
     assert "accuracy 0.8333 of 300 pairs, epoch 2 of 4" in capsys.readouterr().out
     assert json.loads((tmp_path / "model" / "config.json").read_text())["training"]["epoch"] == 2
@@ -187,7 +194,11 @@ def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
         elif pair.label == "neutral":
             assert new and inside
         else:
-            assert len(new) == 1 and kind_of(new[0], False) and any(kind_of(w, False) for w in pair.premise.split())
+            assert (
+                len(new) == 1
+                and classify_word(new[0], False)
+                and any(classify_word(w, False) for w in pair.premise.split())
+            )
     first = (tmp_path / "pairs" / "train.tsv").read_text()
     assert main(["synthesise", str(tmp_path), str(tmp_path / "again")]) == 0
     assert (tmp_path / "again" / "train.tsv").read_text() == first
@@ -198,7 +209,7 @@ def test_pairs_of_summaries_are_what_their_labels_say(tmp_path, capsys):
 def test_clauses_and_long_parts_are_taken():
     words = ["he", "said", "that", "the", "small", "dog", "barked", ",", "and", "left"]
     generator = random.Random(shifted(4))
-    found = Counter(" ".join(part_of(words, generator)) for _ in range(300))
+    found = Counter(" ".join(choose_random_part(words, generator)) for _ in range(300))
     assert found["the small dog barked"] > 100, "a clause"
     assert any(len(part.split()) == len(words) for part in found) and min(len(p.split()) for p in found) >= 4
 
@@ -209,12 +220,12 @@ def test_clauses_and_long_parts_are_taken():
     + [("The", False, None), ("I", False, None), ("paris", False, None), ("1990s", False, None), (",", False, None)],
 )
 def test_numbers_and_names(word, first, kind):
-    assert kind_of(word, first) == kind
+    assert classify_word(word, first) == kind
 
 
 def test_a_single_summary_has_no_neutral_pairs():
-    synthesis = Synthesis([Reference([["a", "b", "c"]])], "1")
-    assert {pair.label for _ in range(9) for pair in synthesis.pairs(0)} == {"entailment"}
+    synthesis = PairSynthesizer([Reference([["a", "b", "c"]])], "1")
+    assert {pair.label for _ in range(9) for pair in synthesis.make_pairs(0)} == {"entailment"}
 
 
 def test_text_without_summaries_is_refused(tmp_path, capsys):
@@ -228,4 +239,6 @@ def test_text_without_summaries_is_refused(tmp_path, capsys):
 def test_a_training_without_pairs_is_refused(tmp_path, pairs):
     (tmp_path / "empty.tsv").touch()
     with pytest.raises(InputError, match=r"empty\.tsv: no pair with a label"):
-        nli_training.Pairs.read([tmp_path / "empty.tsv"], nli_training.Settings((), ()).config.tokenizer(), Counter())
+        nli_training.TokenisedPairs.read(
+            [tmp_path / "empty.tsv"], nli_training.Settings((), ()).config.tokenizer(), Counter()
+        )

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, punctuation_warning, read_pairs, tabbed_line
+from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, format_tabbed_line, punctuation_warning, read_pairs
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import NliConfig
 from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
@@ -34,7 +34,7 @@ def test_published_files_are_read_and_undecided_pairs_counted(tmp_path):
 
 def test_text_with_tabs_is_read_as_it_is_written(tmp_path):
     pairs = [NliPair("a b", "a", "entailment"), NliPair("a\tb\n c", "", "neutral")]
-    (tmp_path / "pairs.tsv").write_text("".join(map(tabbed_line, pairs)))
+    (tmp_path / "pairs.tsv").write_text("".join(map(format_tabbed_line, pairs)))
     assert list(read_pairs(tmp_path / "pairs.tsv")) == [("a b", "a", "entailment"), ("a b c", "", "neutral")]
 
 

@@ -15,12 +15,12 @@ from test_criterions import DEFAULTS, criterion, make_sample
 from fairseq_etads.evaluation.rewards import rouge_n
 from fairseq_etads.systems.entailment.model import EntailmentScorer, NliConfig
 from fairseq_etads.systems.rewards.augmented import (
-    Edits,
+    EditedReferences,
     SummarizationRAML,
     SummarizationRAMLConfig,
-    augmented,
-    edit_distances,
-    sample_weights,
+    compute_edit_distances,
+    compute_sample_weights,
+    make_augmented_batch,
 )
 
 RAML = {"raml_reward": "none", "raml_temperature": 0.85, "raml_samples": 5, "raml_entailment_model": None}
@@ -34,19 +34,21 @@ def raml(task=None, **options):
 def test_the_number_of_edits_is_that_of_all_texts_gone_through():
     for temperature in (0.5, 0.85, 2.0):
         want = reference.edit_distances(3, 4, temperature)
-        torch.testing.assert_close(edit_distances(3, 4, temperature), torch.tensor(want, dtype=torch.float64))
-    found = edit_distances(8, 500_000, 0.85)
+        torch.testing.assert_close(compute_edit_distances(3, 4, temperature), torch.tensor(want, dtype=torch.float64))
+    found = compute_edit_distances(8, 500_000, 0.85)
     assert [round(float(share), 3) for share in found[:3]] == [0.787, 0.192, 0.020]
-    assert edit_distances(0, 4, 0.85).tolist() == [1.0]
+    assert compute_edit_distances(0, 4, 0.85).tolist() == [1.0]
 
 
 def test_weights_are_those_of_the_loop_and_by_hand():
     rewards, distances = [1.0, 0.25, 0.5], [0, 2, 1]
-    found = sample_weights(torch.tensor([rewards]), torch.tensor([distances]), 0.85)
+    found = compute_sample_weights(torch.tensor([rewards]), torch.tensor([distances]), 0.85)
     torch.testing.assert_close(found[0], torch.tensor(reference.raml_weights(rewards, distances, 0.85)))
     # by hand, τ = 1: exp(1 + 0), exp(0 + 1), exp(0 + 3)
     by_hand = torch.tensor([[math.e, math.e, math.e**3]]) / (2 * math.e + math.e**3)
-    torch.testing.assert_close(sample_weights(torch.tensor([[1.0, 0, 0]]), torch.tensor([[0, 1, 3]]), 1.0), by_hand)
+    torch.testing.assert_close(
+        compute_sample_weights(torch.tensor([[1.0, 0, 0]]), torch.tensor([[0, 1, 3]]), 1.0), by_hand
+    )
 
 
 def test_what_is_drawn_is_another_word_at_e_places():
@@ -58,7 +60,7 @@ def test_what_is_drawn_is_another_word_at_e_places():
     assert torch.equal(changed.sum(2), distances) and torch.equal(edited != target[:, None], changed)
     assert set(ours.words.tolist()) == set(range(4, 43)), "43 is the sentence mark, from 44 on words are only copied"
     assert torch.isin(edited[changed], ours.words).all()
-    of_first = edit_distances(3, 39, 3.0)
+    of_first = compute_edit_distances(3, 39, 3.0)
     counts = torch.bincount(distances[0], minlength=4) / 4000
     assert ((counts - of_first).abs() < 5 * (of_first * (1 - of_first) / 4000).sqrt() + 1e-9).all()
     assert not changed[0, :, [0, 2, 5]].any() and not distances[2].any()
@@ -87,7 +89,7 @@ def edits_of(rows, target):
             for place, word in sample.items():
                 edited[pair, number, place] = word
     changed = edited != target[:, None]
-    return Edits(changed.sum(2), changed, edited)
+    return EditedReferences(changed.sum(2), changed, edited)
 
 
 EDITS = [[{}, {0: 9}, {}], [{0: 5, 1: 50}, {1: 6}, {1: 4}], [{}, {}, {}], [{1: 8}, {0: 8}, {}]]
@@ -134,7 +136,9 @@ def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
     for of_word in (0.0, 1.0):
         ours = raml()
         monkeypatch.setattr(ours, "draw", lambda _: edits)
-        monkeypatch.setattr(ours, "_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])})
+        monkeypatch.setattr(
+            ours, "_compute_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])}
+        )
         totals.append(ours(model, sample)[0].item())
     assert totals[1] - totals[0] == pytest.approx(2.0 * sample["ntokens"], rel=1e-4), "weights of a pair sum to 1"
 
@@ -142,7 +146,7 @@ def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
 def test_references_that_are_drawn_as_they_are_are_one_row():
     sample = make_sample()
     weights = torch.full((4, 3), 1 / 3)
-    batch = augmented(sample, edits_of(EDITS, sample["target"]), weights)
+    batch = make_augmented_batch(sample, edits_of(EDITS, sample["target"]), weights)
     assert batch["id"].tolist() == [7, 9, 10, 7, 8, 8, 8, 10, 10]
     torch.testing.assert_close(batch["weights"], torch.tensor([2, 3, 1, 1, 1, 1, 1, 1, 1]) / 3)
     assert batch["net_input"]["src_tokens"].shape[0] == 9
@@ -155,7 +159,7 @@ def test_of_plain_raml_all_samples_count_the_same():
     ours = raml()
     sample = make_sample()
     edits = edits_of(EDITS, sample["target"])
-    weights = sample_weights(ours.rewards(sample, edits), edits.distances, 0.85)
+    weights = compute_sample_weights(ours.rewards(sample, edits), edits.distances, 0.85)
     torch.testing.assert_close(weights, torch.full((4, 3), 1 / 3))
 
 

@@ -13,7 +13,7 @@ from recurrent import recurrent, recurrent_task
 from seeds import shifted
 from test_criterions import DEFAULTS, criterion, make_sample
 
-from fairseq_etads.systems.rewards.self_critical import Samples, SummarizationRL
+from fairseq_etads.systems.rewards.self_critical import SampledSummaries, SummarizationRL
 
 UNK = 3
 RL = {"rewards": "rougeL", "rl_weight": 1.0, "rl_max_len": 6, "rl_samples": 1, "rl_baseline": "greedy"}
@@ -56,7 +56,7 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
     drawn = [row if row[-1] == EOS else torch.cat([row, torch.tensor([EOS])]) for row in drawn]
     advantages = torch.linspace(-1, 2, len(drawn))
     sample = make_sample([[8, 50, 5]] * len(drawn), [[5]] * len(drawn))
-    samples = Samples(drawn, 2, ours.dictionary)
+    samples = SampledSummaries(drawn, 2, ours.dictionary)
     assert samples.unfinished == 9 and samples.words.tolist() == [1] + [2] * 12
 
     one = {key: value[:1] for key, value in sample["net_input"].items()}
@@ -87,7 +87,7 @@ def test_the_baseline_changes_nothing(pointer):
     one = {key: value[:1] for key, value in sample["net_input"].items()}
     output = model(**{**one, "prev_output_tokens": torch.full((1, 1), EOS)})
     p = drawable(model.get_normalized_probs(output, log_probs=False)[0].detach(), pointer)[0]
-    samples = Samples([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
+    samples = SampledSummaries([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
     samples.target, samples.previous = torch.tensor(words)[:, None], samples.previous[:, :1]
     for gradient in gradients(
         model, ours.policy_loss(model, ours.encode(model, sample), samples, p[words], torch.arange(len(words)))
@@ -157,7 +157,7 @@ def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
     model, ours = build()
     sample = make_sample()
     model.train()
-    drawn = Samples([torch.tensor([50, 5, EOS]), *[torch.tensor([9, EOS])] * 3], 6, ours.dictionary)
+    drawn = SampledSummaries([torch.tensor([50, 5, EOS]), *[torch.tensor([9, EOS])] * 3], 6, ours.dictionary)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
 
     def loss():
@@ -198,7 +198,7 @@ def test_padding_and_order_change_nothing(left):
     together = ours.policy_loss(
         model,
         ours.encode(model, make_sample(documents, summaries, left)),
-        Samples(drawn, 6, ours.dictionary),
+        SampledSummaries(drawn, 6, ours.dictionary),
         advantages,
         torch.arange(3),
     )
@@ -206,7 +206,7 @@ def test_padding_and_order_change_nothing(left):
         ours.policy_loss(
             model,
             ours.encode(model, make_sample([d], [s])),
-            Samples([row], 6, ours.dictionary),
+            SampledSummaries([row], 6, ours.dictionary),
             advantages[number : number + 1],
             torch.zeros(1).long(),
         )

@@ -15,7 +15,7 @@ from test_self_critical import RL, build
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import NliConfig, write_config, write_model
 from fairseq_etads.systems.rewards.self_critical import SummarizationRL
-from fairseq_etads.systems.rewards.trained import Frequencies, Rewards, Tagger
+from fairseq_etads.systems.rewards.trained import FrequencySaliency, RewardFunctions, TaggerSaliency
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +41,7 @@ class Documents:
 def test_saliency_is_the_inverse_frequency_in_training_documents(monkeypatch):
     task = make_task(tail=3)
     monkeypatch.setattr(task, "dataset", lambda split: {"train": Documents([[5, 5, 6], [5, 44], [5]])}[split])
-    weights = Frequencies(task)([["w1", "w2"], ["rare0", "unheard-of"], []])
+    weights = FrequencySaliency(task)([["w1", "w2"], ["rare0", "unheard-of"], []])
     seen_once = (math.log(4 / 2) + 1) / (math.log(4) + 1)
     expected = [[1 / (math.log(4) + 1), seen_once], [seen_once, 1.0], []]
     assert [pytest.approx(row) for row in expected] == weights
@@ -50,7 +50,7 @@ def test_saliency_is_the_inverse_frequency_in_training_documents(monkeypatch):
 def test_documents_are_read_once_and_when_they_are_wanted(monkeypatch):
     task, read = make_task(), []
     monkeypatch.setattr(task, "dataset", lambda split: read.append(split) or Documents([[5]]))
-    saliency = Frequencies(task)
+    saliency = FrequencySaliency(task)
     assert not read, "a criterion is built before the data are loaded"
     assert saliency([["w1"]]) == saliency([["w1"]]) and read == ["train"]
 
@@ -75,14 +75,16 @@ def test_entailment_is_judged_of_whole_words(nli):
     task, cut = make_task(), make_task()
     # Words in the form that BPE gives them.
     cut.target_dictionary.symbols[4:24] = [f"w{number}@@" for number in range(20)]
-    whole = Rewards("entail", "idf", nli, "1", task)(0, [[["w1", "w2"]]], [[["w1", "w3"]]], [[]], "cpu")
-    joined = Rewards("entail", "idf", nli, "1", cut)(0, [[["w@@", "1", "w2"]]], [[["w1", "w@@", "3"]]], [[]], "cpu")
+    whole = RewardFunctions("entail", "idf", nli, "1", task)(0, [[["w1", "w2"]]], [[["w1", "w3"]]], [[]], "cpu")
+    joined = RewardFunctions("entail", "idf", nli, "1", cut)(
+        0, [[["w@@", "1", "w2"]]], [[["w1", "w@@", "3"]]], [[]], "cpu"
+    )
     assert joined == whole != [0.0]
 
 
 def test_another_kind_of_words_than_the_models_is_warned_of(nli, caplog):
     caplog.set_level(logging.WARNING)
-    Rewards("entail", "idf", nli, "1", make_task())
+    RewardFunctions("entail", "idf", nli, "1", make_task())
     assert "trained on text with --words ptb, but the data seems to be tokenised with --words moses" in caplog.text
 
 
@@ -92,7 +94,7 @@ def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monk
     path = tmp_path / "tagger.pt"
     path.touch()
     monkeypatch.setattr("fairseq.checkpoint_utils.load_model_ensemble_and_task", lambda *_: ([model], None, task))
-    tagger, words = Tagger(str(path), task), task.source_dictionary
+    tagger, words = TaggerSaliency(str(path), task), task.source_dictionary
     sentences = [[words[5], words[45], words[9]], [], [words[7]], [words[7], "unheard-of"]]
     found = tagger(sentences)
     assert list(map(len, found)) == [3, 0, 1, 2] and tagger([]) == []
@@ -102,7 +104,7 @@ def test_a_tagger_gives_each_word_its_probability_in_its_sentence(tmp_path, monk
     assert not any(parameter.requires_grad for parameter in model.parameters())
     _, model = build_selector("sentence_extractor")
     with pytest.raises(ValueError, match="its model is not a word tagger"):
-        Tagger(str(path), task)
+        TaggerSaliency(str(path), task)
 
 
 def test_validation_needs_no_entailment_model():

@@ -12,7 +12,7 @@ from test_pointer_extractor import SIZES, sharpen
 
 from fairseq_etads.commands.labels import main as make_labels
 from fairseq_etads.commands.rewrite import main
-from fairseq_etads.evaluation.reranking import Candidate, best_combination
+from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination
 from fairseq_etads.jobs import rewrite as rewriting
 from fairseq_etads.systems.rewriting.abstractor import Abstractor
 from fairseq_etads.systems.rewriting.model import PointerExtractor
@@ -53,11 +53,13 @@ def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
     lines = []
     for document in DOCUMENTS:
         tokens = make_batch([document])
-        (sentences,) = model.taken_sentences(tokens, model.extract(tokens, most))
+        (sentences,) = model.get_selected_sentences(tokens, model.extract(tokens, most))
         sentences = sentences or [words for words in model.sentences_of(tokens[0]) if len(words)]
         beams = [abstractor.rewrite([words])[0] for words in sentences]
-        candidates = [[Candidate(abstractor.words(h), float(h["positional_scores"].sum())) for h in b] for b in beams]
-        places = best_combination(candidates) if rerank else [0] * len(beams)
+        candidates = [
+            [RewriteCandidate(abstractor.words(h), float(h["positional_scores"].sum())) for h in b] for b in beams
+        ]
+        places = choose_best_combination(candidates) if rerank else [0] * len(beams)
         texts = [abstractor.words(beam[place]) for beam, place in zip(beams, places)]
         lines.append(" <q> ".join(" ".join(task.tgt_dict[word] for word in words) for words in texts))
     return lines
@@ -77,7 +79,7 @@ def test_summaries_are_taken_and_rewritten_sentences(work, capsys):
 def test_candidates_have_the_sum_of_log_probabilities_which_reranking_divides(work):
     args = [str(work / "checkpoints" / "checkpoint_best.pt"), str(work / "prepared" / "bin"), "", torch.device("cpu")]
     hypothesis = {"tokens": torch.tensor([5, 6, 2]), "positional_scores": -torch.ones(3), "score": torch.tensor(-1.0)}
-    assert rewriting._candidate(Abstractor(*args), hypothesis) == Candidate((5, 6), -3.0)
+    assert rewriting._make_candidate(Abstractor(*args), hypothesis) == RewriteCandidate((5, 6), -3.0)
 
 
 def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypatch):
@@ -92,7 +94,7 @@ def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypa
 def test_an_interrupted_command_goes_on(work, monkeypatch):
     whole = rewrite(work, "--beam", "1")
     (work / "out.txt").unlink()
-    plain, calls = rewriting.summarise, []
+    plain, calls = rewriting.summarise_by_rewriting, []
 
     def interrupted(documents, *arguments):
         calls.append(len(documents))
@@ -100,7 +102,7 @@ def test_an_interrupted_command_goes_on(work, monkeypatch):
             raise KeyboardInterrupt
         return plain(documents, *arguments)
 
-    monkeypatch.setattr(rewriting, "summarise", interrupted)
+    monkeypatch.setattr(rewriting, "summarise_by_rewriting", interrupted)
     with pytest.raises(KeyboardInterrupt):
         rewrite(work, "--beam", "1", "--batch-size", "2")
     assert not (work / "out.txt").exists()
