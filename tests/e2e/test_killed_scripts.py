@@ -151,7 +151,8 @@ def test_a_killed_training_ends_and_the_next_run_makes_the_same(stage, start, pl
     script = start([*TRAIN, "--prepared", place / "prepared", "--out", run, *OPTIONS])
     trainer = script.number_of("fairseq-train")
     if stage == "in training":
-        script.wait_until(lambda: f"_{SAVED_AT}.pt" in text_of(run / "train.log"))
+        saved = re.compile(rf"Saved checkpoint \S+_{SAVED_AT}\.pt")  # logged after the copy to checkpoint_last.pt
+        script.wait_until(lambda: saved.search(text_of(run / "train.log")))
         os.kill(trainer, signal.SIGSTOP)  # it shall not end before the script is killed
         second = train(place, run, check=False)
         assert second.returncode == 2 and f"--out {run}: " in second.stdout
