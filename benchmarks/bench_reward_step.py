@@ -28,10 +28,10 @@ import fairseq_etads  # noqa: F401 (registers the task, the models and the crite
 
 LIKELIHOOD, REWARDS = "likelihood", "rewards"
 PARTS = {
-    "_losses": "likelihood's pass",
+    "_compute_word_losses": "likelihood's pass",
     "encode": "encoding without dropout",
     "draw": "drawing",
-    "gains": "texts and rewards",
+    "advantages": "texts and rewards",
     "policy_loss": "log p of what was drawn",
 }
 """Mapping from methods of the criterion to their names in the report."""
