@@ -1,6 +1,7 @@
 """The command ``etads-compare``: test whether one system is better than another system."""
 
 import argparse
+import itertools
 import json
 import subprocess
 import sys
@@ -225,13 +226,14 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     others = other_scores.load_scorers(args)
     systems = len(given.first) + len(given.second)
     references = texts[systems:]
-    scores: List[np.ndarray] = []
-    heads: List[str] = []
-    signatures: List[str] = []
-    for text in texts[:systems]:
-        rouge = pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure]
-        heads, more, signatures = other_scores.compute_scores(others, text, references, settings)
-        scores.append(np.concatenate([rouge, more], axis=1))
+    rouge = [
+        pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
+    ]
+    # All systems are scored in one call, because a scorer may start a process and load a model.
+    heads, more, signatures = other_scores.compute_scores(
+        others, list(itertools.chain(*texts[:systems])), [lines * systems for lines in references], settings
+    )
+    scores = [np.concatenate(both, axis=1) for both in zip(rouge, np.split(more, systems))]
     first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
     made = _format_test_signature(given, first.shape[1], args, f"figure:{args.figure}|")
     also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}

@@ -85,6 +85,26 @@ def test_the_best_of_several_references_counts_and_empty_ones_do_not(files, word
     assert heads[-1] == "METEOR" and len(first) == len(heads) and float(first[-1]) == pytest.approx(found[0], abs=1e-3)
 
 
+def test_all_systems_of_a_comparison_are_scored_in_one_call(files, tmp_path, monkeypatch):
+    """A scorer may load a model in a process of its own."""
+    calls = []
+
+    def score(hypotheses, references):
+        calls.append(len(hypotheses))
+        found = [
+            len("".join(hypothesis)) - len("".join(several[0])) for hypothesis, several in zip(hypotheses, references)
+        ]
+        return np.array(found, dtype=float)[:, None], "LENGTHS"
+
+    monkeypatch.setattr(other_scores, "load_scorers", lambda args: {"rougesal": score})
+    report = tmp_path / "report.json"
+    command = [files[1], "--a", *files, "--b", files[0], "--json", str(report), "--bootstrap", "10"]
+    assert compare_main(command) == 0
+    row = json.loads(report.read_text())["scores"][other_scores.FIGURES["rougesal"][0]]
+    assert calls == [3 * len(HYPOTHESES)]
+    assert row["first_trainings"][1] == 0 and row["first_trainings"][0] == row["second"] != 0
+
+
 def test_systems_are_compared_by_it(files, wordnet, tmp_path, capsys):
     worse = write(tmp_path / "worse.txt", ["x", "x", "a cat", "x"])
     options = ["--also", "meteor", "--wordnet", wordnet, "--bootstrap", "200", "--json", str(tmp_path / "j")]
