@@ -34,7 +34,7 @@ done
 python - "$out" "$text" "$seeds" $systems <<'PYTHON'
 import json, pathlib, re, sys
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
-from etads_preprocess.debian_index import stem
+from etads_preprocess.debian_index import stem_package_name
 
 out, text, seeds, pointers = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3].split(), sys.argv[4:]
 dictionary = SummarizationDictionary.load(str(out / "prepared" / "bin" / "dict.target.txt"))
@@ -48,7 +48,7 @@ def raw_words(line):
 
 packages = [line.split("\t")[0].lower() for line in lines(text / "test.package")]
 references = [raw_words(line) for line in lines(text / "test.target")]
-names = [{package, stem(package)} & words for package, words in zip(packages, references)]
+names = [{package, stem_package_name(package)} & words for package, words in zip(packages, references)]
 source = [set(line.split()) for line in lines(out / "prepared" / "tokens" / "test.source")]
 target = [set(line.split()) for line in lines(out / "prepared" / "tokens" / "test.target")]
 rare = [(summary & document) - known for document, summary in zip(source, target)]
