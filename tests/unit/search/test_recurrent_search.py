@@ -44,7 +44,7 @@ def test_searching_together_finds_what_searching_alone_finds(arch):
         if is_switch and target.shape[1] == 7:  # the end is forced, whatever the switch decides
             with torch.no_grad():
                 _, extra = model(**inputs(model, tokens), prev_output_tokens=before)
-            mixed = model.get_normalized_probs(extra["output"].mixed().pair(), log_probs=True)[0, -1, EOS]
+            mixed = model.get_normalized_probs(extra["output"].mixed().to_pair(), log_probs=True)[0, -1, EOS]
             expected[-1] = mixed if expected[-1].isneginf() else expected[-1]
         torch.testing.assert_close(found[0]["positional_scores"], expected, rtol=1e-4, atol=1e-4)
 
@@ -73,7 +73,7 @@ def test_a_prefix_may_hold_words_that_are_on_no_list(arch):
     task = recurrent_task()
     model = recurrent(arch, task, large_vocabulary_trick=25)
     documents, prefix = [[5, 6, 7], [40, 8], [9]], torch.tensor([[6, 40], [40, 3], [PAD, PAD]])
-    assert [40 in model.decoder.candidates(make_batch([document])).words for document in documents] == [
+    assert [40 in model.decoder.choose_candidates(make_batch([document])).words for document in documents] == [
         False,
         True,
         False,
@@ -95,7 +95,7 @@ def test_constraints_beside_the_trick_are_words_of_the_documents_list():
     model = recurrent("words_lvt2k", task)
     generator = task.build_generator([model], options(constraints="ordered"))
     documents = [[5, 6, 40], [9, 8]]
-    listed = [model.decoder.candidates(make_batch([document])).words.tolist() for document in documents]
+    listed = [model.decoder.choose_candidates(make_batch([document])).words.tolist() for document in documents]
     assert [40 in words for words in listed] == [True, False]
     sample = {"id": torch.arange(2), "net_input": inputs(model, make_batch(documents))}
     constraints = pack_constraints([[torch.tensor([40])], [torch.tensor([8, 9])]])

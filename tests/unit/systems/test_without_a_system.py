@@ -18,13 +18,13 @@ CORE = """
 import sys
 import fairseq_etads
 from fairseq_etads import systems
-from fairseq_etads.platform.systems import BROUGHT, belongs_to
+from fairseq_etads.platform.systems import BROUGHT, explain_missing_system
 from helpers import RECURRENT, SMALL, model_config
 from steps import steps_task, train_and_decode
 
 root, name = sys.argv[1:]
 assert fairseq_etads.__file__.startswith(root), fairseq_etads.__file__
-assert {found.__name__.rpartition(".")[2] for found in systems.present()} == {*BROUGHT} - {name}
+assert {found.__name__.rpartition(".")[2] for found in systems.import_installed_systems()} == {*BROUGHT} - {name}
 train_and_decode(steps_task(), model_config("etads", **SMALL, pointer="soft"))
 train_and_decode(steps_task(), model_config("gru_seq2seq", **RECURRENT, decoder_embed_dim=16, readout_dim=12))
 
@@ -32,7 +32,7 @@ from fairseq import options
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq_etads.jobs.architectures import PRESETS
-from fairseq_etads.training.extra_updates import auxiliary_task
+from fairseq_etads.training.extra_updates import get_auxiliary_task
 
 told = []
 for what in BROUGHT[name]:
@@ -42,13 +42,13 @@ for what in BROUGHT[name]:
         line = ["DATA", "--task", "summarization", *[word for pair in other.items() for word in pair]]
         ask = lambda: options.parse_args_and_arch(options.get_training_parser(), line)
     elif option == "--auxiliary-task":
-        ask = lambda: auxiliary_task(value)
+        ask = lambda: get_auxiliary_task(value)
     else:
         continue
     try:
         ask()
     except ValueError as error:
-        assert str(error).startswith(belongs_to(what, name)), error
+        assert str(error).startswith(explain_missing_system(what, name)), error
         told.append(what)
     assert value not in PRESETS
 print("told:", *told, sep="\\n")

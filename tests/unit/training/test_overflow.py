@@ -113,13 +113,13 @@ def test_training_that_only_overflows_ends():
 def test_a_loss_that_is_not_finite_makes_every_gradient_overflow():
     """An update that is reported as skipped must be skipped for any cause of the overflow."""
     task, model, optimizer = half_precision("plain")
-    ours, plain = criterion(task), criterion(task)._likelihood
+    ours, plain = criterion(task), criterion(task)._compute_likelihood
 
     def infinite(*args):
         nll, loss, logs = plain(*args)
         return nll, loss + math.inf, logs  # its gradient is finite
 
-    ours._likelihood = infinite
+    ours._compute_likelihood = infinite
     assert update(task, model, ours, optimizer, make_sample())
 
 
