@@ -24,7 +24,7 @@ from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_sum
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
-from .scoring_options import check_writable, parse_named_files, print_warnings, read_summaries
+from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,20 +85,7 @@ example:
     add("sheets", metavar="SHEET", nargs="+", help="completed rating sheets (CSV)")
     add("--key", metavar="FILE", required=True, help="key file created together with the sheets")
     add("--skip-malformed", action="store_true", help="report and skip invalid lines")
-    add(
-        "--bootstrap",
-        metavar="N",
-        type=int,
-        default=RESAMPLES,
-        help="number of bootstrap resamples (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=SEED,
-        help="random seed for bootstrap resampling (default: %(default)s)",
-    )
+    add_resampling_options(add, RESAMPLES)
     add("--json", metavar="FILE", help="also write all results to FILE as JSON")
     return parser
 

@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Dict, Iterable, List, Optional, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
@@ -18,6 +18,30 @@ def parse_metrics(text: str) -> List[str]:
     """
     names = [part.strip() for part in text.split(",") if part.strip()]
     return list(dict.fromkeys("rougeL" if name == "Lsum" else f"rouge{name}" for name in names))
+
+
+def add_resampling_options(add: Callable[..., Any], resamples: int, without: str = "") -> None:
+    """Add the options --bootstrap and --seed to a parser.
+
+    Args:
+        add: the method ``add_argument`` of the parser.
+        resamples: default number of bootstrap resamples.
+        without: addition to the help text of --bootstrap, such as the meaning of 0.
+    """
+    add(
+        "--bootstrap",
+        metavar="N",
+        type=int,
+        default=resamples,
+        help=f"number of bootstrap resamples{without} (default: %(default)s)",
+    )
+    add(
+        "--seed",
+        metavar="N",
+        type=int,
+        default=SEED,
+        help="random seed for bootstrap resampling (default: %(default)s)",
+    )
 
 
 def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without: str = "") -> None:
@@ -74,20 +98,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         "line and metric; average: average over all references, as ROUGE-1.5.5.pl does by default (default: best)",
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
-    add(
-        "--bootstrap",
-        metavar="N",
-        type=int,
-        default=resamples,
-        help=f"number of bootstrap resamples{without} (default: %(default)s)",
-    )
-    add(
-        "--seed",
-        metavar="N",
-        type=int,
-        default=SEED,
-        help="random seed for bootstrap resampling (default: %(default)s)",
-    )
+    add_resampling_options(add, resamples, without)
     add("--jobs", metavar="N", type=int, default=1, help="number of processes; the scores do not depend on it")
     add("--json", metavar="FILE", help="also write all results to FILE as JSON")
     add("--quiet", action="store_true", help="do not show warnings about the texts")
