@@ -14,6 +14,7 @@ again.
 
 import atexit
 import contextlib
+import functools
 import gc
 import json
 import logging
@@ -29,9 +30,11 @@ import sys
 import tempfile
 import threading
 import traceback
+import weakref
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import Dict, Mapping, Optional, Sequence
+from unittest import mock
 
 PACKAGES = ("fairseq_cli", "fairseq_etads", "etads_preprocess")
 FILE_SIZE = "COMMAND_SERVER_FILE_SIZE"
@@ -140,13 +143,40 @@ def _import_all(commands: Dict[str, str]) -> None:
 
     utils.import_user_module.memo = _Installed([os.path.realpath(os.path.dirname(fairseq_etads.__file__))])
     processes._get_process_context = lambda preload: multiprocessing.get_context("fork")
+    for finalizer in list(weakref.finalize._registry):
+        if finalizer.peek()[1].__name__ == "_del_library":  # it takes 0.1 s at the end of every command
+            finalizer.atexit = False
     logging.root.handlers.clear()
     logging.root.setLevel(logging.WARNING)
+
+
+def _cache_configurations() -> None:
+    """Make fairseq's composing of configurations faster in the forks, where it would take a third of their time.
+
+    Options are always parsed by Hydra's parser, but default values only once. Its tables are also built only once.
+    """
+    from fairseq import options, utils
+    from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+    from hydra._internal.config_repository import CachingConfigRepository
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    parse = OverridesParser.parse_rule
+    cached = functools.lru_cache(maxsize=None)(lambda text, rule: parse(OverridesParser.create(), text, rule))
+    OverridesParser.parse_rule = lambda self, text, rule_name: cached(text, rule_name)
+    # Hydra copies a repository that fairseq uses only once.
+    CachingConfigRepository.__init__ = lambda self, delegate: vars(self).update(delegate=delegate, cache={})
+    data = ["data", "--task", "summarization"]
+    training = [*data, "--arch", "etads", "--criterion", "summarization_nll", "--optimizer", "adam"]
+    parsers = ((options.get_training_parser(), training), (options.get_generation_parser(), [*data, "--path", "model"]))
+    with mock.patch.object(utils, "import_user_module"):
+        for parser, words in parsers:
+            convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, input_args=words))
 
 
 def _serve(address: str, commands: Dict[str, str]) -> None:
     """Answer requests until standard input ends, that is, until the parent process ends."""
     _import_all(commands)
+    _cache_configurations()
     gc.collect()
     gc.freeze()  # so that collections in the forks do not touch the pages of all imported modules, and so copy them
     listener = socket.socket(socket.AF_UNIX)

@@ -3,7 +3,6 @@
 import argparse
 import itertools
 import json
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
@@ -16,16 +15,23 @@ from ..evaluation.likelihood_file import (
     Likelihoods,
     check_comparable,
     make_likelihood_file_path,
-    read_likelihoods,
 )
 from ..evaluation.resampling import compare_pairs, compare_trainings, number_families
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
 from ..evaluation.summaries import find_leftover_marks
-from ..platform.console import USER_ERROR, Parser, command
+from ..jobs.runs import find_checkpoint_and_data, silence_info_logs
+from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
-from .scoring_options import add_scoring_options, check_writable, make_rouge_settings, print_warnings, read_summaries
+from .scoring_options import (
+    add_scoring_options,
+    check_writable,
+    load_scorers,
+    make_rouge_settings,
+    print_warnings,
+    read_summaries,
+)
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
@@ -101,7 +107,10 @@ examples:
     add("--subset", metavar="NAME", help="split that contains the references (default: test)")
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")
     add(
-        "--prepared", metavar="DIR", help="folder containing the prepared data (default: the prepared data of each run)"
+        "--prepared",
+        metavar="DIR",
+        type=Path,
+        help="folder containing the prepared data (default: the prepared data of each run)",
     )
     add_scoring_options(parser, RESAMPLES)
     other_scores.add_score_options(parser)
@@ -223,13 +232,13 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
         for name, lines in zip(names, texts):
             print_warnings("etads-compare", find_leftover_marks(name, lines))
     figure = list(FIGURES).index(args.figure)
-    others = other_scores.load_scorers(args)
+    others = load_scorers(args)
     systems = len(given.first) + len(given.second)
     references = texts[systems:]
     rouge = [
         pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
     ]
-    # All systems are scored in one call, because a scorer may start a process and load a model.
+    # All systems are scored in one call, because a scorer may load a model.
     heads, more, signatures = other_scores.compute_scores(
         others, list(itertools.chain(*texts[:systems])), [lines * systems for lines in references], settings
     )
@@ -247,13 +256,14 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
 
 
 def _compute_likelihoods(args: argparse.Namespace, run: str) -> Likelihoods:
-    """Compute the likelihoods of a run in a subprocess and read them, so that this process need not import torch."""
-    command = [sys.executable, "-m", "fairseq_etads.commands.likelihood", run, "--subset", args.subset]
-    command += ["--checkpoint", args.checkpoint, *(["--prepared", args.prepared] if args.prepared else [])]
-    status = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
-    if status:
-        sys.exit(status if status == USER_ERROR else 1)
-    return read_likelihoods(make_likelihood_file_path(Path(run), args.subset, args.checkpoint))
+    """Compute the likelihoods of the references under the model of a run, unless they have already been computed."""
+    from ..jobs.likelihood import compute_split_likelihoods  # imported here, because it imports torch
+
+    silence_info_logs()
+    folder = Path(run)
+    checkpoint, data = find_checkpoint_and_data(folder, args.checkpoint, args.prepared)
+    path = make_likelihood_file_path(folder, args.subset, args.checkpoint)
+    return compute_split_likelihoods(checkpoint, data, args.subset, path)[0]
 
 
 def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:
@@ -302,7 +312,7 @@ def _format_table(report: Dict[str, Any], figure: str) -> str:
     return "\n".join(lines)
 
 
-@command(_parser, ValueError)
+@command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-compare``."""
     given = _sort_input_files(args)

@@ -33,7 +33,7 @@ examples:
 @command(_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-likelihood``."""
-    checkpoint, data = find_checkpoint_and_data(args)
+    checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
     check_positive(max_tokens=args.max_tokens)
     from ..jobs.likelihood import compute_split_likelihoods
 

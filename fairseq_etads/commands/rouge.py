@@ -12,7 +12,14 @@ from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, 
 from ..evaluation.summaries import find_leftover_marks, find_swapped_inputs
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
-from .scoring_options import add_scoring_options, check_writable, make_rouge_settings, print_warnings, read_summaries
+from .scoring_options import (
+    add_scoring_options,
+    check_writable,
+    load_scorers,
+    make_rouge_settings,
+    print_warnings,
+    read_summaries,
+)
 
 
 def write_examples(
@@ -76,7 +83,7 @@ examples:
     return parser
 
 
-@command(_rouge_parser, ValueError)
+@command(_rouge_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-rouge``."""
     if args.duc75:
@@ -97,7 +104,7 @@ def main(args: argparse.Namespace) -> None:
         print_warnings("etads-rouge", find_swapped_inputs(args.hypothesis, args.references, texts))
         for name, lines in zip(names, texts):
             print_warnings("etads-rouge", find_leftover_marks(name, lines))
-    others = other_scores.load_scorers(args)
+    others = load_scorers(args)
     scores = pair_scores(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
     report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)

@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
+from ..evaluation import other_scores
 from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
+from ..jobs.runs import silence_info_logs
 from ..platform.console import escape_unprintable
 
 
@@ -174,3 +176,15 @@ def check_writable(option: str, name: Optional[str], *suffixes: str) -> None:
         raise ValueError(f'{option} "{name}": the name must end in {" or ".join(suffixes)}')
     if path.is_dir() or not path.parent.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
         raise ValueError(f'{option} "{name}": no file can be written there')
+
+
+def load_scorers(args: argparse.Namespace) -> Dict[str, other_scores.Scorer]:
+    """Load the data and models that the scores in --also require; see :func:`.other_scores.load_scorers`."""
+
+    def load_entailment(folder: str) -> other_scores.Predictor:
+        from ..jobs.nli_training import load_entailment_predictor  # imported here, because it imports torch
+
+        silence_info_logs()
+        return load_entailment_predictor(folder)
+
+    return other_scores.load_scorers(args, load_entailment)

@@ -58,7 +58,7 @@ examples:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
-    checkpoint, data = find_checkpoint_and_data(args)
+    checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
     from ..jobs.select import write_probabilities
 
     silence_info_logs()

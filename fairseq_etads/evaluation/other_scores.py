@@ -19,7 +19,7 @@ import numpy as np
 
 from ..version import version
 from .resampling import bootstrap_intervals
-from .reward_scores import Scored, Scorer, make_entailment_scorer, make_rougesal_scorer
+from .reward_scores import Predictor, Scored, Scorer, make_entailment_scorer, make_rougesal_scorer
 from .rouge import Settings
 
 NAMES = ("meteor", "bertscore", "rougesal", "entail")
@@ -100,8 +100,12 @@ def check_score_options(args: argparse.Namespace) -> None:
         )
 
 
-def load_scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
+def load_scorers(args: argparse.Namespace, load_entailment: Callable[[str], Predictor]) -> Dict[str, Scorer]:
     """Load the data that the scores in --also require, and return a dictionary from score names to scorers.
+
+    Args:
+        load_entailment: function that loads the entailment model in a folder. This package cannot load it, because it
+            does not import torch.
 
     Raises:
         ValueError: required data or a required package is missing.
@@ -117,7 +121,7 @@ def load_scorers(args: argparse.Namespace) -> Dict[str, Scorer]:
         elif name == "rougesal":
             made[name] = make_rougesal_scorer(args.saliency_documents)
         else:
-            made[name] = make_entailment_scorer(args.entail_model)
+            made[name] = make_entailment_scorer(args.entail_model, load_entailment)
     return made
 
 

@@ -6,17 +6,12 @@ slightly.
 
 import functools
 import hashlib
-import subprocess
-import sys
-import tempfile
 from pathlib import Path
 from typing import Callable, List, Sequence, Tuple
 
 import numpy as np
 
 from ..data.labels.labels import compute_idf
-from ..data.nli_pairs import NliPair, format_tabbed_line
-from ..platform.console import USER_ERROR
 from ..text import files
 from ..text.checksums import compute_sha256
 from ..text.words import SENTENCE_MARK
@@ -28,6 +23,9 @@ Scored = Tuple[np.ndarray, str]
 """Scores of all pairs in [0, 100], shape (n, values), and the part of the signature that describes the scores."""
 Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """Function that computes scores, given n summaries and a list of references for each summary."""
+
+Predictor = Callable[[Sequence[str], Sequence[str]], List[float]]
+"""Function that predicts the probability that each premise entails its hypothesis, given lists of n texts each."""
 
 
 def split_words(text: str) -> List[str]:
@@ -60,24 +58,17 @@ def make_rougesal_scorer(documents: str) -> Scorer:
     return functools.partial(_score_best_reference, RougeSal(saliency), split_words, signature)
 
 
-def make_entailment_scorer(folder: str) -> Scorer:
-    """Return a scorer for the reward ``entail`` that uses the model in a folder. The length ratio is limited to 1.
+def make_entailment_scorer(folder: str, load: Callable[[str], Predictor]) -> Scorer:
+    """Return a scorer for the reward ``entail``. The length ratio is limited to 1.
 
-    The pairs are scored in a separate process with ``etads-nli score``, so that the current process does not have to
-    import torch.
+    Args:
+        folder: path of the folder that contains the entailment model.
+        load: function that loads the model in a folder. It is called when there are summaries to score.
     """
     weights = compute_sha256(Path(folder) / "model.safetensors")[:12]
 
     def predict_entailment(premises: Text, hypotheses: Text) -> List[float]:
-        pairs = (NliPair(" ".join(a), " ".join(b), "entailment") for a, b in zip(premises, hypotheses))
-        with tempfile.TemporaryDirectory() as work:
-            asked, answered = Path(work, "pairs.tsv"), Path(work, "probabilities.txt")
-            asked.write_text("".join(map(format_tabbed_line, pairs)), encoding="utf-8")
-            command = [sys.executable, "-m", "fairseq_etads.commands.nli", "score", folder, str(asked), "--out"]
-            status = subprocess.run([*command, str(answered)], stdout=subprocess.DEVNULL, check=False).returncode
-            if status:
-                sys.exit(status if status == USER_ERROR else 1)
-            return [float(line) for line in answered.read_text(encoding="utf-8").split()]
+        return load(folder)([" ".join(words) for words in premises], [" ".join(words) for words in hypotheses])
 
     return functools.partial(
         _score_best_reference, Entailment(predict_entailment), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1"

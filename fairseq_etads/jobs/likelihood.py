@@ -10,6 +10,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import progress_bar
 
 from ..evaluation.likelihood_file import Likelihoods, read_likelihoods
+from ..platform.console import MAX_TOKENS
 from ..platform.errors import InputError
 from ..search.ensemble import make_output_vocabulary
 from ..text.checksums import compute_sha256
@@ -18,7 +19,12 @@ from .runs import choose_device
 
 
 def compute_split_likelihoods(
-    checkpoint: Path, data: Optional[Path], subset: str, path: Path, max_tokens: int, device: Optional[str]
+    checkpoint: Path,
+    data: Optional[Path],
+    subset: str,
+    path: Path,
+    max_tokens: int = MAX_TOKENS,
+    device: Optional[str] = None,
 ) -> Tuple[Likelihoods, bool]:
     """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
 

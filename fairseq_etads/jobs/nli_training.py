@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -308,6 +308,25 @@ def _count_correct(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
     """Return the number of pairs that the model classifies correctly."""
     found = scorer.probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
+
+
+def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
+    """Load a model and return a function that predicts P(entailment) for each pair of a premise and a hypothesis.
+
+    The function takes the texts without tokenisation.
+
+    Raises:
+        InputError: the folder does not contain a model.
+    """
+    scorer = EntailmentScorer.load(folder).to(choose_device(None))
+    tokenizer = scorer.config.tokenizer()
+
+    def predict(premises: Sequence[str], hypotheses: Sequence[str]) -> List[float]:
+        first, second = ([_split_words(text, tokenizer) for text in texts] for texts in (premises, hypotheses))
+        found: List[float] = scorer.score(first, second).tolist()
+        return found
+
+    return predict
 
 
 def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:

@@ -15,26 +15,31 @@ from ..text.subwords import OPAQUE
 from .run_record import find_prepared_folder
 
 
-def find_checkpoint_and_data(args: argparse.Namespace) -> Tuple[Path, Optional[Path]]:
-    """Return the path of the checkpoint in RUN that ``--checkpoint`` selects, and the path of the data folder.
+def find_checkpoint_and_data(run: Path, checkpoint: str, prepared: Optional[Path]) -> Tuple[Path, Optional[Path]]:
+    """Return the path of a checkpoint in a run folder and the path of the folder that contains the binarised data.
 
     The second path is None if the data recorded in the checkpoint should be used.
+
+    Args:
+        run: path of the run folder.
+        checkpoint: "best" or "last".
+        prepared: path of a folder that contains prepared data, or None to use the data of the run.
 
     Raises:
         InputError: the checkpoint does not exist, or the folder ``--prepared`` contains no data.
     """
-    checkpoint = args.run / "checkpoints" / f"checkpoint_{args.checkpoint}.pt"
-    if not checkpoint.is_file():
-        raise InputError(f"RUN {args.run}: it has no {checkpoint.relative_to(args.run)}")
-    if args.prepared:
-        if not (args.prepared / "bin").is_dir():
-            raise InputError(f"--prepared {args.prepared}: has no folder bin; create it with etads-prepare")
-        return checkpoint, args.prepared / "bin"
+    path = run / "checkpoints" / f"checkpoint_{checkpoint}.pt"
+    if not path.is_file():
+        raise InputError(f"RUN {run}: it has no {path.relative_to(run)}")
+    if prepared:
+        if not (prepared / "bin").is_dir():
+            raise InputError(f"--prepared {prepared}: has no folder bin; create it with etads-prepare")
+        return path, prepared / "bin"
     try:
-        data = find_prepared_folder(args.run, None) / "bin"
+        data = find_prepared_folder(run, None) / "bin"
     except InputError:  # the checkpoint also contains the path of the training data
-        data = args.run / "prepared" / "bin"
-    return checkpoint, data if data.is_dir() else None
+        data = run / "prepared" / "bin"
+    return path, data if data.is_dir() else None
 
 
 def add_run_options(add: Callable[..., Any]) -> None:

@@ -171,10 +171,14 @@ def check_positive(**numbers: Optional[int]) -> None:
             raise InputError(f"--{name.replace('_', '-')} {number}: choose 1 or more")
 
 
+MAX_TOKENS = 8000
+"""Default value of the option --max-tokens of commands that run a model without training it."""
+
+
 def add_max_tokens_option(add: Callable[..., Any]) -> None:
     """Add the option --max-tokens to a parser."""
     text = "maximum number of source tokens per batch (default: %(default)s)"
-    add("--max-tokens", metavar="N", type=int, default=8000, help=text)
+    add("--max-tokens", metavar="N", type=int, default=MAX_TOKENS, help=text)
 
 
 def add_device_option(add: Callable[..., Any]) -> None:

@@ -116,7 +116,8 @@ def test_a_language_model_is_fused(riddles, tmp_path):
         cwd=riddles,
     )
     run_command(
-        ["fairseq-train", str(tmp_path / "lm"), "--task", "language_modeling", "--arch", "transformer_lm", "--cpu"]
+        ["fairseq-train", str(tmp_path / "lm"), "--user-dir", "fairseq_etads", "--task", "language_modeling", "--cpu"]
+        + ["--arch", "transformer_lm"]
         + ["--decoder-layers", "1", "--decoder-embed-dim", "16", "--decoder-ffn-embed-dim", "16", "--num-workers", "0"]
         + ["--decoder-attention-heads", "2", "--optimizer", "adam", "--lr", "1e-3", "--max-tokens", "400"]
         + ["--tokens-per-sample", "16", "--sample-break-mode", "complete", "--max-update", "2", "--disable-validation"]

@@ -1,8 +1,6 @@
 """Likelihoods of references: equal to a loop over the words, cached and recomputed when necessary; tests with seeds."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -141,20 +139,7 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
     assert "trainings:2,1" in report["signature"]
 
 
-@pytest.fixture
-def scoring_here(monkeypatch):
-    """Let etads-compare score in this process, because starting another one takes seconds. Only one test starts a
-    separate process.
-    """
-
-    def run_here(command, **_):
-        assert command[:3] == [sys.executable, "-m", likelihood.__name__]
-        return subprocess.CompletedProcess(command, likelihood.main(command[3:]))
-
-    monkeypatch.setattr(compare_command.subprocess, "run", run_here)
-
-
-def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_here):
+def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys):
     folder, _ = run
     for name, known, summaries, message in (
         ("fewer", V - 30, SUMMARIES, "are unknown words"),
@@ -166,6 +151,7 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys, scoring_h
         assert compare_command.main(["--likelihood", str(folder), str(tmp_path / name)]) == 2
         assert message in capsys.readouterr().err
     assert compare_command.main(["--likelihood", str(folder), str(tmp_path / "missing")]) == 2
+    assert f"RUN {tmp_path / 'missing'}: it has no checkpoints/checkpoint_best.pt" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
