@@ -96,7 +96,7 @@ def test_all_systems_of_a_comparison_are_scored_in_one_call(files, tmp_path, mon
         ]
         return np.array(found, dtype=float)[:, None], "LENGTHS"
 
-    monkeypatch.setattr(other_scores, "load_scorers", lambda args: {"rougesal": score})
+    monkeypatch.setattr(other_scores, "load_scorers", lambda args, load_entailment: {"rougesal": score})
     report = tmp_path / "report.json"
     command = [files[1], "--a", *files, "--b", files[0], "--json", str(report), "--bootstrap", "10"]
     assert compare_main(command) == 0
