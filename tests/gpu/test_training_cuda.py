@@ -118,7 +118,9 @@ def test_a_preset_learns_as_on_a_cpu(arch, name):
         (mechanism, name)
         for mechanism in MECHANISMS
         for name in FORMATS
-        if mechanism in ("pointer", "lstm") or not name.startswith("memory")
+        if (mechanism in ("pointer", "lstm") or not name.startswith("memory"))
+        # On a simulated GPU, bf16 would find what fp16 finds: an operator that is given tensors of two formats.
+        and not (PRETENDED and name == "bf16")
     ],
 )
 def test_a_mechanism_learns_as_on_a_cpu(mechanism, name):

@@ -13,6 +13,7 @@ needs g++. torch with CUDA already has that device, so it cannot be pretended th
 import collections
 import contextlib
 import ctypes
+import functools
 import hashlib
 import importlib.util
 import os
@@ -55,12 +56,12 @@ class MixedDevicesError(RuntimeError):
 
 
 class Ledger:
-    """Counts of three events, each by operator and by line of the project, or else of fairseq.
+    """Counts of three events.
 
     Attributes:
-        syncs: the CPU waits for the GPU.
-        uploads: memory that is not pinned is copied to the GPU.
-        kernels: an operator is computed.
+        syncs: the CPU waits for the GPU; by operator and by line of the project, or else of fairseq.
+        uploads: memory that is not pinned is copied to the GPU; by operator and line, too.
+        kernels: an operator is computed; by operator.
     """
 
     def __init__(self):
@@ -138,13 +139,12 @@ def each(function, x):
 
 def tensors_in(x):
     """The tensors in nested lists, tuples and dictionaries."""
-    if isinstance(x, torch.Tensor):
-        return [x]
-    if type(x) is dict:
-        x = x.values()
-    elif type(x) not in (list, tuple):
-        return []
-    return [tensor for part in x for tensor in tensors_in(part)]
+    kind = type(x)
+    if kind is list or kind is tuple:
+        return [tensor for part in x for tensor in tensors_in(part)]
+    if kind is dict:
+        return [tensor for part in x.values() for tensor in tensors_in(part)]
+    return [x] if isinstance(x, torch.Tensor) else []
 
 
 def pin(x, *_):
@@ -161,9 +161,14 @@ def is_gpu(device):
     return isinstance(device, torch.device) and device.type == "cuda"
 
 
+@functools.cache
+def name_of(func):
+    return func._schema.name.removeprefix("aten::")
+
+
 def run(func, args, kwargs):
     """Compute an operator on the CPU; its results claim to be on the device where a GPU would put them."""
-    name = func._schema.name.removeprefix("aten::")
+    name = name_of(func)
     tensors = tensors_in((args, kwargs))
     plain = [x for x in tensors if not isinstance(x, PretendedTensor)]
     pretended, device = len(plain) < len(tensors), kwargs.get("device")
@@ -182,7 +187,7 @@ def run(func, args, kwargs):
     elif plain and name in MAY_MIX and not all(is_pinned(x) for x in plain):
         LEDGER.add(LEDGER.uploads, name)
     if not (func.is_view or name in NO_KERNEL):
-        LEDGER.add(LEDGER.kernels, name)
+        LEDGER.kernels[name] += 1
     torch._C._set_only_lift_cpu_tensors(True)  # of each thread: torch.tensor(…, device="cuda") is made on the CPU first
     own_args, own_kwargs = each(unwrap, (args, kwargs))
     found = COMPUTED.get(name, func)(*own_args, **own_kwargs)
