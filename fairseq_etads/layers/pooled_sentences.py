@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..kernels.precision import at_least_float32
+
 REFERENCE_LENGTH = 500
 """Number of words in the reference text for which expected word counts are computed.
 
@@ -71,6 +73,7 @@ class SentenceFeatures(nn.Module):
             tokens: the word ids (B, N, W), grouped by sentence.
             there: the boolean mask (B, N, W), True at words and False at padding.
         """
+        weights = at_least_float32(self.weights)  # the squares of sums exceed the range of fp16
         batch, count, _ = tokens.shape
         words = there.sum(2)  # (B, N)
         real = words > 0
@@ -85,9 +88,9 @@ class SentenceFeatures(nn.Module):
         # index of the word among the distinct words of documents
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
         in_document = torch.bincount(of_document, minlength=len(different))
-        known = (different % span).clamp(max=len(self.weights) - 1)
-        rarest = self.weights.max()
-        weight = torch.where(different % span < len(self.weights), self.weights[known], rarest)
+        known = (different % span).clamp(max=len(weights) - 1)
+        rarest = weights.max()
+        weight = torch.where(different % span < len(weights), weights[known], rarest)
         first = torch.full_like(different, count).scatter_reduce(0, word, place % count, "amin")
 
         def sum_per_sentence(values: Tensor) -> Tensor:

@@ -107,6 +107,19 @@ def test_features_are_those_of_a_loop():
     assert all(len({v for c, v in different if c == column}) > 1 for column in range(10)), "every feature was tried"
 
 
+def test_features_are_the_same_in_half_precision():
+    """The square of a document's sum of weights exceeds the range of fp16, and words of weight 0 make it NaN."""
+    words = make_dictionary(30)
+    words.count[4:] = [1_000_000] + [50] * 29
+    features = SentenceFeatures(words)
+    tokens = make_batch([[*[5, 20, 21, 22, MARK] * 80, 4, 4, 4]])
+    real = (tokens != PAD) & (tokens != EOS) & (tokens != MARK)
+    ids, there, _ = group_words_by_sentence(tokens, real, MARK, 100, 20)
+    expected = features(ids, there)
+    torch.testing.assert_close(features.half()(ids, there).float(), expected, rtol=2e-3, atol=2e-3)
+    assert expected[0, 0, 0] > 0.9
+
+
 def test_each_option_changes_the_output_and_gets_gradient():
     tokens = make_batch(DOCUMENTS)
     _, whole = build(cross_fit=False)
