@@ -97,7 +97,9 @@ class BeamSearch:
         self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (settings.exact_length or settings.match_source_len):
-            check_minimum_length(settings.min_len, min(limits))
+            # If the limit depends on each document, it takes precedence over the minimum length for short documents.
+            depends = settings.max_len_per_document and settings.max_len_a
+            check_minimum_length(settings.min_len, settings.max_len - 1 if depends else min(limits))
         special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
         self.candidates: Optional[Candidates] = None
         self.special, self.start = special, start

@@ -192,6 +192,13 @@ def make_call_settings(
         for name, value in given.items()
         if value != get_default(name) and not (name in folder and value == folder[name])
     }
+    exact = get_value("exact_length", together)
+    for name in ("max_len", "max_len_a"):
+        # fairseq's commands accept both, because scripts add a maximum length to every search.
+        if exact and name in new:
+            raise InputError(
+                f"{format_option_name(name)} {new[name]} has no effect with --exact-length {exact}: choose one"
+            )
     idle = options.find_option_without_effect(new, {name: get_value(name, together) for name in OPTIONS}, has_pointer)
     if idle:
         raise InputError(idle)

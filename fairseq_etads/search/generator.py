@@ -209,7 +209,9 @@ class SummaryGenerator:
                 models = self.models if needs_weights else active_models
                 copying = next(model for model in models if get_pointer(model) is not None)
                 selection = get_selection(sample, settings)
-                source_words.add_copied_positions(results, copying, net_input, special, selection, search.candidates)
+                source_words.add_copied_positions(
+                    results, copying, net_input, special, selection, search.candidates, bos_token
+                )
         if settings.replace_unk:
             source_words.replace_unknown_words(
                 results, net_input["src_tokens"], special, self.source_dictionary, self.tgt_dict

@@ -128,7 +128,7 @@ def make_rules(
         rules.append(UnknownWordPenalty(settings.unk_penalty))
     rules.append(MaximumLength(shortest_limit, ending_is_free=bool(settings.exact_length) and not end_always_counts))
     rules.append(force_prefix)
-    rules.append(MinimumLength(settings.exact_length or settings.min_len))
+    rules.append(MinimumLength(settings.exact_length or settings.min_len, shortest_limit))
     if settings.min_sentences:
         rules.append(MinimumSentences(settings.min_sentences))
     if special.suppressed:
@@ -200,14 +200,23 @@ def force_prefix(step: SearchStep) -> None:
 
 
 class MinimumLength:
-    """Forbid the end symbol until a summary has a minimum number of tokens (``--min-len``)."""
+    """Forbid the end symbol until a summary has a minimum number of tokens (``--min-len``).
 
-    def __init__(self, tokens: int):
-        self.tokens = tokens
+    A summary that has reached its maximum length may always end.
+
+    Args:
+        tokens: the minimum number of tokens.
+        shortest_limit: the first step at which a summary may have reached its maximum length.
+    """
+
+    def __init__(self, tokens: int, shortest_limit: int):
+        self.tokens, self.shortest_limit = tokens, shortest_limit
 
     def __call__(self, step: SearchStep) -> None:
-        if step.number < self.tokens:
+        if step.number < min(self.tokens, self.shortest_limit):
             step.forbid_end()
+        elif step.number < self.tokens:
+            step.forbid_end(step.longest.gt(step.number)[:, None])
 
 
 class MinimumSentences:

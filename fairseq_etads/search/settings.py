@@ -30,7 +30,8 @@ class SearchSettings:
             longest document in the batch, including padding.
         max_len: the maximum number of tokens in a summary, including the end symbol, or 0 to use the number of
             positions in the models.
-        min_len: the minimum number of tokens before the end symbol.
+        min_len: the minimum number of tokens before the end symbol. With ``max_len_per_document``, summaries of short
+            documents can be shorter.
         unk_penalty: the number that is subtracted from the log-probability of the unknown word (``--unkpen``).
         temperature: the number by which the logits are divided.
         match_source_len: whether to end a summary when it has as many tokens as its source, unless it ends earlier

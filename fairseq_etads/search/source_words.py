@@ -71,6 +71,7 @@ def add_copied_positions(
     special: SpecialTokens,
     selection: Optional[Selection] = None,
     candidates: Optional[Candidates] = None,
+    bos_token: Optional[int] = None,
 ) -> None:
     """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
 
@@ -81,12 +82,13 @@ def add_copied_positions(
         special: the ids of the special tokens.
         selection: the words that the model may copy, or None to allow all words.
         candidates: the words that the model may generate, or None to allow all words.
+        bos_token: the id of the symbol with which the summaries start, or None for the end symbol.
     """
     hypotheses = [(row, hypothesis) for row, found in enumerate(results) for hypothesis in found]
     documents = torch.tensor([row for row, _ in hypotheses], device=net_input["src_tokens"].device)
     tokens = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)  # (n, T)
     before = tokens.roll(1, dims=1)
-    before[:, 0] = special.eos
+    before[:, 0] = special.eos if bos_token is None else bos_token
     inputs = {name: value[documents] for name, value in net_input.items() if isinstance(value, Tensor)}
     if candidates is None:
         output = DecoderOutput.of(model(**{**inputs, "prev_output_tokens": before}))

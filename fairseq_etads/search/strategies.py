@@ -23,6 +23,10 @@ GREEDY_SCORE = 1.0
 """Score that identifies the greedy hypothesis. The score of a sampled hypothesis is log P, which is at most 0."""
 
 
+IMPROBABLE = -50.0
+"""Log P of the best word of a row below which sampling rescales the probabilities, which would otherwise all be 0."""
+
+
 class DiverseSiblingsSearch(fairseq_search.DiverseSiblingsSearch):
     """Beam search that subtracts ``diversity_rate`` * i from the score of the i-th best extension of each hypothesis.
 
@@ -75,13 +79,23 @@ class SamplingWithGreedy(fairseq_search.Search):
             is_greedy[:, 0] = True
         words = lprobs.argmax(dim=2)  # (B, beam)
         if lprobs.device.type == "cpu":
-            probs = lprobs[~is_greedy].exp()  # (B * (beam - 1), V)
+            probs = (lprobs - _compute_shifts(lprobs))[~is_greedy].exp()  # (B * (beam - 1), V)
             words[~is_greedy] = torch.multinomial(probs, 1)[:, 0]
         else:  # on a GPU, sampling in all rows is faster than synchronising to select rows
-            words = torch.where(is_greedy, words, draw_indices(lprobs.exp()))
+            words = torch.where(is_greedy, words, draw_indices((lprobs - _compute_shifts(lprobs)).exp()))
         sums = before + lprobs.gather(2, words[:, :, None])[:, :, 0]
         parents = torch.arange(lprobs.shape[1], device=lprobs.device).expand_as(words)
         return sums.masked_fill(is_greedy, GREEDY_SCORE), words, parents
+
+
+def _compute_shifts(lprobs: Tensor) -> Tensor:
+    """Return log P of the best word, (B, beam, 1), in rows with only improbable words, and 0 in all other rows.
+
+    If only one word is allowed, it can be so improbable that exp(log P) is 0. After the subtraction of this value, the
+    word can be drawn.
+    """
+    best = lprobs.amax(dim=2, keepdim=True)
+    return best.masked_fill(best.isneginf() | (best > IMPROBABLE), 0)
 
 
 def draw_indices(probs: Tensor) -> Tensor:
@@ -91,6 +105,23 @@ def draw_indices(probs: Tensor) -> Tensor:
     GPU.
     """
     return probs.div(torch.empty_like(probs).exponential_()).argmax(dim=-1)
+
+
+class CpuSampling(fairseq_search.Sampling):
+    """A version of fairseq's sampling strategy that can draw very improbable words if no other words are allowed."""
+
+    def step(
+        self,
+        step: int,
+        lprobs: Tensor,
+        scores: Optional[Tensor],
+        prev_output_tokens: Optional[Tensor] = None,
+        original_batch_idxs: Optional[Tensor] = None,
+    ) -> Tuple[Tensor, Tensor, Tensor]:
+        """Sample one extension for each hypothesis; see fairseq's ``Search.step``."""
+        shifts = _compute_shifts(lprobs)  # (B, beam, 1)
+        sums, words, parents = super().step(step, lprobs - shifts, scores, prev_output_tokens, original_batch_idxs)
+        return sums + shifts[:, :, 0].gather(1, parents), words, parents
 
 
 class DeviceSampling(fairseq_search.Sampling):
@@ -113,6 +144,8 @@ class DeviceSampling(fairseq_search.Sampling):
         """
         documents, beam, width = lprobs.shape
         lprobs = lprobs[:, :1].expand(-1, beam, -1) if step == 0 else lprobs
+        shifts = _compute_shifts(lprobs)
+        lprobs = lprobs - shifts
         words: Optional[Tensor] = None
         if self.sampling_topp > 0:
             probs, words = lprobs.exp().sort(descending=True)
@@ -126,7 +159,7 @@ class DeviceSampling(fairseq_search.Sampling):
         else:
             probs = lprobs.exp()
         chosen = draw_indices(probs)  # (B, beam)
-        sums = probs.gather(2, chosen[:, :, None])[:, :, 0].log()
+        sums = probs.gather(2, chosen[:, :, None])[:, :, 0].log() + shifts[:, :, 0]
         if words is not None:
             chosen = words.gather(2, chosen[:, :, None])[:, :, 0]
         if step == 0 or scores is None:
@@ -245,8 +278,8 @@ def copy_for_one_search(
     """
     strategy = copy.copy(strategy)
     strategy.__class__ = ON_DEVICE.get(type(strategy), type(strategy))
-    if device.type != "cpu" and type(strategy) is fairseq_search.Sampling:
-        strategy.__class__ = DeviceSampling
+    if type(strategy) is fairseq_search.Sampling:
+        strategy.__class__ = CpuSampling if device.type == "cpu" else DeviceSampling
     if isinstance(strategy, fairseq_search.PrefixConstrainedBeamSearch):
         own = None if vocabulary is None else vocabulary.to("cpu")
         strategy.prefix_allowed_tokens_fn = _AllowedWordsFunction(strategy.prefix_allowed_tokens_fn, own, list(ids))

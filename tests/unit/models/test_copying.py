@@ -7,6 +7,9 @@ import torch
 from fairseq.token_generation_constraints import pack_constraints
 from helpers import EOS, PAD, make_batch, make_dictionary, make_model, make_task
 
+from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.layers.decoder_output import DecoderOutput
+
 TAIL = 30
 DOCUMENTS = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [3, 8, 45, 3, 60, 62, 63], [70, 71, 70], [52]]
 
@@ -150,6 +153,24 @@ def test_ensembles_average_probabilities(pointers):
         torch.testing.assert_close(
             hypotheses[0]["positional_scores"], (total / len(models)).log(), rtol=1e-4, atol=1e-4
         )
+
+
+def test_positions_are_those_of_the_summary_with_its_own_start_symbol():
+    task = make_task(tail=TAIL)
+    model = make_model("etads_basic", task, pointer="soft")
+    with torch.no_grad():
+        model.decoder.pointer.gate.bias.zero_()
+    generator = SummaryGenerator([model], task.target_dictionary, beam_size=2, max_len_b=6, copied_positions=True)
+    torch.manual_seed(0)
+    tokens = make_batch([torch.randint(4, 49, (12,)).tolist() for _ in range(30)])
+    sample = {"net_input": {"src_tokens": tokens, "src_lengths": tokens.ne(PAD).sum(1)}}
+    start = task.target_dictionary.bos()
+    for row, (best, *_) in enumerate(generator.generate(None, sample, bos_token=start)):
+        before = best["tokens"].roll(1)[None]
+        before[:, 0] = start
+        output = DecoderOutput.of(model(tokens[row : row + 1], None, before))
+        columns = output.vocabulary.target_columns(best["tokens"][None])
+        assert output.pointer.copied_from(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
 
 
 def test_positions_of_copied_words():

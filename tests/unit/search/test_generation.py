@@ -14,6 +14,7 @@ from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.models.transformer_options import PRESETS
+from fairseq_etads.search.strategies import SamplingWithGreedy
 
 ARCHS = sorted(PRESETS)
 
@@ -260,6 +261,25 @@ def test_a_document_is_summarised_the_same_in_any_batch(arch, options, documents
         for mine, other in zip(row, alone):
             mine["attention"] = mine["attention"][: len(document) + 1]  # the rest is padding
             assert_same([[mine]], [[other]])
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        lambda: search.Sampling(DICTIONARY),
+        lambda: search.Sampling(DICTIONARY, sampling_topk=5),
+        lambda: search.Sampling(DICTIONARY, sampling_topp=0.8),
+        lambda: SamplingWithGreedy(DICTIONARY),
+    ],
+    ids=["all", "top-k", "top-p", "greedy"],
+)
+def test_a_word_of_a_tiny_probability_is_drawn_if_nothing_else_is_allowed(strategy):
+    """At the maximum length only the end is allowed, and here its probability is 0 in float32."""
+    options = {"beam_size": 2, "max_len_b": 4, "temperature": 0.02, "search_strategy": strategy}
+    found = generate(SummaryGenerator, [sharpened()], make_sample([[5, 6, 7], [8]]), options)
+    scores = torch.stack([hypothesis["positional_scores"][-1] for row in found for hypothesis in row[1:]])
+    assert all(row[0]["tokens"][-1] == EOS for row in found)
+    assert scores.min() < -110 and scores.isfinite().all()
 
 
 @pytest.mark.parametrize("length", [1, 5, 30])
