@@ -33,7 +33,8 @@ class Document(NamedTuple):
         number: index of the document in the input.
         text: raw text of the document.
         tokens: tokens of the document that the model reads.
-        left_out: number of document tokens that the model does not read.
+        left_out: number of document tokens that the model does not read. With an extractor, only the tokens of
+            selected sentences are counted.
         picked: sentences that an extractor selected, or None without an extractor.
         places: index in ``picked`` of the sentence that contains each token, or -1 for a sentence mark. Empty without
             an extractor.
@@ -57,7 +58,7 @@ class Batch(NamedTuple):
     Attributes:
         documents: documents in the batch.
         sample: model input on the CPU, in the format of a batch from a fairseq dataset.
-        new_words: words with temporary ids, which are larger than the last id in the source dictionary.
+        new_words: words with temporary ids, which start from :attr:`TextProcessing.first_new_id`.
         padding: number of padding positions before the first token of each document.
     """
 
@@ -77,6 +78,8 @@ class TextProcessing:
         picker: object that selects the sentences to read with the extractor of the model folder. If None, the model
             reads the first tokens of each document.
         mark: list that contains the sentence mark if the model can generate it. Otherwise, the list is empty.
+        first_new_id: first temporary id of words that are missing from the source dictionary. It is larger than all ids
+            in both dictionaries, because summaries contain target ids as well as temporary ids.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -87,6 +90,7 @@ class TextProcessing:
         self._factors = tuple(getattr(loaded.model, "factors", ()))
         self._levels = task.factor_dictionaries.get(FACTOR) if self._factors else None
         self.source, self.target = task.source_dictionary, task.target_dictionary
+        self.first_new_id = max(len(self.source), len(self.target))
         self.mark = [SENTENCE_MARK] if self.target.index(SENTENCE_MARK) != self.target.unk() else []
         self.tokenizer, self.subwords = loaded.tokenizer, loaded.subwords
         self.words, self.subword_kind = loaded.config.text["words"], loaded.config.text["subwords"]
@@ -136,6 +140,10 @@ class TextProcessing:
         tokens: List[str] = tokenize_line(line)
         return tokens
 
+    def count_tokens(self, text: str) -> int:
+        """Count all tokens in a raw text, including those that the model does not read."""
+        return len(self._tokenize_line(join_to_one_line(text)))
+
     def _tokenize_line(self, line: str) -> List[str]:
         line = self.tokenizer.encode(line)
         if self.subwords is not None:
@@ -160,7 +168,7 @@ class TextProcessing:
     def batch(self, documents: List[Document]) -> Batch:
         """Create a batch in which all documents are padded to the length of the longest document."""
         new: Dict[str, int] = {}
-        known, first_new = self.source.indices, len(self.source)
+        known, first_new = self.source.indices, self.first_new_id
         rows = []
         for document in documents:
             ids = [known.get(token, -1) for token in document.tokens]
@@ -208,7 +216,7 @@ class TextProcessing:
 
     def convert_to_all_tokens(self, ids: Tensor, batch: Batch) -> Tuple[str, ...]:
         """Convert the token ids of a summary (T,) to tokens, including special symbols."""
-        first_new = len(self.source)
+        first_new = self.first_new_id
         return tuple(batch.new_words[n - first_new] if n >= first_new else self.target[n] for n in ids.tolist())
 
     def join(self, tokens: Sequence[str]) -> str:
@@ -245,7 +253,9 @@ class TextProcessing:
         return approximate_spelling(token, self.words, self.subword_kind)
 
     def is_same_word(self, token: str, following: str) -> bool:
-        """Return whether two adjacent tokens belong to the same word."""
+        """Return whether two adjacent tokens belong to the same word. The end symbol belongs to no word."""
+        if following == self.target.eos_word:
+            return False
         if self.subword_kind == "subword_nmt":
             return token.endswith("@@")
         if self.subword_kind == "sentencepiece":

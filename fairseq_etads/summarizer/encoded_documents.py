@@ -129,6 +129,8 @@ class EncodedDocuments:
         Returns a dictionary that maps the index of each non-empty document to its result.
         """
         results: Dict[int, Any] = {}
+        if not self._measured:  # an interrupted call may have measured some of the batches
+            self.state_bytes = self.encoded_once = 0
         for number, part in enumerate(self._batches):
             results.update(zip((document.number for document in part.batch.documents), decode(part)))
             if not self._measured:

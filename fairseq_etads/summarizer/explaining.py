@@ -138,7 +138,7 @@ class Explainer:
 
         Words that occur neither in the dictionary nor in the document become the unknown word.
         """
-        target, first_new = self._texts.target, len(self._texts.source)
+        target, first_new = self._texts.target, self._texts.first_new_id
         new = {word: first_new + number for number, word in enumerate(batch.new_words)}
         return torch.tensor([[target.indices.get(token, new.get(token, target.unk())) for token in tokens]])
 

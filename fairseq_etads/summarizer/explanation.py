@@ -113,7 +113,8 @@ class Explanation:
         document: raw text of the document.
         source: document tokens that the model read, ending with the end symbol. Empty if the document contains no
             words.
-        left_out: number of document tokens that the model did not read.
+        left_out: number of document tokens that the model did not read. With an extractor, only the tokens of
+            selected sentences are counted.
         summary: text of the summary.
         tokens: summary tokens as the model generated them, ending with the end symbol.
         score: score of the summary in the search, or None if the summary was provided by the user or chosen by a

@@ -252,10 +252,10 @@ class Summarizer:
     def token_count(self, text: str) -> int:
         """Count the tokens in a text with the model's tokeniser.
 
-        The count includes tokens beyond the maximum document length of the model.
+        The count includes tokens beyond the maximum document length of the model, and sentences that an extractor does
+        not select.
         """
-        document = self._texts.read(0, text)
-        return len(document.tokens) + document.left_out
+        return self._texts.count_tokens(text)
 
     def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
         """Return the cached generator for the given decoding options, or create a new one.

@@ -38,7 +38,8 @@ class Truncation:
 
     Attributes:
         read: number of document tokens that the model read.
-        left_out: number of document tokens that the model did not read.
+        left_out: number of document tokens that the model did not read. With an extractor, only the tokens of
+            selected sentences are counted.
     """
 
     read: int

@@ -5,6 +5,7 @@ This module does not import torch or fairseq.
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple
 
@@ -203,7 +204,7 @@ def format_as_options(decoding: Dict[str, Any]) -> str:
     given = (
         (format_option_name(name) if value else f"--no-{format_option_name(name)[2:]}")
         if isinstance(value, bool)
-        else f"{format_option_name(name)} {value}"
+        else f"{format_option_name(name)} {shlex.quote(str(value))}"
         for name, value in decoding.items()
     )
     return " ".join(given)

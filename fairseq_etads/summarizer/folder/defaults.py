@@ -12,7 +12,7 @@ from ...search import call_options
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums, compute_sha256, format_checksum_list
 from .card import format_defaults_section
-from .config import CARD, CONFIG, read_config
+from .config import CARD, CONFIG, EXTRACTOR, read_config
 
 _SECTION = re.compile(r"^## Defaults of decoding\n.*?(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 _PARTIAL = ".partial"
@@ -64,6 +64,8 @@ def _read_checksums(folder: Path) -> Dict[str, str]:
     """Read the checksums in SHA256SUMS. If an interruption has left no such file, compute all checksums."""
     names = [path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(".")]
     names = [name for name in names if name != CARD and not name.endswith(_PARTIAL)]
+    of_extractor = f"{EXTRACTOR}/{CHECKSUMS}"
+    names += [of_extractor] if (folder / of_extractor).is_file() else []
     return Checksums(folder).listed or {name: compute_sha256(folder / name) for name in names}
 
 

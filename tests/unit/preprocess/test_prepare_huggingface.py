@@ -111,6 +111,7 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
         words[-1].append(token)
         if following is not None and not texts.is_same_word(token, following):
             words.append([])
+    assert not texts.is_same_word(document.tokens[-1], "</s>")
     assert texts.join_word(words[1]) == "audio" and texts.join_word(words[2]) == "library"
     summary = summarizer.summarize(LINE)
     assert summary.text == texts.join(summary.tokens) and summary.text

@@ -108,6 +108,20 @@ def test_what_is_kept_is_counted(tmp_path):
     assert batch.bytes == 4 * 32 * 4
 
 
+def test_an_interrupted_call_is_not_counted(tmp_path):
+    summarizer = Summarizer.load(make_folder(tmp_path, pointer="soft")[0], "cpu")
+    whole, repeated = (EncodedDocuments(summarizer, TEXTS, max_tokens=30) for _ in range(2))
+    whole.summarize()
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        repeated.summarize(on_batch=interrupt)
+    repeated.summarize()
+    assert (repeated.encoded_once, repeated.state_bytes) == (whole.encoded_once, whole.state_bytes)
+
+
 DOCUMENTS = [[5, 6, 7, 8], [9, 10], [11, 12, 13, 14, 15, 16]]
 
 

@@ -12,8 +12,10 @@ from test_explain_page import Page
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder.defaults import set_decoding
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
+from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.cleaning import join_to_one_line
 from fairseq_etads.text.picking import Picking, pick_sentences
 from fairseq_etads.text.words import split_sentences
@@ -176,6 +178,21 @@ def test_a_summariser_without_factors_reads_picked_sentences_too(tmp_path):
     summarizer = Summarizer.load(make_long_folder(tmp_path, factors=False, budget=20), "cpu")
     summary = summarizer.summarize(LONG)
     assert summary.picked.total > 400 and summary.truncation.read <= 20 and summarizer.picks_sentences
+
+
+def test_all_tokens_are_counted_although_few_are_read(summarizer):
+    text = " ".join(f"w{number % 9} w1 w2 w3 w4 w5 w6." for number in range(40))
+    assert summarizer.summarize(text).truncation.read < 100
+    assert summarizer.token_count(text) == 2 * summarizer.token_count(text[: len(text) // 2]) > 200
+
+
+def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "copy")
+    listed = Checksums(tmp_path / "copy").listed
+    (tmp_path / "copy" / "SHA256SUMS").unlink()
+    set_decoding(tmp_path / "copy", Summarizer.load(folder, "cpu").config.decoding, "a note")
+    assert Checksums(tmp_path / "copy").listed.keys() == listed.keys()
+    Summarizer.load(tmp_path / "copy", "cpu")
 
 
 def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path):

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 from fairseq import checkpoint_utils
+from fairseq.data import Dictionary
 from fairseq.dataclass.configs import FairseqConfig
 from folders import DECODING, make_folder
 from omegaconf import OmegaConf
@@ -21,6 +22,8 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search import call_options, inference
 from fairseq_etads.search.settings import SearchSettings
 from fairseq_etads.summarizer.documents import Document, make_batches
+from fairseq_etads.training.options import SummarizationConfig
+from fairseq_etads.training.task import SummarizationTask
 
 TEXTS = [
     "w1 w2 New w3 new other w9",
@@ -285,6 +288,11 @@ def test_left_padding_does_not_shift_the_places(tmp_path):
         ({"coverage_penalty_type": "wu"}, "--coverage-penalty-type wu has no effect without --coverage-penalty"),
         ({"exact_length": 4, "min_len": 3}, "--min-len 3 has no effect with --exact-length 4: choose one"),
         (
+            {"exact_length": 4, "max_len": 3, "min_len": 1},
+            "--max-len 3 has no effect with --exact-length 4: choose one",
+        ),
+        ({"exact_length": 4, "max_len_a": 0.5}, "--max-len-a 0.5 has no effect with --exact-length 4: choose one"),
+        (
             {"ngram_ignore_tokens": "w1", "no_repeat_ngram_size": 0},
             "--ngram-ignore-tokens w1 has no effect without --no-repeat-ngram-size",
         ),
@@ -300,6 +308,38 @@ def test_wrong_options_are_refused_before_anything_is_read(summarizer, options, 
         with pytest.raises(InputError) as error:
             call(texts(), **options)
         assert words in str(error.value)
+
+
+def test_a_short_document_limits_its_own_summary_only(summarizer):
+    """Its longest summary is below the minimum of the others."""
+    lengths = {"min_len": 6, "max_len": 2, "max_len_a": 0.5}
+    short, long = "w1 w2 w3", "w1 w2 w3 w5 w6 w7 w20 w21 w22 w23 w9"
+    alone = [summarizer.summarize(text, **lengths) for text in (short, long)]
+    together = summarizer.summarize([short, long], **lengths)
+    assert [len(summary.tokens) for summary in together] == [len(summary.tokens) for summary in alone]
+    assert len(together[0].tokens) <= 2 + 3 // 2 + 1 and len(together[1].tokens) >= 6
+
+
+def test_a_summary_vocabulary_can_be_larger_than_that_of_documents(tmp_path):
+    """Ids of summaries above the size of the other dictionary are known words, not new words of the document."""
+    cfg = SummarizationConfig(truncate_source=60, truncate_target=20)
+    cfg.dataset_impl, cfg.train_subset, cfg.required_seq_len_multiple = None, "train", 1
+    words, summaries = Dictionary(), Dictionary()
+    for number in range(40):
+        summaries.add_symbol(f"t{number}", n=50 - number)
+        if number < 12:
+            words.add_symbol(f"s{number}", n=50 - number)
+    task = SummarizationTask(cfg, words, summaries)
+    torch.manual_seed(1)
+    folder, _ = make_folder(tmp_path, arch="etads_basic", task=task, share_all_embeddings=False)
+    found = Summarizer.load(folder, "cpu")
+    for text in ("s1 s2 s3", "s1 s2 " + " ".join(f"new{number}" for number in range(60))):
+        summary = found.summarize(text, min_len=5)
+        assert len(summary.tokens) >= 5 and all(token in summaries.indices for token in summary.tokens)
+        probabilities = {
+            found.explain(text, summary=f"t30 {word}").tokens[1].log_probability for word in ("elsewhere", "new3")
+        }
+        assert len(probabilities) == 1, "both are unknown words of the summary"
 
 
 def test_every_option_of_a_call_is_one_of_the_search():
