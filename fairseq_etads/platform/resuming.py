@@ -3,6 +3,7 @@
 :func:`install` is called when fairseq-train loads the plugin.
 """
 
+import argparse
 import ast
 import functools
 import logging
@@ -15,6 +16,7 @@ from .deferred import STATISTICS, defer_imports
 with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils
     from fairseq.data import iterators
+    from fairseq.optim import OPTIMIZER_REGISTRY
     from fairseq.trainer import Trainer
 
 logger = logging.getLogger(__name__)
@@ -119,13 +121,32 @@ class ResumableBatches(iterators.EpochBatchIterator):
         return super()._get_iterator_for_epoch(epoch, shuffle, fix_batches_to_gpus, offset)
 
 
-def _get_saved_options(state: Dict[str, Any], group: str) -> Any:
+def _convert_to_dict(options: Any) -> Dict[str, Any]:
+    """Return a group of options as a dictionary, which is empty if there are no options.
+
+    For optimisers without a dataclass, such as sgd, fairseq's group is a namespace with all options of the command.
+    """
+    if isinstance(options, argparse.Namespace):
+        return vars(options)
+    return dict(options) if hasattr(options, "keys") else {}
+
+
+def _get_saved_options(state: Dict[str, Any], group: str) -> Dict[str, Any]:
     """Return a group of options from a checkpoint.
 
     The result is an empty dictionary if the checkpoint does not contain the group.
     """
-    saved = (state.get("cfg") or {}).get(group)
-    return dict(saved) if saved is not None and hasattr(saved, "keys") else {}
+    return _convert_to_dict((state.get("cfg") or {}).get(group))
+
+
+def _get_optimizer_options(options: Any) -> Dict[str, Any]:
+    """Return the options of the optimiser in ``cfg.optimizer``, and its name as ``_name``."""
+    values = _convert_to_dict(options)
+    if not isinstance(options, argparse.Namespace):
+        return values
+    parser = argparse.ArgumentParser()
+    OPTIMIZER_REGISTRY[values["_name"]].add_args(parser)
+    return {name: values[name] for name in ("_name", *vars(parser.parse_args([]))) if name in values}
 
 
 def _get_update_freq(options: Any, epoch: int) -> int:
@@ -204,7 +225,7 @@ class _CheckpointAdapter:
 
     def _store_changed_options(self, state: Dict[str, Any]) -> None:
         """Store changed optimiser options in the state, so that :meth:`finish` can apply them in each worker."""
-        saved, now = _get_saved_options(state, "optimizer"), dict(self.cfg.optimizer)
+        saved, now = _get_saved_options(state, "optimizer"), _get_optimizer_options(self.cfg.optimizer)
         if saved.get("_name") != now.get("_name"):
             return
         changed = {

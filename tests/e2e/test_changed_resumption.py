@@ -74,6 +74,20 @@ def test_changed_options_of_the_optimiser_count_and_are_announced(corpus, tmp_pa
     assert "replaces" not in again
 
 
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_optimisers_without_a_dataclass_resume_and_their_changed_options_count(optimizer, corpus, tmp_path):
+    """fairseq passes them all options of the command, and every resumption failed. Only their own options count."""
+    options = ["--optimizer", optimizer, "--max-update"]
+    train(corpus / "bin", tmp_path / "save", *options, "2", "--slowmo-momentum", "0.0")
+    more = ["--weight-decay", "0.25", "--slowmo-momentum", "0.5"]
+    log = train(corpus / "bin", tmp_path / "save", *options, "3", *more).stdout
+    assert re.findall(r"--.*: replaces .*", log) == ["--weight-decay 0.25: replaces 0.0 from update 2 on"]
+    state = checkpoint(tmp_path / "save")
+    assert state["optimizer_history"][-1]["num_updates"] == 3
+    (group,) = state["last_optimizer_state"]["param_groups"]
+    assert group["weight_decay"] == 0.25 and group.get("momentum", 0.0) == 0.0
+
+
 def test_options_that_count_at_the_start_alone_are_said_to_stay(corpus, tmp_path):
     options = ["--optimizer", "lazy_adagrad", "--lr-scheduler", "reduce_lr_on_plateau"]
     train(corpus / "bin", tmp_path / "save", *options, "--max-update", "2")
