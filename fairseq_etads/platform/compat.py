@@ -40,6 +40,7 @@ with importing_fairseq():
     from fairseq.nan_detector import NanDetector
     from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import MemoryEfficientFP16Optimizer, _FP16OptimizerMixin
+    from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import ReduceLROnPlateauLRSchedule
     from fairseq.tasks.fairseq_task import StatefulContainer
     from fairseq.trainer import Trainer
 
@@ -430,6 +431,31 @@ def _unscale_once(step: Callable[..., Any]) -> Callable[..., Any]:
     return step_once
 
 
+def _save_bad_epochs(get_state: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``state_dict`` of ``--lr-scheduler reduce_lr_on_plateau``, so that it includes the counter of --lr-patience.
+
+    Otherwise, a resumed training would start counting from 0 again.
+    """
+
+    @functools.wraps(get_state)
+    def state_dict(self: Any) -> Any:
+        return {**get_state(self), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
+
+    state_dict.is_patched = True  # type: ignore[attr-defined]
+    return state_dict
+
+
+def _load_bad_epochs(load: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``load_state_dict`` of ``--lr-scheduler reduce_lr_on_plateau`` to restore the counter of --lr-patience."""
+
+    @functools.wraps(load)
+    def load_state_dict(self: Any, state_dict: Any) -> None:
+        load(self, state_dict)
+        self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)
+
+    return load_state_dict
+
+
 def _limit_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``NanDetector.add_hooks``, so that it adds backward hooks only to modules without submodules.
 
@@ -482,7 +508,7 @@ def install() -> None:
     The patches affect the following parts:
 
     - checkpoints: safe loading, atomic copies, pickling of tasks, and checks of ``--model-overrides``;
-    - fairseq-train: the training loop, resuming, stopping threads, and empty batches;
+    - fairseq-train: the training loop, resuming, the counter of ``--lr-patience``, stopping threads, and empty batches;
     - optimisers: marked matrices in half precision, ``--fp16`` on CPUs, error messages for unsupported optimisers,
       gradient clipping with ``--cpu``, the loss scale of ``--amp``, and the search for non-finite gradients;
     - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` with words that are not pieces.
@@ -518,6 +544,10 @@ def install() -> None:
         utils.clip_grad_norm_ = _clip_in_place(utils.clip_grad_norm_)
     if not hasattr(Trainer.train_step, "is_patched"):
         Trainer.train_step = _correct_train_step(Trainer.train_step)
+    if not hasattr(ReduceLROnPlateauLRSchedule.state_dict, "is_patched"):
+        schedule = ReduceLROnPlateauLRSchedule
+        schedule.state_dict = _save_bad_epochs(schedule.state_dict)
+        schedule.load_state_dict = _load_bad_epochs(schedule.load_state_dict)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
         NanDetector.add_hooks = _limit_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):

@@ -162,13 +162,21 @@ class _CheckpointAdapter:
         trainer: the trainer of fairseq that loads the checkpoint.
         reset_optimizer, reset_lr_scheduler: values of the fairseq options with these names. --finetune-from-model also
             sets them.
+        overrides: value of --optimizer-overrides.
     """
 
-    def __init__(self, trainer: Any, reset_optimizer: bool, reset_lr_scheduler: bool):
+    def __init__(
+        self,
+        trainer: Any,
+        reset_optimizer: bool,
+        reset_lr_scheduler: bool,
+        overrides: Optional[Dict[str, Any]] = None,
+    ):
         self.trainer = trainer
         self.cfg = trainer.cfg
         self.reset_optimizer = reset_optimizer
         self.reset_lr_scheduler = reset_lr_scheduler
+        self.overrides = overrides or {}
 
     def prepare(self, state: Dict[str, Any], path: str) -> None:
         """Adapt the state in a checkpoint, in place, before it is sent to other workers.
@@ -182,6 +190,7 @@ class _CheckpointAdapter:
         self._adapt_position(state, path)
         self._initialise_average(state)
         if not self.reset_optimizer and state.get("last_optimizer_state") is not None:
+            self._store_missing_result(state)
             self._reset_changed_scheduler(state)
             self._store_changed_options(state)
         self._remove_best_of_other_metric(state)
@@ -209,6 +218,18 @@ class _CheckpointAdapter:
         if self.cfg.ema.store_ema and "ema" not in state["extra_state"]:
             logger.info("--store-ema: the checkpoint has no average; the average starts from the checkpoint's weights")
             state["extra_state"]["ema"] = dict(state["model"])
+
+    def _store_missing_result(self, state: Dict[str, Any]) -> None:
+        """Store the validation result that the scheduler lacks in the state, so that :meth:`finish` can pass it on.
+
+        fairseq saves the checkpoint at the end of an epoch before it passes the result to the scheduler.
+        """
+        position = state["extra_state"].get("train_iterator") or {}
+        ends_epoch = not position.get("iterations_in_epoch") and position.get("epoch", 1) > 1
+        loss = state["extra_state"].get("val_loss")
+        name = getattr(self.cfg.lr_scheduler, "_name", None)
+        if ends_epoch and loss is not None and name == "reduce_lr_on_plateau" and not self.reset_lr_scheduler:
+            state["extra_state"]["missing_result"] = (position["epoch"] - 1, loss)
 
     def _reset_changed_scheduler(self, state: Dict[str, Any]) -> None:
         """Replace the state of the scheduler if --lr-scheduler has changed.
@@ -251,7 +272,12 @@ class _CheckpointAdapter:
                 state["extra_state"].pop(name, None)
 
     def finish(self, extra_state: Dict[str, Any]) -> None:
-        """After the trainer has loaded the checkpoint, apply changed settings that the trainer ignores."""
+        """After the trainer has loaded the checkpoint, apply what the trainer ignores: results and changed settings."""
+        if "missing_result" in extra_state:
+            rate = self.trainer.get_lr()
+            self.trainer.lr_step(*extra_state.pop("missing_result"))
+            if "lr" in self.overrides:
+                self.trainer.optimizer.set_lr(rate)
         for name, (saved, value) in extra_state.pop("changed_options", {}).items():
             self._apply_option(name, saved, value)
         frequency = self.cfg.ema.ema_update_freq
@@ -299,12 +325,15 @@ def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(load)
     def load_checkpoint(
-        self: Any, filename: str, reset_optimizer: bool = False, reset_lr_scheduler: bool = False, *args: Any, **kw: Any
+        self: Any,
+        filename: str,
+        reset_optimizer: bool = False,
+        reset_lr_scheduler: bool = False,
+        optimizer_overrides: Any = None,
+        **kw: Any,
     ) -> Any:
-        resumption, read = (
-            _CheckpointAdapter(self, reset_optimizer, reset_lr_scheduler),
-            checkpoint_utils.load_checkpoint_to_cpu,
-        )
+        resumption = _CheckpointAdapter(self, reset_optimizer, reset_lr_scheduler, optimizer_overrides)
+        read = checkpoint_utils.load_checkpoint_to_cpu
 
         def read_and_prepare(path: str, *arguments: Any, **options: Any) -> Any:
             state = read(path, *arguments, **options)
@@ -312,7 +341,7 @@ def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
             return state
 
         with mock.patch.object(checkpoint_utils, "load_checkpoint_to_cpu", read_and_prepare):
-            extra_state = load(self, filename, reset_optimizer, reset_lr_scheduler, *args, **kw)
+            extra_state = load(self, filename, reset_optimizer, reset_lr_scheduler, optimizer_overrides, **kw)
         if extra_state is not None:
             resumption.finish(extra_state)
         return extra_state

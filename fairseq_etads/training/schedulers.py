@@ -1,7 +1,7 @@
 """``--lr-scheduler reduce_lr_on_validation``, which reduces the learning rate if the validation result stagnates."""
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, Optional
+from typing import Optional
 
 from fairseq.optim.lr_scheduler import register_lr_scheduler
 from fairseq.optim.lr_scheduler.reduce_lr_on_plateau import (
@@ -34,10 +34,3 @@ class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
         """
         if self.warmup_end:
             self.lr_scheduler.step(val_loss)
-
-    def state_dict(self) -> Dict[str, Any]:
-        return {**super().state_dict(), "num_bad_epochs": self.lr_scheduler.num_bad_epochs}
-
-    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        super().load_state_dict(state_dict)
-        self.lr_scheduler.num_bad_epochs = state_dict.get("num_bad_epochs", 0)

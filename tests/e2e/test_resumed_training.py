@@ -108,3 +108,15 @@ def test_a_rate_falls_after_validations_without_a_better_loss(corpus, tmp_path):
     output = run_command(train_command(corpus, tmp_path, *options, "--max-tokens", "40"), cwd=tmp_path).stdout
     rates = [float(rate) for rate in re.findall(r"train_inner .*\blr=([\d.e-]+)", output)]
     assert rates == [1e-6] * 6 + [5e-7] * 3 + [2.5e-7] * 3
+
+
+def test_the_rate_falls_after_epochs_as_without_interruption(corpus, tmp_path):
+    """fairseq saves before the scheduler learns the result of an epoch, and does not save how many were worse."""
+    options = ["--lr", "1e-6", "--lr-scheduler", "reduce_lr_on_plateau", "--lr-shrink", "0.5", "--lr-threshold", "0.5"]
+    options += ["--lr-patience", "1", "--batch-size", "300", "--max-tokens", "9999", "--max-epoch"]
+    whole = run_command(train_command(corpus, tmp_path / "whole", *options, "4"), cwd=tmp_path).stdout
+    parts = [run_command(train_command(corpus, tmp_path / "save", *options, n), cwd=tmp_path).stdout for n in "34"]
+    rates = [re.findall(r"train_inner .*\blr=([\d.e-]+)", output) for output in (whole, "".join(parts))]
+    assert rates[0] == rates[1] == ["1e-06"] * 9 + ["5e-07"] * 3
+    resumed = checkpoint(tmp_path / "save")["model"]
+    assert all(torch.equal(value, resumed[name]) for name, value in checkpoint(tmp_path / "whole")["model"].items())
