@@ -160,7 +160,7 @@ class ExtractorNLL(FairseqCriterion):
             return sum(float(output.get(name, 0)) for output in logging_outputs)
 
         size, steps = total("sample_size"), total("steps")
-        metrics.log_scalar("loss", total("loss") / size / math.log(2), size, round=4)
+        metrics.log_scalar("loss", total("loss") / max(size, 1) / math.log(2), size, round=4)
         metrics.log_scalar("accuracy", total("right") / max(steps, 1), steps, round=4)
 
     @staticmethod

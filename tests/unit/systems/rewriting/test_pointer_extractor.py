@@ -6,6 +6,7 @@ import random
 
 import pytest
 import torch
+from fairseq.logging import metrics
 from helpers import PAD, make_batch, make_task, model_config
 from omegaconf import OmegaConf
 from reference import lstm_both_ways, pointer_scores, sentence_vector
@@ -210,6 +211,19 @@ def test_the_loss_is_the_mean_over_sentences_that_are_read():
     assert keep_first_sentences(sample["labels"], 3)[:, :2].tolist() == kept.tolist() and size == 3
     p = model(tokens, chosen=kept)[0].log_softmax(2)
     torch.testing.assert_close(loss, -(p[0, 0, 2] + p[0, 1, 0] + p[1, 0, 0]))
+
+
+def test_a_batch_without_labels_has_a_loss_of_0():
+    """It used to end training with a ZeroDivisionError."""
+    task, model = build()
+    criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
+    tokens = make_batch(DOCUMENTS[:2])
+    sample = {"net_input": {"src_tokens": tokens}, "labels": torch.full((2, 1), -1), "ntokens": 1}
+    loss, size, logs = criterion(model, sample)
+    assert size == 0 and loss == 0
+    with metrics.aggregate() as found:
+        criterion.reduce_metrics([logs])
+    assert found.get_smoothed_values() == {"loss": 0.0, "accuracy": 0.0}
 
 
 def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
