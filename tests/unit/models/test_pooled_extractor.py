@@ -171,6 +171,19 @@ def test_half_of_the_documents_never_trains_the_extractor_that_scores_it():
         model.load_state_dict(state)
 
 
+@pytest.mark.parametrize("fold", [0, 1])
+def test_an_extractor_without_documents_in_a_batch_has_a_gradient_of_0(fold):
+    """Without a gradient, several workers would wait for one, and training would fail."""
+    _, model = build()
+    (document,) = (d for d in ([5, 6, MARK, 7], [5, 7, MARK, 7]) if model.assign_folds(make_batch([d])) == fold)
+    output = model.train()(make_batch([document]))
+    output.logits[output.real].sum().backward()
+    idle = dict(model.other.named_parameters()) if fold else dict(model.named_parameters())
+    idle = {name: parameter for name, parameter in idle.items() if not name.startswith("other.")}
+    assert all(not parameter.grad.any() for parameter in idle.values())
+    assert len(idle) == sum(not parameter.grad.any() for parameter in model.parameters())
+
+
 def test_new_documents_get_the_mean_of_both_and_training_documents_one_of_them():
     _, model = build()
     tokens = make_batch(DOCUMENTS)
