@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from ..vocabulary.dictionary import count_known_words, hide_unknown_words
 from ..vocabulary.text_vectors import WEIGHTS, compute_text_vectors
+from .pairs import truncate_tokens
 
 logger = logging.getLogger(__name__)
 
@@ -43,16 +44,18 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
 def word_probabilities(task: Any, copies: bool) -> Tensor:
     """Compute the relative frequencies of words in the truncated training summaries, shape (V,).
 
-    The end symbol is counted as a word. Each count is increased by one, so that no frequency is 0.
+    The end symbol is counted as a word, unless training does not append it to a truncated summary. Each count is
+    increased by one, so that no frequency is 0.
 
     Args:
         copies: whether the model has a pointer that can copy words outside the vocabulary. If True, these words are
             ignored. Otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
+    eos, ends_if_cut = dictionary.eos(), not task.no_end_if_cut
     size = count_known_words(dictionary)
     counts = torch.ones(size)
-    for words in _concatenate_in_blocks(read_training_ids(task, "target"), longest + 1):
+    for words in _concatenate_in_blocks(read_training_ids(task, "target"), longest, eos, ends_if_cut):
         if copies:
             words = words[words < size]
         counts += torch.bincount(hide_unknown_words(words, size, dictionary.unk()), minlength=size)
@@ -84,11 +87,16 @@ def initialise_embeddings_from_text(task: Any, documents: nn.Embedding, summarie
         logger.info(f"--embed-from-text: vectors for {int(made.found.sum()):,} of {size:,} words of {name}")
 
 
-def _concatenate_in_blocks(texts: Sequence[Tensor], longest: int, block: int = 10_000) -> Iterator[Tensor]:
-    """Concatenate the first ``longest`` words of each text. Yields a tensor of shape (n,) for each block of texts."""
+def _concatenate_in_blocks(
+    texts: Sequence[Tensor], longest: int, eos: int, ends_if_cut: bool, block: int = 10_000
+) -> Iterator[Tensor]:
+    """Concatenate texts that are truncated as in training; see :func:`~fairseq_etads.data.pairs.truncate_tokens`.
+
+    Yields a tensor of shape (n,) for each block of texts.
+    """
     for first in range(0, len(texts), block):
         numbers = range(first, min(first + block, len(texts)))
-        yield torch.from_numpy(np.concatenate([np.asarray(texts[number])[:longest] for number in numbers])).long()
+        yield torch.cat([truncate_tokens(texts[number], longest, eos, ends_if_cut) for number in numbers]).long()
 
 
 def _concatenate_texts(texts: Sequence[Tensor], dictionary: Dictionary, size: int) -> Tensor:

@@ -33,14 +33,16 @@ def build(task, **options):
 
 
 @pytest.mark.parametrize("pointer,of_rare", [("none", 1), ("soft", 0)])
-@pytest.mark.parametrize("cut", [None, 2])
-def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cut, tmp_path):
-    task = task_of(tmp_path, truncate_target=cut)
+@pytest.mark.parametrize("cut, no_end", [(None, False), (2, False), (2, True)])
+def test_the_bias_is_the_logarithm_of_the_words_frequencies(pointer, of_rare, cut, no_end, tmp_path):
+    """Summaries are cut as in training, which keeps the end symbol unless --no-end-if-cut is given."""
+    task = task_of(tmp_path, truncate_target=cut, no_end_if_cut=no_end)
     bias = build(task, pointer=pointer, output_bias=True, output_bias_init="frequencies").decoder.output_projection.bias
     counts = dict.fromkeys(range(len(bias)), 1)
     for _, summary in PAIRS:
         ids = [task.target_dictionary.index(word) for word in summary.split()]
-        for number in [*ids, EOS][: (cut or 100) + 1]:
+        kept = ids[: cut or 100]
+        for number in kept if no_end and len(kept) < len(ids) else [*kept, EOS]:
             if number < len(bias):
                 counts[number] += 1
             else:
