@@ -210,11 +210,12 @@ class SummarizationRL(SummarizationNLL):
         advantages, figures = self.advantages(sample, sampled, greedy, number)
         # Divide the loss by the mean length of the references.
         advantages = advantages / self.samples * len(sample["target"]) / sample["ntokens"]
-        drawn = SampledSummaries(sampled, self.longest, self.dictionary)
+        longest = self._compute_maximum_length(unwrap_model(model))
+        drawn = SampledSummaries(sampled, longest, self.dictionary)
         taught = advantages.nonzero().flatten()  # a sample has no gradient if its reward equals its baseline
         policy = total.new_zeros(())
         if len(taught):
-            some = SampledSummaries([sampled[row] for row in taught.tolist()], self.longest, self.dictionary)
+            some = SampledSummaries([sampled[row] for row in taught.tolist()], longest, self.dictionary)
             with in_evaluation_mode([model]):  # without dropout
                 policy = self.policy_loss(model, encoder_out, some, advantages[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
@@ -268,6 +269,10 @@ class SummarizationRL(SummarizationNLL):
             sampled.extend(summaries)
         return sampled, greedy
 
+    def _compute_maximum_length(self, model: Any) -> int:
+        """Return the maximum number of tokens before the end symbol, which the model may limit below --rl-max-len."""
+        return int(min(self.longest, model.max_decoder_positions() - 1))
+
     def _make_generator(self, model: Any, inference: InferenceModel) -> SummaryGenerator:
         if not get_decoder_capabilities(model).shares_documents:
             raise ValueError("--criterion summarization_rl: works only with models of this project")
@@ -278,7 +283,7 @@ class SummarizationRL(SummarizationNLL):
             [model],
             self.dictionary,
             beam,
-            max_len_b=self.longest,
+            max_len_b=self._compute_maximum_length(model),
             min_len=0,
             normalize_scores=False,
             search_strategy=strategy,

@@ -236,6 +236,20 @@ def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     assert [module.training for module in model.modules()] == modes
 
 
+def test_a_summary_as_long_as_the_model_allows_is_unfinished():
+    """Its end symbol is forced by the model's limit, which may be below --rl-max-len, and must not be scored."""
+    task = make_task(truncate_target=3, tail=30)
+    logs = []
+    for longest in (3, 50):
+        model, ours = build(task=task, rl_max_len=longest, rl_samples=4)
+        assert model.max_decoder_positions() == 4
+        torch.manual_seed(1)
+        logs.append(ours(model.train(), make_sample())[2])
+    assert logs[0]["unfinished"] == logs[1]["unfinished"] > 0
+    assert logs[0]["sampled_words"] == logs[1]["sampled_words"]
+    torch.testing.assert_close(logs[0]["loss"], logs[1]["loss"])
+
+
 def test_in_bfloat16_gains_and_likelihoods_are_float32():
     model, ours = build()
     model.bfloat16().train()
