@@ -580,6 +580,7 @@ def count_optimizer_steps() -> int:
 def skips_overflows(optimizer: Any) -> bool:
     """Return whether a fairseq optimiser scales the loss and skips updates with overflowing gradients.
 
-    This is the case for optimisers with --fp16 and --amp.
+    This is the case for optimisers with --fp16 and --amp. With --amp on a CPU, torch disables the scaler.
     """
-    return getattr(optimizer, "scaler", None) is not None
+    scaler = getattr(optimizer, "scaler", None)
+    return scaler is not None and (not isinstance(scaler, torch.amp.GradScaler) or scaler.is_enabled())

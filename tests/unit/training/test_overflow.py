@@ -6,7 +6,7 @@ import math
 import pytest
 import torch
 from fairseq.dataclass.configs import FairseqConfig
-from fairseq.optim import OPTIMIZER_REGISTRY
+from fairseq.optim import OPTIMIZER_REGISTRY, AMPOptimizer
 from fairseq.optim.fp16_optimizer import FP16Optimizer, MemoryEfficientFP16Optimizer
 from helpers import make_model, make_task
 from omegaconf import OmegaConf
@@ -131,6 +131,17 @@ def test_without_a_scaler_it_is_reported(kind):
         model.decoder.layers[0].fc1.weight.fill_(math.nan)
     with pytest.raises(NonFiniteLossError, match="4 of 4 pairs"):
         update(task, model, criterion(task), optimizer, make_sample())
+
+
+def test_without_a_gpu_the_scaler_of_amp_is_not_counted_on():
+    """torch disables it. Training used to announce that the update is skipped, and failed with an AttributeError."""
+    cfg = OmegaConf.structured(FairseqConfig())
+    cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [0.1], "momentum": 0.0, "weight_decay": 0.0})
+    optimizer = AMPOptimizer.build_optimizer(cfg, [torch.nn.Parameter(torch.zeros(1))])
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)  # also on a machine with a GPU
+    assert not skips_overflows(optimizer)
+    optimizer._grad_scaler = torch.amp.GradScaler("cpu")
+    assert skips_overflows(optimizer)
 
 
 def test_no_scaler_helps_validation_or_a_word_without_a_column():
