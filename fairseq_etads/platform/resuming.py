@@ -11,6 +11,7 @@ import math
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from unittest import mock
 
+from . import training_loop
 from .deferred import STATISTICS, defer_imports
 
 with defer_imports(*STATISTICS):
@@ -350,24 +351,29 @@ def _adapt_on_loading(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_checkpoint
 
 
-def _save_patience(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``Trainer.save_checkpoint``, so that it also saves the counter of --patience."""
+def _save_further_state(save: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap ``Trainer.save_checkpoint``, so that it also saves the counter of --patience and whether validation is due.
+
+    Validation is due if a signal prevented it.
+    """
 
     @functools.wraps(save)
     def save_checkpoint(self: Any, filename: str, extra_state: Dict[str, Any]) -> Any:
         state = command.should_stop_early
         if hasattr(state, "best"):
             extra_state = {**extra_state, "patience": {"best": state.best, "num_runs": state.num_runs}}
+        if training_loop.is_validation_missed():
+            extra_state = {**extra_state, "validation_is_due": True}
         return save(self, filename, extra_state)
 
     save_checkpoint.is_patched = True  # type: ignore[attr-defined]
     return save_checkpoint
 
 
-def _restore_patience(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint``, so that it restores the counter of --patience.
+def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap ``load_checkpoint``, so that it restores the counter of --patience and runs a validation that is due.
 
-    Otherwise, fairseq would start counting from 0 again.
+    Otherwise, fairseq would start counting from 0 again, and the best checkpoint might be missed.
     """
 
     @functools.wraps(load)
@@ -378,6 +384,10 @@ def _restore_patience(load: Callable[..., Any], command: Any) -> Callable[..., A
         # --finetune-from-model.
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
+        # The number of updates is 0 if the checkpoint is the start of another training.
+        due = (extra_state or {}).get("validation_is_due") and trainer.get_num_updates() > 0
+        if due and not trainer.cfg.dataset.disable_validation:
+            training_loop.validate_after_resuming(command, trainer, extra_state["train_iterator"])
         return extra_state, epoch_itr
 
     load_checkpoint.is_patched = True  # type: ignore[attr-defined]
@@ -391,8 +401,8 @@ def install(command: Any) -> None:
         command: the module ``fairseq_cli.train``.
     """
     if not hasattr(Trainer.save_checkpoint, "is_patched"):
-        Trainer.save_checkpoint = _save_patience(Trainer.save_checkpoint, command)
+        Trainer.save_checkpoint = _save_further_state(Trainer.save_checkpoint, command)
         Trainer.load_checkpoint = _adapt_on_loading(Trainer.load_checkpoint)
     if not hasattr(checkpoint_utils.load_checkpoint, "is_patched"):
-        checkpoint_utils.load_checkpoint = _restore_patience(checkpoint_utils.load_checkpoint, command)
+        checkpoint_utils.load_checkpoint = _restore_further_state(checkpoint_utils.load_checkpoint, command)
     iterators.EpochBatchIterator = ResumableBatches

@@ -12,7 +12,8 @@ import math
 import os
 import signal
 import threading
-from typing import Any, Callable, List, NoReturn, Optional, Tuple
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
 from .deferred import STATISTICS, defer_imports
 
@@ -39,6 +40,8 @@ class InterruptionHandler:
         self.process = 0
         self.may_raise = False
         """Whether the handler may raise an exception, which is the case while no weights are being modified."""
+        self.misses_validation = False
+        """Whether a validation was due but was omitted or interrupted because of the signal."""
 
     def install_handlers(self) -> None:
         """Start handling the signals, except for signals that the process ignores."""
@@ -118,6 +121,48 @@ def _is_time_to_save(cfg: Any, trainer: Any) -> bool:
     return bool(0 < interval <= trainer.cumulative_training_time() / 60 - _last_save["minutes"])
 
 
+def _count_validation(command: Any, trainer: Any, loss: Optional[float]) -> bool:
+    """Pass a validation result to the scheduler. Return whether --patience now ends training."""
+    step = getattr(trainer.lr_scheduler, "step_validation", None)
+    if step is not None and loss is not None:
+        step(loss)
+    return bool(command.should_stop_early(trainer.cfg, loss))
+
+
+def _save(trainer: Any, epoch_itr: Any, loss: Optional[float]) -> None:
+    """Save a checkpoint with a validation result."""
+    path = checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch_itr, loss)
+    _last_save["minutes"] = trainer.cumulative_training_time() / 60
+    if path is not None and hasattr(trainer.task, "post_save"):
+        trainer.task.post_save(path, trainer.get_num_updates())
+
+
+def is_validation_missed() -> bool:
+    """Return whether a signal prevented a validation that was due, so that a resumed training must make up for it."""
+    return _interruption.misses_validation
+
+
+def validate_after_resuming(command: Any, trainer: Any, position: Dict[str, Any]) -> None:
+    """Run the validation that a signal prevented, and save the checkpoint again with the result.
+
+    Args:
+        command: the module ``fairseq_cli.train``.
+        trainer: the trainer of fairseq, which has loaded the checkpoint.
+        position: the position in the epoch that the checkpoint contains.
+    """
+    at_end = not position.get("iterations_in_epoch")
+    epoch = position["epoch"] - at_end  # at the end of an epoch, the position is the start of the next one
+    saved = SimpleNamespace(epoch=epoch, end_of_epoch=lambda: at_end, state_dict=lambda: position)
+    logger.info(f"validating after {trainer.get_num_updates()} updates, because the validation was interrupted")
+    check_best_metric(trainer.cfg, trainer, epoch)
+    subsets = trainer.cfg.dataset.valid_subset.split(",")
+    loss = command.validate(trainer.cfg, trainer, trainer.task, saved, subsets)[0]
+    _count_validation(command, trainer, loss)
+    _save(trainer, saved, loss)
+    if at_end:
+        trainer.lr_step(epoch, loss)
+
+
 def _make_validate_and_save(command: Any) -> Callable[..., Any]:
     def validate_and_save(
         cfg: Any, trainer: Any, task: Any, epoch_itr: Any, valid_subsets: List[str], end_of_epoch: bool
@@ -140,15 +185,10 @@ def _make_validate_and_save(command: Any) -> Callable[..., Any]:
                 pass
             finally:
                 _interruption.may_raise = False
-        step = getattr(trainer.lr_scheduler, "step_validation", None)
-        if step is not None and losses[0] is not None:
-            step(losses[0])
-        stop |= command.should_stop_early(cfg, losses[0])
+        _interruption.misses_validation = validate and bool(_interruption.number) and losses[0] is None
+        stop |= _count_validation(command, trainer, losses[0])
         if save or stop or _interruption.number or _is_time_to_save(cfg, trainer):
-            path = checkpoint_utils.save_checkpoint(cfg.checkpoint, trainer, epoch_itr, losses[0])
-            _last_save["minutes"] = trainer.cumulative_training_time() / 60
-            if path is not None and hasattr(task, "post_save"):
-                task.post_save(path, trainer.get_num_updates())
+            _save(trainer, epoch_itr, losses[0])
         if _interruption.number:
             name = signal.Signals(_interruption.number).name
             logger.info(f"Interrupted by {name} after {trainer.get_num_updates()} updates")

@@ -92,6 +92,42 @@ def test_patience_counts_validations_and_not_saves_and_counts_on_after_a_restart
     assert updates_of(tmp_path) == 16
 
 
+INTERRUPTED = """
+import os, signal, sys
+import fairseq_cli.train as command
+from fairseq.trainer import Trainer
+name = sys.argv.pop(1)
+owner = command if name == "validate" else Trainer
+plain = getattr(owner, name)
+def interrupted(*arguments):
+    os.kill(os.getpid(), signal.SIGTERM)
+    return plain(*arguments)
+setattr(owner, name, interrupted)
+command.cli_main()
+"""
+"""fairseq-train that receives SIGTERM during its first validation or update."""
+
+
+@pytest.mark.parametrize(
+    "name, options",
+    [("validate", ["--max-update", "4"]), ("train_step", ["--max-epoch", "1", "--max-tokens", "99999"])],
+)
+def test_an_interrupted_validation_is_run_when_training_is_resumed(corpus, tmp_path, name, options):
+    """Otherwise the last model would never be validated, and there would be no best checkpoint."""
+    command = train_command(corpus, tmp_path, *options)
+    first = run_command([sys.executable, "-c", INTERRUPTED, name, *command[1:]], cwd=tmp_path, check=False)
+    assert first.returncode == 128 + signal.SIGTERM and validated(first.stdout) == [], first.stdout[-2000:]
+    assert not (tmp_path / "checkpoint_best.pt").exists()
+    position, updates = checkpoint(tmp_path)["extra_state"]["train_iterator"], updates_of(tmp_path)
+    assert (position["iterations_in_epoch"] == 0) == (name == "train_step")
+    assert validated(run_command(command, cwd=tmp_path).stdout) == [updates]
+    best = torch.load(tmp_path / "checkpoint_best.pt", weights_only=True)["extra_state"]
+    last = checkpoint(tmp_path)["extra_state"]
+    assert best["val_loss"] == best["best"] == last["val_loss"]
+    assert {name: last["train_iterator"][name] for name in position} == position
+    assert validated(run_command(command, cwd=tmp_path).stdout) == []
+
+
 def test_training_saves_every_few_minutes_without_validating(corpus, tmp_path):
     options = ["--max-update", "4", "--save-interval-minutes", "1e-9", "--validate-interval", "99"]
     output = run_command(train_command(corpus, tmp_path, *options), cwd=tmp_path).stdout
