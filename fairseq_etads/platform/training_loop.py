@@ -199,11 +199,11 @@ def _make_validate_and_save(command: Any) -> Callable[..., Any]:
     return validate_and_save
 
 
-def wrap_train_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap fairseq-train's ``train``, so that it logs the plan first and never exceeds --max-update.
+def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., Any]:
+    """Wrap fairseq-train's ``train``, so that it logs the plan first and never exceeds --max-update or --patience.
 
-    ``train`` runs one epoch. fairseq checks the number of updates only after an update. If training were started again
-    after it has finished, fairseq would therefore run one more update.
+    ``train`` runs one epoch. fairseq checks the number of updates only after an update, and --patience only after a
+    validation. If training were started again after it has finished, fairseq would therefore continue until then.
     """
 
     @functools.wraps(train)
@@ -211,6 +211,13 @@ def wrap_train_epoch(train: Callable[..., Any]) -> Callable[..., Any]:
         limit = cfg.optimization.max_update
         if 0 < limit <= trainer.get_num_updates():
             logger.info(f"--max-update {limit}: training is complete after {trainer.get_num_updates()} updates")
+            return [None], True
+        patience = cfg.checkpoint.patience
+        if 0 < patience <= getattr(command.should_stop_early, "num_runs", 0) and not cfg.dataset.disable_validation:
+            logger.info(
+                f"--patience {patience}: training is complete after {trainer.get_num_updates()} updates, because "
+                f"{command.should_stop_early.num_runs} validations in a row were not better than the best one"
+            )
             return [None], True
         if not getattr(train_epoch, "has_begun", False):
             train_epoch.has_begun = True  # type: ignore[attr-defined]
@@ -329,5 +336,5 @@ def _compute_mean_source_tokens(epoch_itr: Any) -> Optional[float]:
 def install(command: Any) -> None:
     """Patch the module ``fairseq_cli.train``. This function can be called repeatedly."""
     if not hasattr(command.train, "is_patched"):
-        command.train = wrap_train_epoch(command.train)
+        command.train = wrap_train_epoch(command.train, command)
         command.validate_and_save = _make_validate_and_save(command)

@@ -89,6 +89,8 @@ def test_patience_counts_validations_and_not_saves_and_counts_on_after_a_restart
     assert "training plan: patience: training ends after 3 validations without a better loss, at most 12" in first
     second = run_command(train_command(corpus, tmp_path, *options, "--max-update", "99"), cwd=tmp_path).stdout
     assert validated(second) == [12, 16] and "early stop" in second
+    third = run_command(train_command(corpus, tmp_path, *options, "--max-update", "99"), cwd=tmp_path).stdout
+    assert "--patience 3: training is complete after 16 updates" in third and validated(third) == []
     assert updates_of(tmp_path) == 16
 
 

@@ -59,15 +59,29 @@ def test_no_validation_where_it_is_disabled():
     assert validations(24, 10, validate=3, save=4, disabled=True) == ([], [4, 8, 10, 12, 16, 20, 24])
 
 
-@pytest.mark.parametrize("limit, updates, trains", [(20, 19, True), (20, 20, False), (20, 21, False), (0, 99, True)])
-def test_no_update_is_made_after_the_last(limit, updates, trains):
-    cfg, iterator = config(limit=limit), SimpleNamespace(dataset=None, __len__=None, epoch=1)
+@pytest.mark.parametrize(
+    "limit, updates, patience, trains",
+    [
+        (20, 19, -1, True),
+        (20, 20, -1, False),
+        (20, 21, -1, False),
+        (0, 99, -1, True),
+        (0, 9, 3, True),
+        (0, 9, 2, False),
+    ],
+)
+def test_no_update_is_made_after_the_last(limit, updates, patience, trains):
+    """Before that, two validations in a row were not better than the best one."""
+    cfg, iterator = config(limit=limit, patience=patience), SimpleNamespace(dataset=None, __len__=None, epoch=1)
+    cfg.dataset.update_ordered_indices_seed, cfg.dataset.update_epoch_batch_itr = False, False
+    command = SimpleNamespace(should_stop_early=SimpleNamespace(best=1.0, num_runs=2))
+    task = SimpleNamespace(has_sharded_data=lambda split: False)
     cfg.distributed_training = SimpleNamespace(distributed_world_size=2)
     trainer = SimpleNamespace(get_num_updates=lambda: updates, cumulative_training_time=lambda: 0.0)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_loop, "describe_plan", lambda cfg, iterator: [])
         patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
-        result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch")(cfg, trainer, None, iterator)
+        result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch", command)(cfg, trainer, task, iterator)
     assert result == ("an epoch" if trains else ([None], True))
 
 
