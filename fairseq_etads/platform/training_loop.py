@@ -222,6 +222,7 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
         if not getattr(train_epoch, "has_begun", False):
             train_epoch.has_begun = True  # type: ignore[attr-defined]
             check_best_metric(cfg, trainer, epoch_itr.epoch)
+            check_batch_seed(cfg, task)
             _last_save["minutes"] = trainer.cumulative_training_time() / 60
             for line in describe_plan(cfg, epoch_itr):
                 logger.info(f"training plan: {line}")
@@ -231,6 +232,24 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
 
     train_epoch.is_patched = True  # type: ignore[attr-defined]
     return train_epoch
+
+
+def check_batch_seed(cfg: Any, task: Any) -> None:
+    """Check that --update-ordered-indices-seed has an effect.
+
+    If the batches of all epochs are created at once, the option only changes their seed, by the number of the epoch in
+    which the process starts. A resumed training would therefore use other batches.
+
+    Raises:
+        ValueError: the option is given, but the batches are not created for each epoch.
+    """
+    options = cfg.dataset
+    by_epoch = options.update_epoch_batch_itr or task.has_sharded_data("train")
+    if options.update_ordered_indices_seed and not by_epoch:
+        raise ValueError(
+            "--update-ordered-indices-seed has no effect, because the batches of all epochs are created at once: leave "
+            "it out, or add --update-epoch-batch-itr, which creates them for each epoch"
+        )
 
 
 def check_best_metric(cfg: Any, trainer: Any, epoch: int) -> None:

@@ -1,5 +1,6 @@
 """platform/training_loop.py: the times at which a training validates and saves, and the plan that it logs."""
 
+import contextlib
 import math
 from types import SimpleNamespace
 
@@ -83,6 +84,15 @@ def test_no_update_is_made_after_the_last(limit, updates, patience, trains):
         patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
         result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch", command)(cfg, trainer, task, iterator)
     assert result == ("an epoch" if trains else ([None], True))
+
+
+@pytest.mark.parametrize("anew, sharded", [(False, False), (True, False), (False, True)])
+def test_a_seed_for_each_epoch_is_refused_where_batches_are_kept(anew, sharded):
+    """A resumed training would otherwise build other batches."""
+    dataset = SimpleNamespace(update_ordered_indices_seed=True, update_epoch_batch_itr=anew)
+    task = SimpleNamespace(has_sharded_data=lambda split: sharded)
+    with contextlib.nullcontext() if anew or sharded else pytest.raises(ValueError, match="add --update-epoch-batch"):
+        training_loop.check_batch_seed(SimpleNamespace(dataset=dataset), task)
 
 
 class Epoch:
