@@ -1,6 +1,6 @@
 """Patch fairseq and torch. This module contains all code that depends on particular versions of these packages.
 
-:func:`install` is called when the plugin is imported. It can be called repeatedly.
+:func:`install` is called when the plugin is imported and when the task is set up. It can be called repeatedly.
 """
 
 import argparse
@@ -522,7 +522,7 @@ def install() -> None:
         PathManager.copy = staticmethod(_copy_atomically)
     if not hasattr(checkpoint_utils._torch_persistent_save, "is_patched"):
         checkpoint_utils._torch_persistent_save = _retry_saving(checkpoint_utils._torch_persistent_save)
-    # At this point, the module is fully imported only if the command is fairseq-train.
+    # When the plugin is imported, the module is fully imported only if the command is fairseq-train.
     command: Any = sys.modules.get("fairseq_cli.train")
     if hasattr(command, "train"):
         training_loop.install(command)

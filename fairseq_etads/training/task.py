@@ -34,6 +34,7 @@ from ..models.external import (
     replace_rare_words,
 )
 from ..models.init_from import get_initial_extractor, is_first_launch, load_initial_weights
+from ..platform import compat
 from ..platform.compat import skips_overflows
 from ..platform.option_checks import check_values
 from ..search.content.model import ContentModel
@@ -109,6 +110,7 @@ class SummarizationTask(FairseqTask):
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
         """Create the task and load the dictionaries in the data folder."""
+        compat.install()  # in a program, the module of fairseq-train may have been imported after the plugin
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory = utils.split_paths(cfg.data)[0]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from omegaconf import OmegaConf
+from selection_data import write_data
 
 REST = {
     "args": None,
@@ -69,6 +70,18 @@ def test_imports_are_light_in_every_program(program):
 )
 def test_the_plugin_is_registered_whoever_imports_fairseq(imports):
     run(imports + REGISTERED)
+
+
+def test_fairseq_train_is_extended_if_it_is_imported_after_the_plugin(tmp_path):
+    """Training used to run without the changes to its loop, such as saving after a signal."""
+    write_data(tmp_path, {"train": [("a b", "a")]})
+    run(
+        "import fairseq_etads.plugin\nimport fairseq_cli.train as command\n"
+        "from fairseq_etads.training.options import SummarizationConfig\n"
+        "from fairseq_etads.training.task import SummarizationTask\n"
+        f"SummarizationTask.setup_task(SummarizationConfig(data={str(tmp_path)!r}))\n"
+        "assert command.train.is_patched and command.validate_and_save.is_patched"
+    )
 
 
 @pytest.mark.parametrize("imports", ["import fairseq_etads, fairseq", "from fairseq_etads import Summarizer"])
