@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Train with fairseq-train, unless a run with these options and data has already finished.
+"""Train with fairseq-train, unless a run with these options and data has already finished and its checkpoints exist.
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
@@ -58,10 +58,11 @@ def train_once(
                 f"--out {run}: it was trained with other data, at {before.prepared}; name another "
                 "folder, or delete this one"
             )
-        if before is not None and words_of(command) == words_of(before.command) == words_of(finished_command(run)):
+        made = find_checkpoint(run)
+        is_finished = before is not None and words_of(command) == words_of(before.command)
+        if made is not None and is_finished and words_of(command) == words_of(finished_command(run)):
             record.write(run)
-            best = run / "checkpoints" / "checkpoint_best.pt"
-            say(f"already trained with these options (delete {run / FINISHED} to continue): {best}")
+            say(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
             return 0
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
             check_seed(run, before.command, command)
@@ -74,11 +75,18 @@ def train_once(
             return 2 if status < 128 else status
         write_text(run / FINISHED, " ".join(command) + "\n")
     (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
-    names = ("best", "last")
-    checkpoints = [(name, run / "checkpoints" / f"checkpoint_{name}.pt") for name in names]
-    name, path = next((pair for pair in checkpoints if pair[1].is_file()), checkpoints[-1])
-    say(f"{name} checkpoint: {path}")
+    path = find_checkpoint(run)
+    if path is None:
+        say(f"fairseq-train wrote neither checkpoint_best.pt nor checkpoint_last.pt to {run / 'checkpoints'}")
+    else:
+        say(f"{path.stem.split('_')[1]} checkpoint: {path}")
     return 0
+
+
+def find_checkpoint(run: Path) -> Optional[Path]:
+    """Return the path of the best checkpoint of a run, or of the last one, or None if there is neither."""
+    paths = [run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last")]
+    return next((path for path in paths if path.is_file()), None)
 
 
 def finished_command(run: Path) -> List[str]:

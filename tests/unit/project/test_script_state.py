@@ -197,6 +197,18 @@ def test_a_training_that_failed_is_tried_again(train, tmp_path):
     assert (tmp_path / "run" / "finished.txt").read_text().endswith("--adam-betas (0.9, 0.998) --seed 1\n")
 
 
+def test_a_finished_training_without_checkpoints_is_done_again(train, tmp_path):
+    train("--seed", "1")
+    checkpoints = tmp_path / "run" / "checkpoints"
+    checkpoints.rename(tmp_path / "elsewhere")
+    checkpoints.symlink_to("../elsewhere")  # recipes link the checkpoints of another run
+    said = train("--seed", "1").stderr
+    assert "already trained" in said and said.endswith(": run/checkpoints/checkpoint_last.pt\n") and train.count() == 1
+    checkpoints.unlink()
+    said = train("--seed", "1").stderr
+    assert "already trained" not in said and "last checkpoint" in said and train.count() == 2
+
+
 def test_a_training_of_an_earlier_version_is_known(train, tmp_path):
     train("--seed", "1")
     (tmp_path / "run" / "training.json").unlink()
