@@ -16,7 +16,7 @@ from ..evaluation.likelihood_file import (
     check_comparable,
     make_likelihood_file_path,
 )
-from ..evaluation.resampling import compare_pairs, compare_trainings, number_families
+from ..evaluation.resampling import compare_pairs, compare_trainings, count_units, number_families
 from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
 from ..evaluation.summaries import find_leftover_marks
 from ..jobs.runs import find_checkpoint_and_data, silence_info_logs
@@ -35,6 +35,8 @@ from .scoring_options import (
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
+FEW = 10
+"""Number of documents or families below which the bootstrap's intervals are much too narrow."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,13 +60,14 @@ examples:
   (random exchanges of the two systems' scores, document by document). Use --a and --b if each system was trained
   several times. Student's t-test then accounts for the variation between training runs as well as between documents, so
   that a lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing
-  about other training runs of the same systems. Documents that resemble each other (news about one event, packages from
-  one source) are not independent. With --families, you can specify which documents belong together; the bootstrap then
-  resamples whole families. If you test several metrics or systems, correct for the number of tests, either with Holm's
-  method or by dividing the significance level by this number. With --likelihood, the command compares the
-  log-likelihoods of the references under two trained models (natural logarithm, averaged over the tokens in a summary).
-  The likelihood varies far less than ROUGE, so it can detect smaller differences, but it does not reflect the effect of
-  the search. Use - as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  about other training runs of the same systems. Documents that resemble each other (news about one event, packages
+  from one source) are not independent. With --families, you can specify which documents belong together; the
+  bootstrap then resamples whole families. A single document or family gives no interval, and p is 1. If you test
+  several metrics or systems, correct for the number of tests, either with Holm's method or by dividing the
+  significance level by this number. With --likelihood, the command compares the log-likelihoods of the references
+  under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies far less
+  than ROUGE, so it can detect smaller differences, but it does not reflect the effect of the search. Use - as FILE to
+  read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add(
@@ -172,24 +175,43 @@ def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[n
     return number_families([line.split("\t")[0] for line in lines])
 
 
+def _warn_about_few(units: int, args: argparse.Namespace) -> None:
+    """Print a warning if there are too few documents or families for reliable intervals and p-values."""
+    if units >= FEW or args.quiet:
+        return
+    one, many = (
+        (f"family in {args.families}", f"families in {args.families}") if args.families else ("document", "documents")
+    )
+    if units == 1:
+        print_warnings("etads-compare", [f"only 1 {one}: there is no interval, and p is 1"])
+    else:
+        text = f"only {units} {many}: the intervals are too narrow, and the bootstrap's p-values are too small"
+        print_warnings("etads-compare", [text])
+
+
 def _make_score_rows(
-    metrics: Sequence[str], first: np.ndarray, second: np.ndarray, args: argparse.Namespace
+    metrics: Sequence[str],
+    first: np.ndarray,
+    second: np.ndarray,
+    families: Optional[np.ndarray],
+    args: argparse.Namespace,
 ) -> Dict[str, Any]:
     """Create the rows of the entry "scores" in the report.
 
     Args:
         metrics: names of the metrics.
         first, second: scores of the two systems, shape (runs, n, metrics).
+        families: family index of each document, shape (n,), or None.
         args: parsed command-line arguments.
     """
     several = len(first) > 1 or len(second) > 1
-    families = _load_family_indices(args, first.shape[1])
+    _warn_about_few(count_units(first.shape[1], families), args)
     tests = (
         compare_trainings(first, second, args.bootstrap, args.seed, families)
         if several
         else compare_pairs(first[0], second[0], args.bootstrap, args.seed, families)
     )
-    found = {name: values.tolist() for name, values in tests.items()}
+    found = {name: values.tolist() for name, values in tests.items() if values is not None}
     rows: Dict[str, Dict[str, Any]] = {}
     for m, metric in enumerate(metrics):
         trainings = [scores[:, :, m].mean(axis=1).tolist() for scores in (first, second)]
@@ -198,7 +220,7 @@ def _make_score_rows(
             "second": float(np.mean(trainings[1])),
             **(dict(zip(("first_trainings", "second_trainings"), trainings)) if several else {}),
             "difference": found["difference"][m],
-            "interval": [found["interval"][0][m], found["interval"][1][m]],
+            "interval": [found["interval"][0][m], found["interval"][1][m]] if "interval" in found else None,
             **{name: found[name][m] for name in ("p_bootstrap", "p_randomisation") if name in found},
         }
     return rows
@@ -211,13 +233,15 @@ def _list_input_names(given: _InputFiles) -> Dict[str, Any]:
     return {"first_file": given.first[0], "second_file": given.second[0]}
 
 
-def _format_test_signature(given: _InputFiles, documents: int, args: argparse.Namespace, figure: str = "") -> str:
+def _format_test_signature(
+    given: _InputFiles, documents: int, families: Optional[np.ndarray], args: argparse.Namespace, figure: str = ""
+) -> str:
     """Format the last part of the signature, which describes the statistical tests."""
     tests = "paired-bootstrap,approximate-randomisation"
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
-    if args.families:
-        tests += "|families:given"
+    if families is not None:
+        tests += f"|families:{count_units(documents, families)}"
     return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
 
 
@@ -244,12 +268,13 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     )
     scores = [np.concatenate(both, axis=1) for both in zip(rouge, np.split(more, systems))]
     first, second = np.stack(scores[: len(given.first)]), np.stack(scores[len(given.first) :])
-    made = _format_test_signature(given, first.shape[1], args, f"figure:{args.figure}|")
+    families = _load_family_indices(args, first.shape[1])
+    made = _format_test_signature(given, first.shape[1], families, args, f"figure:{args.figure}|")
     also = {"also_signatures": [f"{signature}|{made}" for signature in signatures]} if others else {}
     return {
         **_list_input_names(given),
         "reference_files": given.references,
-        "scores": _make_score_rows([*settings.metrics, *heads], first, second, args),
+        "scores": _make_score_rows([*settings.metrics, *heads], first, second, families, args),
         "signature": f"ROUGE|{settings.signature(len(references))}|{made}",
         **also,
     }
@@ -278,11 +303,12 @@ def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[st
         check_comparable(found[0], likelihoods, [names[0], name])
     scores = np.stack([likelihoods.per_token() for likelihoods in found])[:, :, None]
     first, second = scores[: len(given.first)], scores[len(given.first) :]
-    made = _format_test_signature(given, first.shape[1], args)
+    families = _load_family_indices(args, first.shape[1])
+    made = _format_test_signature(given, first.shape[1], families, args)
     return {
         **_list_input_names(given),
         "subset": args.subset,
-        "scores": _make_score_rows([LIKELIHOOD], first, second, args),
+        "scores": _make_score_rows([LIKELIHOOD], first, second, families, args),
         "signature": f"{LIKELIHOOD}|per:token|log:e|mean:documents|subset:{args.subset}|{made}",
     }
 
@@ -299,7 +325,8 @@ def _format_table(report: Dict[str, Any], figure: str) -> str:
     ]
     for name, row in rows.items():
         means = f"{row['first']:8.{digits}f} {row['second']:8.{digits}f} {row['difference']:+8.{digits}f}"
-        interval = f"[{row['interval'][0]:+.{digits}f}, {row['interval'][1]:+.{digits}f}]"
+        bounds = row["interval"]
+        interval = f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else "-"
         p_values = " ".join(f"{row[p]:8.4f}" for p in ("p_bootstrap", "p_randomisation") if p in row)
         lines.append(f"{name.replace('rouge', 'ROUGE-'):<{width}} {means}   {interval:<17} {p_values}")
     if several:

@@ -21,6 +21,11 @@ def number_families(names: Sequence[str]) -> np.ndarray:
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
+def count_units(documents: int, families: Optional[np.ndarray] = None) -> int:
+    """Return the number of units that are drawn: the families if they are given, or otherwise the documents."""
+    return documents if families is None else len(np.unique(families))
+
+
 def _draw_counts(rng: np.random.Generator, n: int, families: Optional[np.ndarray]) -> np.ndarray:
     """Draw documents or families with replacement. Returns how often each document was drawn, shape (n,).
 
@@ -91,7 +96,8 @@ def compare_pairs(
         from a paired bootstrap, and two two-sided p-values (...). "p_bootstrap" is the fraction of bootstrap
         differences that are at least as far from the observed difference as 0 is (Efron and Tibshirani 1993, section
         16.4). "p_randomisation" is the fraction of random swaps between the scores of both systems that produce a
-        difference at least as large as the observed difference (Noreen 1989; Riezler and Maxwell 2005).
+        difference at least as large as the observed difference (Noreen 1989; Riezler and Maxwell 2005). A single
+        document or family proves nothing: the interval is None and the p-values are 1.
     """
     pairs = first - second
     n = len(pairs)
@@ -104,12 +110,13 @@ def compare_pairs(
     for draw in range(resamples):
         signs = rng.integers(2, size=int(groups.max()) + 1) * 2.0 - 1
         exchanged[draw] = signs[groups] @ rows / n
-    return {
+    found = {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
         "p_bootstrap": _compute_p_values(means, difference),
         "p_randomisation": _compute_p_values(exchanged.reshape(resamples, *difference.shape) + difference, difference),
     }
+    return _withhold_without_variation(found, count_units(n, families))
 
 
 def _compute_training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -190,7 +197,8 @@ def compare_trainings(
 
     Returns:
         A dictionary with the "difference" (...) between the means (first minus second), its 95 % "interval" (2, ...)
-        and the two-sided p-value "p_bootstrap" (...), as in :func:`compare_pairs`.
+        and the two-sided p-value "p_bootstrap" (...), as in :func:`compare_pairs`. With a single document or family,
+        the interval is None and the p-value is 1.
     """
     documents = first.mean(axis=0) - second.mean(axis=0)  # (n, ...)
     difference = documents.mean(axis=0)
@@ -199,11 +207,23 @@ def compare_trainings(
     trainings = error * rng.standard_t(np.broadcast_to(freedom, (resamples, *difference.shape)))
     drawn = bootstrap_means(documents, resamples, seed, families) - difference
     means = difference + np.sqrt(_compute_document_share(first, second, families)) * drawn + trainings
-    return {
+    found = {
         "difference": difference,
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
         "p_bootstrap": _compute_p_values(means, difference),
     }
+    return _withhold_without_variation(found, count_units(len(documents), families))
+
+
+def _withhold_without_variation(found: Dict[str, Any], units: int) -> Dict[str, Any]:
+    """Replace the interval with None and the p-values with 1 if there is only one document or family.
+
+    All resamples of a single unit are equal, so they would make any difference appear to be certain.
+    """
+    if units > 1:
+        return found
+    p_values = {name: np.ones_like(value) for name, value in found.items() if name.startswith("p_")}
+    return {**found, "interval": None, **p_values}
 
 
 def correct_p_values(p_values: Sequence[float]) -> np.ndarray:

@@ -66,7 +66,7 @@ def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
     level = LEVEL / max(len(tuning.trials) - 1, 1)
     return {
         "difference": float(found["difference"]),
-        "interval": found["interval"].tolist(),
+        "interval": None if found["interval"] is None else found["interval"].tolist(),
         "p_bootstrap": float(found["p_bootstrap"]),
         "p_randomisation": float(found["p_randomisation"]),
         "level": level,
@@ -83,10 +83,10 @@ def format_conclusion(tuning: Tuning) -> str:
         others = len(tuning.trials) - 1
         return f"The folder's defaults (trial 0) are the best by {metric}: {about}. None of {others} others is better."
     compared = _format_comparison(tuning)
-    low, high = compared["interval"]
+    interval = " [{:+.2f}, {:+.2f}]".format(*compared["interval"]) if compared["interval"] else ""
     text = (
         f"Trial {best.number} is the best by {metric}: {about}. The folder's defaults (trial 0) have "
-        f"{first.score(tuning.metric):.2f}; the difference is {compared['difference']:+.2f} [{low:+.2f}, {high:+.2f}], "
+        f"{first.score(tuning.metric):.2f}; the difference is {compared['difference']:+.2f}{interval}, "
         f"p = {compared['p_randomisation']:.4f} (paired randomisation).\n"
     )
     others = len(tuning.trials) - 1

@@ -226,13 +226,31 @@ def test_families_of_documents_are_drawn_together(tmp_path, capsys):
         report = json.loads(saved.read_text())
         values.append(report["scores"]["rouge1"]["p_randomisation"])
     assert values[0] < 0.05 and values[1] > 0.5
-    assert "|families:given|" in report["signature"]
+    assert "|families:2|" in report["signature"]
     short = write(tmp_path / "short", ["cat"])
     capsys.readouterr()
     assert compare_main([better, worse, references, "--families", short]) == 2
     assert "has 1 lines, but there are 7 documents" in capsys.readouterr().err
     assert compare_main([better, worse, references, "--families", families, "--json", families]) == 2
     assert "--families" in capsys.readouterr().err
+
+
+def test_few_documents_and_families_are_pointed_out(tmp_path, capsys):
+    better = write(tmp_path / "a", ["the cat sat"] * 10)
+    worse, references = write(tmp_path / "b", ["the cat"] * 10), write(tmp_path / "ref", ["the cat sat"] * 10)
+    one, few = write(tmp_path / "one", ["x"] * 10), write(tmp_path / "few", ["x", "y"] * 5)
+    saved = tmp_path / "report.json"
+    outputs = {}
+    for name, options in {"none": [], "few": ["--families", few], "one": ["--families", one]}.items():
+        files = [better, worse, references] if name != "one" else [references, "--a", better, better, "--b", worse]
+        assert compare_main([*files, "--bootstrap", "50", "--json", str(saved), *options]) == 0
+        outputs[name] = (*capsys.readouterr(), json.loads(saved.read_text()))
+    assert outputs["none"][1] == ""
+    assert f"warning: only 2 families in {few}" in outputs["few"][1] and "|families:2|" in outputs["few"][0]
+    out, err, report = outputs["one"]
+    assert f"warning: only 1 family in {one}: there is no interval, and p is 1" in err
+    row = report["scores"]["rouge1"]
+    assert row["interval"] is None and row["p_bootstrap"] == 1 and row["difference"] > 10 and "   -  " in out
 
 
 # --- what is refused ---
