@@ -11,6 +11,7 @@ import copy
 import hashlib
 import itertools
 import os
+import re
 import sys
 from collections import Counter
 from dataclasses import dataclass, fields
@@ -56,6 +57,8 @@ number of lines; a line is empty if its document has fewer references. If you ru
 missing splits."""
 
 BESIDE = (ORIGINAL, ORIGIN)
+_OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
+"""Names of the files of a corpus, including tags and levels that other commands add. All other files are the user's."""
 NAMED_DROPPED = 20
 """Maximum number of dropped documents per split that report.json lists."""
 
@@ -298,12 +301,12 @@ def _compute_folder_checksum(folder: Path) -> str:
 def _delete_corpus(out: Path, reader: Reader) -> None:
     """Delete an existing corpus before it is replaced because of --force.
 
-    Splits, references and tags that the new corpus does not contain are also deleted.
+    Splits, references and tags that the new corpus does not contain are also deleted. Files with other names are kept.
 
     Raises:
         InputError: a file in the existing corpus is also an input file of the new corpus.
     """
-    old = [path for split in SPLITS for side in SIDES for path in out.glob(f"{split}.{side}*") if path.is_file()]
+    old = [path for path in sorted(out.iterdir()) if _OF_CORPUS.fullmatch(path.name) and path.is_file()]
     inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
     for path in old:
         if path.resolve() in inputs:
@@ -370,9 +373,9 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
             continue
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
-        names = sorted(file.name for file in out.glob(f"{split}.*") if not file.name.endswith(".partial"))
-        sources = (f"{split}.source", *(f"{split}.source.{name}" for name in BESIDE))
-        made = [name for name in names if name in sources or name.startswith(f"{split}.target")]
+        beside = [f"source.{name}" for name in BESIDE if getattr(args, f"keep_{name}", False)]
+        further = [f"target.{number}" for number in range(1, about["references"])]
+        made = sorted(f"{split}.{end}" for end in (*SIDES, *beside, *further))
         about["files"] = {name: compute_sha256(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)

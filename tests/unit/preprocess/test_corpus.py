@@ -219,6 +219,18 @@ def test_force_leaves_nothing_of_the_corpus_before(tmp_path, capsys):
     assert "--force would delete" in error and lines(out / "train.source") == ["a"]
 
 
+def test_files_of_the_user_are_neither_listed_nor_deleted(tmp_path):
+    files = [corpora.write(tmp_path / name, f"{name}\n") for name in "ab"]
+    own = ("train.target.notes.txt", "train.target.bak", "train.source.old", "train.sources")
+    for name in own:
+        corpora.write(tmp_path / "text" / name, "mine\n")
+    for force in ([], ["--force"]):
+        out, report = run(tmp_path, "parallel", "--train", *files, *force)
+        assert list(report["splits"]["train"]["files"]) == ["train.source", "train.target"]
+        assert all(lines(out / name) == ["mine"] for name in own)
+        assert "mine" not in (out / "SHA256SUMS").read_text() and "bak" not in (out / "SHA256SUMS").read_text()
+
+
 def test_a_changed_output_is_made_again(tmp_path):
     files = [corpora.write(tmp_path / name, f"{name}\n") for name in "ab"]
     out, first = run(tmp_path, "parallel", "--train", *files)
