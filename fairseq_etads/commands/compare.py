@@ -346,7 +346,13 @@ def main(args: argparse.Namespace) -> None:
     check_writable("--json", args.json)
     check_outputs(
         {"--json": args.json},
-        {"A": given.first, "B": given.second, "REF": given.references, "--families": args.families},
+        {
+            "A": given.first,
+            "B": given.second,
+            "REF": given.references,
+            "--families": args.families,
+            **other_scores.list_score_inputs(args),
+        },
     )
     check_at_least(1, bootstrap=args.bootstrap)
     check_at_least(0, seed=args.seed)

@@ -9,6 +9,7 @@ from typing import Any
 from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, add_device_option, check_positive, command
 from ..platform.errors import InputError
+from ..platform.outputs import check_outputs
 from ..text.words import WORD_KINDS
 
 
@@ -172,6 +173,8 @@ def _train_model(args: argparse.Namespace) -> None:
 
 
 def _score_model(args: argparse.Namespace) -> None:
+    in_model = list(args.model.iterdir()) if args.model.is_dir() else [args.model]
+    check_outputs({"--out": args.out}, {"MODEL": in_model, "PAIRS": args.pairs})
     from ..jobs.nli_training import evaluate_entailment_model
 
     silence_info_logs()

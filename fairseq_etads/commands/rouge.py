@@ -92,8 +92,10 @@ def main(args: argparse.Namespace) -> None:
         args.bytes, args.multi = 75, args.multi or "average"
     check_writable("--per-example", args.per_example, ".jsonl", ".tsv")
     check_writable("--json", args.json)
-    outputs, inputs = {"--per-example": args.per_example, "--json": args.json}, {"REF": args.references}
-    check_outputs(outputs, {"HYP": args.hypothesis, **inputs})
+    check_outputs(
+        {"--per-example": args.per_example, "--json": args.json},
+        {"HYP": args.hypothesis, "REF": args.references, **other_scores.list_score_inputs(args)},
+    )
     settings = make_rouge_settings(args)
     check_at_least(1, jobs=args.jobs)
     check_at_least(0, bootstrap=args.bootstrap, seed=args.seed)

@@ -100,6 +100,13 @@ def check_score_options(args: argparse.Namespace) -> None:
         )
 
 
+def list_score_inputs(args: argparse.Namespace) -> Dict[str, List[Path]]:
+    """Return the files that the scores in --also read, as a mapping from options to files or the files in a folder."""
+    named = {name: getattr(args, name) for name in ("wordnet", "bertscore_model", "saliency_documents", "entail_model")}
+    paths = {f"--{name.replace('_', '-')}": Path(value) for name, value in named.items() if value}
+    return {option: list(path.iterdir()) if path.is_dir() else [path] for option, path in paths.items()}
+
+
 def load_scorers(args: argparse.Namespace, load_entailment: Callable[[str], Predictor]) -> Dict[str, Scorer]:
     """Load the data that the scores in --also require, and return a dictionary from score names to scorers.
 

@@ -3,6 +3,7 @@
 import json
 import math
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -103,6 +104,18 @@ def test_what_is_missing_is_said_in_a_line(files, capsys, options, words):
     assert main([*files, *options]) == 2
     out, err = capsys.readouterr()
     assert out == "" and words in err and err.count("\n") == 1
+
+
+def test_a_report_does_not_replace_what_a_score_reads(files, saliency, tmp_path, capsys):
+    (tmp_path / "nli").mkdir()
+    weights = write(tmp_path / "nli" / "model.safetensors", ["weights"])
+    entail = ["--also", "entail", "--entail-model", str(tmp_path / "nli")]
+    for options, path in ((saliency, saliency[-1]), (entail, weights)):
+        before = Path(path).read_bytes()
+        for command, given in ((main, files), (compare_main, [files[0], *files])):
+            assert command([*given, *options, "--json", path]) == 2
+            assert f"--json {path} is also read ({options[2]} {path})" in capsys.readouterr().err
+            assert Path(path).read_bytes() == before
 
 
 def test_a_file_without_words_has_no_frequencies(files, tmp_path, capsys):
