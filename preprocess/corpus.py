@@ -33,6 +33,7 @@ from fairseq_etads.text.documents import (
     DocumentLines,
     ExcludedDocumentError,
     LineOptions,
+    join_cleaned_words,
     make_lines,
 )
 from fairseq_etads.text.words import SENTENCE_MARK
@@ -59,6 +60,8 @@ missing splits."""
 BESIDE = (ORIGINAL, ORIGIN)
 _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
 """Names of the files of a corpus, including tags and levels that other commands add. All other files are the user's."""
+SPLIT_BY = "cleaned words"
+"""Part of a document that determines its split with --split, for report.json. Earlier versions hashed the raw words."""
 NAMED_DROPPED = 20
 """Maximum number of dropped documents per split that report.json lists."""
 
@@ -108,7 +111,7 @@ def _make_lines(items: List[Any]) -> List[Result]:
 
 def _convert_document(document: Document) -> Optional[DocumentLines]:
     """Convert a document to lines of text. Returns None if the document belongs to another split."""
-    if _reader.shares and _reader.shares.assign_split(document) != _split:
+    if _reader.shares and _reader.shares.assign_split(join_cleaned_words(document, _options)) != _split:
         return None
     return make_lines(document, _options)
 
@@ -318,6 +321,8 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
 def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     """Read the statistics about the finished splits from an existing report.json.
 
+    The entry "split by" in ``report`` is replaced if an earlier version assigned the documents to splits.
+
     Raises:
         InputError: the existing corpus was created from other inputs or with other options than those in ``report``.
     """
@@ -332,6 +337,8 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
         what = ", ".join(different)
         raise InputError(f"--out {out} was made with other {what} (see {path}); --force replaces it")
     splits: Dict[str, Any] = known.get("splits", {})
+    if splits and "split by" in report:
+        report["split by"] = known.get("split by", "raw words")
     return splits
 
 
@@ -364,6 +371,8 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         "options": options,
         "inputs": dict(compute_input_checksums(reader)),
     }
+    if reader.shares:
+        report["split by"] = SPLIT_BY
     report.update(notes=reader.notes, splits={})
     report["splits"] = _read_finished_splits(out, report)
     (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
@@ -371,6 +380,11 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and compute_sha256(out / name) == files[name] for name in files):
             continue
+        if report.get("split by", SPLIT_BY) != SPLIT_BY:
+            raise InputError(
+                f"--out {out} is incomplete, and an earlier version assigned its documents to splits by other rules; "
+                "--force replaces it"
+            )
         about = write_split(reader, split, args)
         inputs.verify_unchanged()
         beside = [f"source.{name}" for name in BESIDE if getattr(args, f"keep_{name}", False)]

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from .cleaning import clean_text
 from .words import SENTENCE_MARK, split_sentences
@@ -246,12 +246,13 @@ def _make_original_line(line: str, sentences: Sequence[str], original: Sequence[
     return " ".join(word if word == SENTENCE_MARK else next(remaining) for word in line.split())
 
 
-def _make_sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
-    """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``.
+def join_cleaned_words(document: Document, options: LineOptions) -> str:
+    """Return the words of a whole document after cleaning, separated by single spaces, without sentence marks."""
+    return " ".join(filter(None, _clean_pieces(document.source, options, DocumentLines())))
 
-    A piece that is not split is treated as one sentence.
-    """
-    out: List[str] = []
+
+def _clean_pieces(pieces: Sequence[str], options: LineOptions, made: DocumentLines) -> Iterator[str]:
+    """Clean the pieces of a text, and yield them. Changes are counted in ``made``."""
     counts = made.counts
     # A tag or a script can extend over several pieces, so HTML must be removed from all pieces together.
     if options.strip_html:
@@ -264,6 +265,16 @@ def _make_sentences(pieces: Sequence[str], in_sentences: bool, options: LineOpti
             stopped = add_full_stop(piece)
             counts["full stops added"] += stopped is not piece
             piece = stopped
+        yield piece
+
+
+def _make_sentences(pieces: Sequence[str], in_sentences: bool, options: LineOptions, made: DocumentLines) -> List[str]:
+    """Clean the pieces of a text and, if requested, split them into sentences. Changes are counted in ``made``.
+
+    A piece that is not split is treated as one sentence.
+    """
+    out: List[str] = []
+    for piece in _clean_pieces(pieces, options, made):
         if options.split and not in_sentences:
             out += split_sentences(piece)
         elif piece:

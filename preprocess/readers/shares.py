@@ -9,7 +9,6 @@ from typing import Any, Dict, List, Tuple
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
-from fairseq_etads.text.documents import Document
 
 DEFAULT_SHARES = "90/5/5"
 
@@ -29,9 +28,9 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
         "--split",
         dest="shares",
         metavar="TRAIN/VALID/TEST",
-        help="proportions of the splits of --input, such as 80/10/10. A hash of the document determines the split of "
-        "each row, so that identical documents are assigned to the same split, and new rows do not change the splits "
-        f"of other rows (default: {DEFAULT_SHARES})",
+        help="proportions of the splits of --input, such as 80/10/10. A hash of the cleaned document determines the "
+        "split of each row, so that identical documents are assigned to the same split, and new rows do not change the "
+        f"splits of other rows (default: {DEFAULT_SHARES})",
     )
     add("--split-seed", metavar="N", type=int, help="seed of the hash that assigns documents to splits (default: 1)")
 
@@ -55,12 +54,8 @@ class Shares:
         """Names of the splits with a share greater than 0."""
         return [split for split, fraction in zip(SPLITS, self.fractions) if fraction]
 
-    def assign_split(self, document: Document) -> str:
-        """Return the split to which a document is assigned.
-
-        The split depends only on the words of the document, not on white space.
-        """
-        words = " ".join(" ".join(document.source).split())
+    def assign_split(self, words: str) -> str:
+        """Return the split to which a document is assigned, given its words after cleaning, separated by spaces."""
         digest = hashlib.sha256(f"{self.seed} {words}".encode("utf-8", "surrogatepass")).digest()
         place = int.from_bytes(digest[:8], "big") / 2**64
         for split in self.splits:

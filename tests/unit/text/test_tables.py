@@ -58,6 +58,34 @@ def test_one_table_is_split_by_the_documents(tmp_path):
     assert sum(about["documents"] for about in report["splits"].values()) == 420
 
 
+def test_documents_that_are_identical_after_cleaning_are_in_the_same_split(tmp_path):
+    templates = (
+        "Document {} says: café. It's e.g. <b>new</b>.",
+        "Document\u200b {} says:\x07cafe\u0301. It's e.g. new.",
+    )
+    rows = [record for template in templates for record in records(range(60), template)]
+    path = corpora.table(tmp_path / "all.jsonl", rows)
+    out, report = run(tmp_path, "table", "--input", path, "--split", "40/30/30", "--strip-html")
+    assert len(split_of(out)) == 60 and report["overlap"]["test"] == {
+        "duplicates": len(lines(out / "test.source")) // 2,
+        "also in train": 0,
+        "also in valid": 0,
+    }
+
+
+def test_splits_of_an_earlier_version_are_not_mixed_with_new_ones(tmp_path, capsys):
+    path = corpora.table(tmp_path / "all.csv", records(range(40)))
+    command = ["table", "--input", path, "--split", "60/20/20"]
+    out, report = run(tmp_path, *command)
+    assert report.pop("split by") == "cleaned words"
+    (out / "report.json").write_text(json.dumps(report))
+    (out / "SHA256SUMS").unlink()
+    assert run(tmp_path, *command)[1]["split by"] == "raw words", "a complete corpus is kept"
+    (out / "valid.target").unlink()
+    assert "an earlier version assigned its documents" in refused(tmp_path, capsys, *command)
+    assert run(tmp_path, *command, "--force")[1]["split by"] == "cleaned words"
+
+
 def test_what_has_no_document_is_counted_once(tmp_path):
     good = [json.dumps(record) for record in records(range(40))]
     bad = ['{"Article": 1, "HIGHLIGHTS": ""}', "{", "", '{"Article": "", "HIGHLIGHTS": "x"}', '{"Article": "a"}']
