@@ -17,7 +17,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, S
 
 from fairseq_etads.platform.console import Parser, command, escape_unprintable
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.platform.outputs import copy_file, open_output
+from fairseq_etads.platform.outputs import copy_file, lock_output, open_output
 from fairseq_etads.text.atomic import ORIGIN, SIDES, SPLITS, read_json, write_json
 from fairseq_etads.text.checksums import Checksums
 from fairseq_etads.text.files import read_lines
@@ -305,11 +305,33 @@ def _check_fixed_values(args: argparse.Namespace, control: Control) -> None:
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
 
 
+def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
+    """Write ``record`` to control.json, unless the file already contains this record.
+
+    A record that an interrupted command has left without any split is replaced.
+
+    Raises:
+        InputError: OUT contains splits with other control words, or control.json is damaged.
+    """
+    path = out / RECORD
+    if path.is_file() and any((out / f"{split}.source").is_file() for split in SPLITS):
+        made.verify([RECORD])
+        if read_json(path, f"give another OUT or delete {out}") != record:
+            raise InputError(
+                f"OUT {out}: was made with other control words (see {path}); give another OUT or delete it"
+            )
+        made.add_unlisted(RECORD)
+        return
+    with made.making(RECORD):
+        write_json(path, record)
+
+
 def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     """Write the output folder, and yield lines of text that describe the files and the control words.
 
     Raises:
-        InputError: an option or an input file is invalid.
+        InputError: an option or an input file is invalid, OUT contains splits with other control words, or another
+            process is writing to OUT.
     """
     if not args.text.is_dir():
         raise InputError(f'TEXT "{args.text}" is not a folder; etads-corpus makes one')
@@ -329,19 +351,18 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     read.verify(name for name in read.listed if name.split(".")[0] in splits)
     control = Control.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
     _check_fixed_values(args, control)
-    args.out.mkdir(parents=True, exist_ok=True)
-    made = Checksums(args.out)
-    made.forget(*made.listed)
-    write_json(args.out / RECORD, control.record())
-    names = [RECORD]
-    for split in splits:
-        names += write_controlled_split(
-            args.text, args.out, split, control, args.length or 0, (args.origin or "").lower()
-        )
-        read.verify_unchanged()
-        own = " with the lengths of its references, so not for scores" if control.bins and not args.length else ""
-        yield f"{args.out / split}.source: {split}{own}"
-    made.add(*names)
+    with lock_output(args.out, "OUT", folder=True):
+        made = Checksums(args.out, "Make it again")
+        _claim_output(args.out, control.record(), made)
+        made.forget(*(name for name in made.listed if name.split(".")[0] in splits))
+        for split in splits:
+            names = write_controlled_split(
+                args.text, args.out, split, control, args.length or 0, (args.origin or "").lower()
+            )
+            read.verify_unchanged()
+            made.add(*names)
+            own = " with the lengths of its references, so not for scores" if control.bins and not args.length else ""
+            yield f"{args.out / split}.source: {split}{own}"
     yield from [] if control.bins is None or args.like else control.bins.describe()
     for name, count in () if args.like else (control.origins or {}).items():
         yield f"{ORIGIN_WORD}{name}: {count:,} training documents"

@@ -3,6 +3,8 @@
 import itertools
 import json
 import random
+import subprocess
+import sys
 
 import corpora
 import pytest
@@ -12,6 +14,7 @@ from etads_preprocess.prepare import main as prepare
 from programs import as_program
 from seeds import shifted
 
+from fairseq_etads.platform.outputs import lock_output
 from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
 
 main = as_program(main)
@@ -129,6 +132,25 @@ def refusal(argv, capsys):
         main([str(word) for word in argv])
     assert end.value.code == 2
     return capsys.readouterr().err
+
+
+def test_an_output_has_the_control_words_of_one_setting(tmp_path, capsys):
+    text, out = write_text(tmp_path / "text"), tmp_path / "out"
+    main([str(text), str(out), "--length-bins", "4"])
+    listed = (out / "SHA256SUMS").read_text()
+    for other in (["--length-bins", "3"], ["--by-origin", "--length-bins", "4"]):
+        assert "was made with other control words" in refusal([text, out, "--subset", "test", *other], capsys)
+        assert (out / "SHA256SUMS").read_text() == listed
+    main([str(text), str(out), "--length-bins", "4", "--subset", "test", "--length", "2"])
+    changed = set((out / "SHA256SUMS").read_text().split("\n")[1:]) ^ set(listed.split("\n")[1:])
+    assert {line.split()[1] for line in changed} == {"test.source"}
+    with lock_output(out, "OUT", folder=True):
+        held = subprocess.run(
+            [sys.executable, "-m", "etads_preprocess.control", text, out, "--length-bins", "4"],
+            capture_output=True,
+            text=True,
+        )
+    assert held.returncode == 2 and f"OUT {out}: is being written" in held.stderr
 
 
 def test_text_that_does_not_fit_is_refused(tmp_path, capsys):
