@@ -259,8 +259,8 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     lines are ignored. If a line lacks some ratings, its other ratings are used.
 
     Args:
-        seen: mapping from the annotator, item and letter of each line that has already been read to the location of the
-            line. The lines of this sheet are added to the mapping.
+        seen: mapping from the annotator, item and letter of each line with ratings that has already been read to the
+            location of the line. The lines of this sheet are added to the mapping.
 
     Returns:
         The ratings, and an error message for each invalid line.
@@ -328,10 +328,12 @@ def _read_row(
                 low, high = SCALE
                 shown = cells[criterion][:40]
                 raise ValueError(f'{criterion} is "{shown}", must be a whole number from {low} to {high}') from None
+    if not values:  # a copy of the sheet that was not filled in does not count as the annotator's answer
+        return []
     if (annotator, item, label) in seen:
         raise ValueError(f"{annotator}, item {item}, summary {label} was already in {seen[annotator, item, label]}")
     seen[annotator, item, label] = where
-    return [Rating(annotator, int(item), sheet[item][label], values)] if values else []
+    return [Rating(annotator, int(item), sheet[item][label], values)]
 
 
 def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[float]:

@@ -196,6 +196,15 @@ def test_repeated_lines_are_named_and_empty_cells_are_missing(tmp_path):
     assert sorted(len(rating.values) for rating in ratings) == [2, 3, 3, 3, 3]
 
 
+def test_an_empty_sheet_leaves_the_place_to_the_returned_ratings(tmp_path):
+    key, (given_out, *_) = filled(tmp_path, lambda rows: [rows[0], *([*row[:5], "", "", ""] for row in rows[1:])])
+    given_out = given_out.rename(tmp_path / "empty.csv")
+    _, (returned, *_) = filled(tmp_path)
+    for order in ([given_out, returned], [returned, given_out], [given_out, given_out, returned]):
+        ratings, problems = read_all(key, order)
+        assert not problems and len(ratings) == 6
+
+
 def test_spreadsheet_numbers_are_whole_numbers(tmp_path):
     ratings, problems = read_all(
         *filled(tmp_path, lambda r: [r[0]] + [[*x[:5], *(f"{v}.0" for v in x[5:])] for x in r[1:]])
