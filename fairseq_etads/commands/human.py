@@ -22,7 +22,7 @@ from ..evaluation.human import (
 from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
 from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary
 from ..platform.console import Parser, command
-from ..platform.outputs import check_outputs, write_text
+from ..platform.outputs import check_outputs, make_output_folder, open_output, write_text
 from ..version import version
 from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
 
@@ -113,15 +113,18 @@ def _make_sheets(args: argparse.Namespace) -> None:
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
     key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
-    args.out.mkdir(parents=True, exist_ok=True)
-    args.key.parent.mkdir(parents=True, exist_ok=True)
-    write_text(args.key, json.dumps(key, indent=1, ensure_ascii=False) + "\n")
-    for annotator, sheet in key["sheets"].items():
-        # Spreadsheet programs recognise UTF-8 only if the file starts with a byte order mark.
-        table = format_csv_sheet(make_sheet_identity(annotator, key), sheet, sources, outputs)
-        (args.out / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
-        page = format_html_sheet(make_sheet_identity(annotator, key), sheet, sources, outputs)
-        (args.out / f"{annotator}.html").write_bytes(page.encode("utf-8", "replace"))
+    # The sheets and the key receive their names only when all of them are complete, and the key is the last one.
+    with open_output(args.key) as key_file:
+        key_file.write(json.dumps(key, indent=1, ensure_ascii=False) + "\n")
+        key_file.flush()
+        with make_output_folder(args.out, "--out") as folder:
+            for annotator, sheet in key["sheets"].items():
+                identity = make_sheet_identity(annotator, key)
+                # Spreadsheet programs recognise UTF-8 only if the file starts with a byte order mark.
+                table = format_csv_sheet(identity, sheet, sources, outputs)
+                (folder / f"{annotator}.csv").write_bytes(table.encode("utf-8-sig", "replace"))
+                page = format_html_sheet(identity, sheet, sources, outputs)
+                (folder / f"{annotator}.html").write_bytes(page.encode("utf-8", "replace"))
     ratings = args.annotators * each * len(files)
     print(
         f"{args.annotators} sheets in {args.out}, {each} documents each, {ratings} summaries to rate; key: {args.key}"

@@ -2,6 +2,7 @@
 
 import collections
 import csv
+import errno
 import io
 import json
 import re
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairseq_etads.commands import human as human_command
 from fairseq_etads.commands.human import main
 from fairseq_etads.evaluation.human import (
     CRITERIA,
@@ -287,6 +289,21 @@ def test_command_makes_blind_sheets_and_scores_them(texts, tmp_path, capsys):
     # Sheets that have been given out are not overwritten.
     assert main(["make", *texts, *options]) == 2
     assert "exists; its sheets may already have been distributed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("failing", ["format_html_sheet", "make_output_folder"])
+def test_sheets_that_could_not_be_written_leave_nothing(texts, tmp_path, capsys, monkeypatch, failing):
+    def fail(*given):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    given = {path.name for path in tmp_path.iterdir()}
+    options = ["--items=2", f"--out={tmp_path / 'sheets'}", f"--key={tmp_path / 'key.json'}"]
+    with monkeypatch.context() as patched:
+        patched.setattr(human_command, failing, fail)
+        assert main(["make", *texts, *options]) != 0
+    assert "No space left" in capsys.readouterr().err and {path.name for path in tmp_path.iterdir()} == given
+    assert main(["make", *texts, *options]) == 0
+    assert len(list((tmp_path / "sheets").iterdir())) == 6 and json.loads((tmp_path / "key.json").read_text())
 
 
 def test_sheets_show_sentences_as_people_read_them(tmp_path, capsys):
