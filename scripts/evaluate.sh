@@ -37,11 +37,20 @@ done
 lead=${lead:-8}
 need_integer --lead "$lead"
 [[ $show =~ ^[0-9]+$ ]] || die "--show $show: choose a whole number"
+show=$((10#$show))
 for file in "${summaries[@]}" "$references" ${documents:+"$documents"}; do
     [ -f "$file" ] || die "$file: no such file"
 done
 [ -z "$compare" ] || [ ${#summaries[@]} -gt 1 ] || die "--compare needs --summaries more than once"
 [ -z "$analyse" ] || [ -n "$documents" ] || die "--analyse needs --documents"
+# Each command would replace the file of the one before.
+calls=$((${#summaries[@]} + ${documents:+1} + ${compare:+${#summaries[@]} - 1} + ${analyse:+1} + 0))
+for word in "${more[@]}"; do
+    case $word in
+        --json | --json=* | --per-example | --per-example=*)
+            [ "$calls" = 1 ] || die "$word: would be written by $calls commands; give one --summaries without --documents" ;;
+    esac
+done
 use_environment
 
 score() {
@@ -63,12 +72,20 @@ leads = (take_lead_words(split_summary(line, mark), int(lead)) for line in read_
 pathlib.Path(out).write_text("".join(f" {mark} ".join(sentences) + "\n" for sentences in leads), encoding="utf-8")
 PYTHON
 }
+# name_leads: replace the name of the temporary file in the output of etads-rouge.
+name_leads() {
+    local row
+    while IFS= read -r row; do
+        case $row in "hypothesis: $scratch/"*) row="hypothesis: first $lead words of $documents" ;; esac
+        printf '%s\n' "$row"
+    done
+}
 for file in "${summaries[@]}"; do score "$file"; done
 if [ -n "$documents" ]; then
     scratch=$(mktemp -d)
     trap 'rm -rf "$scratch"' EXIT
     write_leads "$scratch/first-$lead-words.txt"
-    score "$scratch/first-$lead-words.txt" | sed "s|^hypothesis: $scratch/.*|hypothesis: first $lead words of $documents|"
+    score "$scratch/first-$lead-words.txt" | name_leads
 fi
 if [ -n "$compare" ]; then
     for file in "${summaries[@]:1}"; do

@@ -48,6 +48,27 @@ def test_the_script_takes_any_name_and_leaves_no_file_beside_the_summaries(tmp_p
     assert (tmp_path / "first-3-words.txt").read_text() == "mine\n"
 
 
+def test_the_script_takes_any_path_and_counts_in_tens(tmp_path):
+    for name, lines in {"documents|x&y": DOCUMENTS, "target": REFERENCES, **SYSTEMS}.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    command = [str(SCRIPTS / "evaluate.sh"), "--summaries", "good", "--references", "target"]
+    options = ["--documents", "documents|x&y", "--show", "010", "--", "--metrics", "1", "--bootstrap", "5"]
+    output = run_command([*command, *options], cwd=tmp_path).stdout
+    assert "\nhypothesis: first 8 words of documents|x&y\n" in output and output.count("\nreference  ") == 10
+
+
+def test_the_script_writes_one_file_of_scores_and_refuses_to_replace_it(tmp_path):
+    for name, lines in {"source": DOCUMENTS, "target": REFERENCES, **SYSTEMS}.items():
+        (tmp_path / name).write_text("".join(line + "\n" for line in lines))
+    command = [str(SCRIPTS / "evaluate.sh"), "--summaries", "good", "--references", "target", "--show", "0"]
+    for more, calls in ((["--summaries", "bad", "--compare"], 3), (["--documents", "source", "--analyse"], 3)):
+        for option in (["--json", "out"], ["--per-example=out.tsv"]):
+            result = run_command([*command, *more, "--", *option], cwd=tmp_path, check=False)
+            assert result.returncode == 2 and f"{option[0]}: would be written by {calls} commands" in result.stdout
+    run_command([*command, "--", "--metrics", "1", "--json", "out", "--bootstrap", "5"], cwd=tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad", "good", "out", "source", "target"]
+
+
 def test_sheets_are_made_by_the_command(tmp_path):
     for name, lines in {"source": DOCUMENTS, **SYSTEMS}.items():
         (tmp_path / name).write_text("".join(line + "\n" for line in lines))
