@@ -57,7 +57,7 @@ def make_legend_labels(runs: Sequence[str]) -> List[str]:
         names = ["/".join(part[-length:]) for part in parts]
         if len(set(names)) == len(runs):
             return names
-    raise InputError(f"RUN {next(run for run in runs if runs.count(run) > 1)} is given twice")
+    raise InputError(f"RUN {next(run for run, part in zip(runs, parts) if parts.count(part) > 1)} is given twice")
 
 
 def _read_logs(runs: Sequence[str]) -> Dict[str, TrainingLog]:

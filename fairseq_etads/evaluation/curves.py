@@ -3,7 +3,7 @@
 import math
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from .plots import make_plots_reproducible, save_figure
+from .plots import add_legend, make_plots_reproducible, save_figure
 from .training_log import TRAIN, Series, TrainingLog
 
 FIRST = ("loss", "nll_loss", "ppl", "lr", "gnorm")
@@ -59,8 +59,8 @@ def thin_points(series: Series, most: int = MOST_POINTS) -> Tuple[List[float], L
     return updates, values
 
 
-def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> None:
-    """Plot one metric for all runs.
+def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[str, int]) -> Dict[str, Any]:
+    """Plot one metric for all runs. Returns a mapping from labels to lines.
 
     Args:
         axes: matplotlib axes of the panel in which to plot.
@@ -68,14 +68,19 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
         logs: mapping from run names to training logs.
         kinds: mapping from the names of validation sets to their indices.
     """
+    labelled = {}
     for number, (run, log) in enumerate(logs.items()):
         colour, marker = _COLOURS[number % len(_COLOURS)], _MARKERS[number % len(_MARKERS)]
         for kind, series in log.figures.get(name, {}).items():
             if kind == TRAIN:
                 alone = "." if len(series) == 1 else None
-                axes.plot(*thin_points(series), color=colour, linewidth=0.9, marker=alone, label=f"{run}: training")
+                label = f"{run}: training"
+                (labelled[label],) = axes.plot(
+                    *thin_points(series), color=colour, linewidth=0.9, marker=alone, label=label
+                )
                 continue
-            axes.plot(
+            label = f"{run}: {kind}"
+            (labelled[label],) = axes.plot(
                 list(series),
                 list(series.values()),
                 color=colour,
@@ -83,7 +88,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
                 marker=marker,
                 markersize=4,
                 linestyle=_DASHES[kinds[kind] % len(_DASHES)],
-                label=f"{run}: {kind}",
+                label=label,
                 markerfacecolor="white",
                 markevery=math.ceil(len(series) / 40),
             )
@@ -95,6 +100,7 @@ def _draw_panel(axes: Any, name: str, logs: Dict[str, TrainingLog], kinds: Dict[
     ]
     if name in _LOGARITHMIC and min(values) > 0 and max(values) >= _LEAST_RANGE * min(values):
         _set_logarithmic_axis(axes)
+    return labelled
 
 
 def _set_logarithmic_axis(axes: Any) -> None:
@@ -128,24 +134,16 @@ def draw_curves(logs: Dict[str, TrainingLog], path: str, figures: Optional[Seque
 
         figure = Figure(figsize=(4.2 * columns + 0.4, 2.7 * rows + 0.6), layout="constrained")
         grid = figure.subplots(rows, columns, squeeze=False, sharex=True).flatten()
+        labelled: Dict[str, Any] = {}
         for axes, name in zip(grid, names):
-            _draw_panel(axes, name, logs, kinds)
+            for label, line in _draw_panel(axes, name, logs, kinds).items():
+                labelled.setdefault(label, line)
         for axes in grid[len(names) :]:
             axes.set_visible(False)
         for axes in grid[max(len(names) - columns, 0) : len(names)]:
             axes.set_xlabel("updates")
             axes.tick_params(labelbottom=True)
-        labelled: Dict[str, Any] = {}
-        for axes in grid[: len(names)]:
-            for handle, label in zip(*axes.get_legend_handles_labels()):
-                labelled.setdefault(label, handle)
         order = sorted(labelled, key=lambda label: list(logs).index(label.rpartition(": ")[0]))
-        figure.legend(
-            [labelled[label] for label in order],
-            order,
-            loc="outside lower center",
-            ncols=min(len(order), 4),
-            fontsize=9,
-            frameon=False,
-        )
+        columns = min(len(order), 4)
+        add_legend(figure, {label: labelled[label] for label in order}, ncols=columns, fontsize=9, frameon=False)
         save_figure(figure, path)

@@ -2,8 +2,10 @@
 
 import contextlib
 import logging
+from pathlib import Path
 from typing import Any, Dict, Iterator
 
+from ..platform.outputs import make_temporary_output
 from .analysis import NGRAM_ORDERS, TENTHS
 
 # The log level is set here, because another library may have lowered the level of the root logger.
@@ -31,9 +33,26 @@ def make_plots_reproducible() -> Iterator[None]:
 
 
 def save_figure(figure: Any, path: str) -> None:
-    """Write a figure to a file without a timestamp. The suffix of ``path`` determines the file format."""
+    """Write a figure to a file without a timestamp. The suffix of ``path`` determines the file format.
+
+    The file receives its final name only when it is complete.
+    """
     metadata = {"Date": None} if path.endswith(".svg") else {"CreationDate": None} if path.endswith(".pdf") else {}
-    figure.savefig(path, metadata=metadata, dpi=150)
+    with make_temporary_output(path) as partial:
+        figure.savefig(partial, format=Path(path).suffix[1:], metadata=metadata, dpi=150)
+
+
+def add_legend(figure: Any, labelled: Dict[str, Any], **style: Any) -> None:
+    """Add a legend below the panels of a figure.
+
+    Args:
+        labelled: mapping from labels to the lines that they describe.
+        style: options for matplotlib.
+    """
+    # Some versions of matplotlib omit labels that begin with an underscore, so the labels are inserted afterwards.
+    legend = figure.legend(list(labelled.values()), ["label"] * len(labelled), loc="outside lower center", **style)
+    for text, label in zip(legend.get_texts(), labelled):
+        text.set_text(label)
 
 
 def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title: str) -> None:
@@ -73,11 +92,13 @@ def draw_analysis(systems: Dict[str, Any], path: str) -> None:
         left, middle, right = figure.subplots(1, 3)
         _draw_bars(left, systems, novel, "not in the document")
         _draw_bars(middle, systems, repeated, "repeated in the summary")
+        labelled = {}
         for name, values in systems.items():
-            right.plot(range(1, TENTHS + 1), values["positions"], marker="o", markersize=3, label=name)
+            (labelled[name],) = right.plot(
+                range(1, TENTHS + 1), values["positions"], marker="o", markersize=3, label=name
+            )
         right.set_title("origin of copied bigrams")
         right.set_xlabel("tenth of the document")
         right.set_ylim(bottom=0)
-        handles, labels = right.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(len(labels), 6))
+        add_legend(figure, labelled, ncols=min(len(labelled), 6))
         save_figure(figure, path)

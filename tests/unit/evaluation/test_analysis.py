@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairseq_etads.commands.analyse import main
-from fairseq_etads.evaluation import rouge
+from fairseq_etads.evaluation import plots, rouge
 from fairseq_etads.evaluation.analysis import (
     TENTHS,
     WORD_SPLITTERS,
@@ -239,6 +239,14 @@ def test_figures_are_drawn_and_the_same_every_time(files, tmp_path, capsys):
     first, second = ((tmp_path / name).read_bytes() for name in ("a.svg", "b.svg"))
     assert first == second and b"<svg" in first
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_all_systems_are_in_the_legend(files, monkeypatch):
+    pytest.importorskip("matplotlib")
+    drawn = []
+    monkeypatch.setattr(plots, "save_figure", lambda figure, path: drawn.append(figure))
+    assert main([*files[:2], files[2].replace("mine", "_mine"), *files[3:], "--lead=1", "--plot", "x.svg"]) == 0
+    assert [text.get_text() for text in drawn[0].legends[0].get_texts()] == ["reference", "_mine", "lead-1"]
 
 
 @pytest.mark.parametrize(

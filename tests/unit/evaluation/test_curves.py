@@ -1,5 +1,6 @@
 """etads-plot: values read from fairseq's logs in all their forms, and the drawing."""
 
+import errno
 import gzip
 import json
 
@@ -172,6 +173,16 @@ def test_panels_hold_every_figure_of_every_run(tmp_path, drawn, capsys):
     assert list(panels_of(drawn[1])) == ["wps", "loss"]
 
 
+def test_names_that_begin_with_an_underscore_are_in_the_legend(tmp_path, drawn):
+    for name in ("_new", "old"):
+        write(tmp_path / name, inner(10, loss=5), validated(10, loss=6))
+    assert main([str(tmp_path / name) for name in ("_new", "old")]) == 0
+    (legend,) = drawn[0].legends
+    texts = [text.get_text() for text in legend.get_texts()]
+    assert texts == ["_new: training", "_new: valid", "old: training", "old: valid"]
+    assert len({line.get_color() for line in legend.get_lines()}) == 2
+
+
 def test_long_curves_show_means_of_neighbours(drawn):
     log = TrainingLog()
     for updates in range(1, 1001):
@@ -194,6 +205,22 @@ def test_the_same_log_gives_the_same_file(tmp_path, capsys):
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_plot_that_cannot_be_written_leaves_the_one_before(tmp_path, capsys, monkeypatch):
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    log, out = write(tmp_path / "train.log", inner(10, loss=9)), tmp_path / "a.svg"
+    assert main([log, "--out", str(out)]) == 0
+    before = out.read_bytes()
+
+    def fail(self, path, **options):
+        with open(path, "w") as file:
+            file.write("half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(figure, "savefig", fail)
+    assert main([log, "--out", str(out)]) != 0
+    assert out.read_bytes() == before and sorted(tmp_path.iterdir()) == [out, tmp_path / "train.log"]
+
+
 @pytest.mark.parametrize(
     "options, words",
     [
@@ -203,6 +230,7 @@ def test_the_same_log_gives_the_same_file(tmp_path, capsys):
         (["{}/other"], "no training figures in it: is it a log of fairseq-train"),
         (["{}/empty", "{}/other"], "none of the 2 logs contains training figures"),
         (["{}/good", "{}/good"], "good is given twice"),
+        (["{}/good", "{}/./good/"], "good is given twice"),
         (["{}/good", "--figures", "loss,lss"], '--figures "lss": not in the log; choose from loss, lr, wps'),
         (["{}/good", "--figures", ","], "--figures: choose from loss"),
         (["{}/good", "--out", "{}/a.gif"], "the name must end in .png"),
