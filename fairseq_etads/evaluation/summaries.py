@@ -7,7 +7,7 @@ from typing import Any, Iterator, List, Optional, Sequence
 
 from ..platform.deferred import STATISTICS, defer_imports
 from ..text import files
-from ..text.words import SENTENCE_MARK
+from ..text.words import SENTENCE_MARK, split_in_blocks
 
 _LEFTOVERS = {
     'BPE marks ("@@")': re.compile(r"@@( |$)"),
@@ -72,7 +72,7 @@ def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences
     elif sentence_mark and sentence_mark in text:
         parts = text.split(sentence_mark)
     else:
-        parts = _make_untrained_punkt().tokenize(text)
+        parts = list(split_in_blocks(_make_untrained_punkt(), text))
     # rouge-score would treat a line break as the end of a sentence.
     return [" ".join(part.split()) for part in parts if part.strip()]
 

@@ -70,7 +70,7 @@ def split_sentences(text: str) -> List[str]:
     """
     parts = _WIDE_ENDS.split(text) if re.search("[。！？]", text) else [text]
     out: List[str] = []
-    for sentence in (found.strip() for part in parts for found in _punkt_sentences(part)):
+    for sentence in (found.strip() for part in parts for found in split_in_blocks(_make_punkt(), part)):
         if out and _NUMBER_FOLLOWS.search(out[-1]) and sentence[:1].isdigit():
             out[-1] += " " + sentence
         elif sentence:
@@ -78,17 +78,20 @@ def split_sentences(text: str) -> List[str]:
     return out
 
 
-def _punkt_sentences(text: str) -> Iterator[str]:
+def split_in_blocks(punkt: Any, text: str) -> Iterator[str]:
     """Split a text into sentences with Punkt, one block at a time.
 
     nltk aborts calls that take more than 5 seconds, which happens with very long lines. For this reason, the text is
-    processed in blocks.
+    processed in blocks. A text that fits in one block is split as in a single call.
+
+    Args:
+        punkt: nltk's ``PunktSentenceTokenizer``.
     """
     start, rest = 0, ""
     while start < len(text):
         end = text.find(" ", start + BLOCK)
         end = len(text) if end < 0 else end + 1
-        *sentences, rest = _make_punkt().tokenize(rest + text[start:end]) or [""]
+        *sentences, rest = punkt.tokenize(rest + text[start:end]) or [""]
         yield from sentences
         start = end
         # The rest is too long to be a single sentence. Searching it again with each block would take quadratic time.

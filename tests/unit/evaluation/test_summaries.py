@@ -3,10 +3,12 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from nltk.tokenize.punkt import PunktSentenceTokenizer
 from test_rouge import ANY_TEXT
 
-from fairseq_etads.evaluation import read_lines, split_summary
+from fairseq_etads.evaluation import read_lines, split_summary, summaries
 from fairseq_etads.evaluation.summaries import find_leftover_marks, find_swapped_inputs, truncate_sentences
+from fairseq_etads.text.words import BLOCK
 
 
 def test_only_line_feeds_end_lines(tmp_path):
@@ -36,6 +38,21 @@ def test_only_line_feeds_end_lines(tmp_path):
 )
 def test_split_summary(text, sentences):
     assert split_summary(text) == sentences
+
+
+def test_long_lines_are_split_in_blocks(monkeypatch):
+    """nltk refuses lines on which its regular expression runs for more than five seconds."""
+    lengths = []
+
+    class Punkt(PunktSentenceTokenizer):
+        def tokenize(self, text, *given):
+            lengths.append(len(text))
+            return super().tokenize(text, *given)
+
+    monkeypatch.setattr(summaries, "_make_untrained_punkt", Punkt)
+    sentences = [f"Sentence {number} has some words, and it ends." for number in range(2500)]
+    assert split_summary(" ".join(sentences)) == sentences
+    assert max(lengths) < 2 * BLOCK and len(lengths) > 4
 
 
 def test_split_summary_options():
