@@ -124,8 +124,13 @@ def _detect_standard_input_format() -> str:
     if sys.stdin.isatty():
         print("== reading from the terminal, one document per line; Ctrl-D ends it", file=sys.stderr)
         return "lines"
+    return "jsonl" if _begins_like_json() else "lines"
+
+
+def _begins_like_json() -> bool:
+    """Return whether standard input begins like a JSON object. The input can still be read from its start."""
     stream: Any = sys.stdin.buffer
-    return "jsonl" if stream.peek(1).lstrip()[:1] == b"{" else "lines"  # peek() does not consume input
+    return bool(stream.peek(1).lstrip()[:1] == b"{")
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:
@@ -147,7 +152,9 @@ def guess_format(paths: Sequence[Path], text: str = "file") -> str:
 
 
 def _detect_format(path: Path) -> str:
-    """Return the format of an input file, or an empty string for plain text."""
+    """Return the format of an input file or of standard input, or an empty string for plain text."""
+    if str(path) == STANDARD_INPUT:  # it can be read only once
+        return "jsonl" if sys.stdin is not None and not sys.stdin.isatty() and _begins_like_json() else ""
     if path.is_dir():
         return "folder"
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]

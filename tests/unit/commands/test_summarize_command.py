@@ -106,6 +106,14 @@ def test_options_may_stand_before_files(summarize, wanted, tmp_path):
     assert summarize("--quiet", first, "--read-ahead", "2", second)[:2] == (0, wanted[:2])
 
 
+def test_standard_input_may_follow_files(summarize, wanted, tmp_path):
+    (tmp_path / "0.txt").write_text(TEXTS[0])
+    assert summarize(tmp_path / "0.txt", "-", stdin=TEXTS[1].encode())[:2] == (0, wanted[:2])
+    records = [json.dumps({"text": text}) + "\n" for text in TEXTS[:2]]
+    (tmp_path / "0.jsonl").write_text(records[0])
+    assert summarize(tmp_path / "0.jsonl", "-", stdin=records[1].encode())[:2] == (0, wanted[:2])
+
+
 def test_json_lines_say_where_words_come_from(summarize, tmp_path):
     text = "Zebra yak.\n\nW5 emu 😀 CAFE\u0301"
     (tmp_path / "in.jsonl").write_text(json.dumps({"id": 7, "document": text}) + "\n")
