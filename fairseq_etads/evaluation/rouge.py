@@ -117,7 +117,7 @@ class Settings:
         stem: whether to compare Porter stems instead of words.
         irregular: whether to replace irregular forms with their base forms (children: child) before stemming, according
             to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend. ROUGE-1.5.5.pl replaces
-            irregular forms by default, and rouge-score does not.
+            irregular forms by default, and rouge-score does not. This has no effect without ``stem``.
         sentence_mark, split_sentences: how to split summaries into sentences, see :func:`.summaries.split_summary`.
         backend: implementation to use, either "python" or "perl".
         multi: method of combining several references. "best" uses the reference with the highest F1 for each pair and

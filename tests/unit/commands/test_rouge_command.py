@@ -313,10 +313,25 @@ def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path
 def test_options_that_would_have_no_effect_are_refused(files, capsys):
     assert main([*map(str, files), "--rouge-home", "somewhere"]) == 2
     assert "--rouge-home somewhere has no effect without --backend perl" in capsys.readouterr().err
+    assert main([*map(str, files), "--irregular", "yes", "--no-stem"]) == 2
+    assert "--irregular yes has no effect with --no-stem" in capsys.readouterr().err
     hypothesis, reference = map(str, files[:2])
     for option, value in (("--subset", "test"), ("--checkpoint", "best"), ("--prepared", "there")):
         assert compare_main([hypothesis, hypothesis, reference, option, value]) == 2
         assert f"{option} {value} has no effect without --likelihood" in capsys.readouterr().err
+
+
+def test_irregular_forms_are_read_from_the_folder_that_is_named(tmp_path, capsys):
+    lists = tmp_path / "home" / "data" / "WordNet-2.0-Exceptions"
+    lists.mkdir(parents=True)
+    (tmp_path / "home" / "ROUGE-1.5.5.pl").touch()
+    for name in ("adj", "adv", "noun", "verb"):
+        write(lists / f"{name}.exc", ["zebras yak"])
+    hypothesis, reference = write(tmp_path / "hyp", ["zebras"]), write(tmp_path / "ref", ["yak"])
+    options = ["--irregular", "yes", "--rouge-home", str(tmp_path / "home"), "--metrics", "1", "--bootstrap", "0"]
+    assert main([hypothesis, reference, *options]) == 0
+    out = capsys.readouterr().out
+    assert "100.00" in out and "stem:irregular+porter" in out
 
 
 def test_a_missing_perl_is_said_in_words(monkeypatch, tmp_path, capsys):
