@@ -88,7 +88,7 @@ def coverage_penalty(
 
     Returns:
         The penalties (…). With "wu", a token without any attention costs 87 w instead of infinity, because the
-        logarithm of the smallest positive float32 number is -87.
+        logarithm of the smallest normal float32 number is -87.
 
     Raises:
         ValueError: the kind is unknown.

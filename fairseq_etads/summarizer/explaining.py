@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..layers.attention_probe import AttentionRecord, record_attention
-from ..layers.decoder_output import DecoderOutput
+from ..layers.decoder_output import DecoderOutput, capabilities_of, get_pointer_kind
 from ..layers.pointer import PointerOutput
 from ..platform.errors import InputError
 from ..search.inference import copy_structure
@@ -102,8 +102,8 @@ class Explainer:
         """
         document = self._texts.read(0, text)
         if not document.tokens:
-            nothing = (None,) * 5
-            return Explanation(document.text, (), 0, summary, (), score, self._architecture, "none", *nothing)
+            pointer, nothing = get_pointer_kind(capabilities_of(self._model)), (None,) * 5
+            return Explanation(document.text, (), 0, summary, (), score, self._architecture, pointer, *nothing)
         batch = self._texts.batch([document])
         with self._lock:
             found = self._run_model(batch, self._convert_to_ids(written.tokens, batch))

@@ -149,9 +149,9 @@ def _choose_default_values(name: str, present: Any, lengths: Sequence[int]) -> T
         return option.choices
     middle, longest = np.percentile(lengths, [50, 99], method="nearest").astype(int).tolist()
     if name == "min_len":
-        values: Sequence[Any] = _choose_few_integers(min(1, present), max(middle, present))
+        values: Sequence[Any] = _choose_few_integers(min(1, present), max(1, middle))
     elif name == "max_len":
-        values = _choose_few_integers(max(1, min(middle, present)), max(longest, present))
+        values = _choose_few_integers(max(1, middle), max(1, longest))
     elif "tuned" in DECLARED[option.declared].metadata:
         values = DECLARED[option.declared].metadata["tuned"]
     else:

@@ -119,6 +119,8 @@ def test_lengths_come_from_the_references_and_what_is_now_is_among_all_values():
     assert 0.97 in space["lenpen"] and space["lenpen"] == tuple(sorted(space["lenpen"]))
     assert space["min_len"][0] == 1 and space["min_len"][-1] == 40 and len(space["min_len"]) < 13
     assert space["max_len"][0] == 40 and 45 in space["max_len"] and space["max_len"][-1] in (59, 500)
+    short = {p.name: p.values for p in make_search_space([], {}, {**DECODING, "max_len": 100}, range(8, 17))}
+    assert short["max_len"] == (12, 13, 14, 15, 16, 100), "a default far above all references adds one value only"
     assert {0, 2} < set(space["no_repeat_ngram_size"]) and 0.0 in space["coverage_penalty"]
     only = make_search_space(["--min-len", "early_stopping"], {"beam": "2"}, {"max_len": 25}, lengths)
     assert [p.name for p in only] == ["early_stopping", "beam", "min_len"] and only[2].values[-1] <= 25
