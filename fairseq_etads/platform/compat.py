@@ -431,6 +431,27 @@ def _unscale_once(step: Callable[..., Any]) -> Callable[..., Any]:
     return step_once
 
 
+def _check_norm_without_scaler(clip: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap ``AMPOptimizer.clip_grad_norm`` for CPUs, on which torch disables the scaler of --amp.
+
+    If a gradient is not finite, fairseq would ask the disabled scaler for its next scale, which it does not have.
+
+    Raises:
+        FloatingPointError: as in training without --amp, a gradient is not finite.
+    """
+
+    @functools.wraps(clip)
+    def clip_grad_norm(self: Any, max_norm: float, aggregate_norm_fn: Any = None) -> Any:
+        if self.scaler.is_enabled():
+            return clip(self, max_norm, aggregate_norm_fn)
+        norm = self.fp32_optimizer.clip_grad_norm(max_norm, aggregate_norm_fn)
+        if not torch.isfinite(norm).all():
+            raise FloatingPointError("gradients are Nan/Inf")
+        return norm
+
+    return clip_grad_norm
+
+
 def _save_bad_epochs(get_state: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``state_dict`` of ``--lr-scheduler reduce_lr_on_plateau``, so that it includes the counter of --lr-patience.
 
@@ -552,6 +573,7 @@ def install() -> None:
         NanDetector.add_hooks = _limit_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):
         AMPOptimizer.step = _unscale_once(AMPOptimizer.step)
+        AMPOptimizer.clip_grad_norm = _check_norm_without_scaler(AMPOptimizer.clip_grad_norm)
     if iterators.BackgroundConsumer is not _StoppableLoader:
         iterators.BackgroundConsumer = _StoppableLoader
         atexit.register(_stop_loaders)

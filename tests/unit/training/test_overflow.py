@@ -137,9 +137,15 @@ def test_without_a_gpu_the_scaler_of_amp_is_not_counted_on():
     """torch disables it. Training used to announce that the update is skipped, and failed with an AttributeError."""
     cfg = OmegaConf.structured(FairseqConfig())
     cfg.optimizer = OmegaConf.create({"_name": "sgd", "lr": [0.1], "momentum": 0.0, "weight_decay": 0.0})
-    optimizer = AMPOptimizer.build_optimizer(cfg, [torch.nn.Parameter(torch.zeros(1))])
+    weight = torch.nn.Parameter(torch.zeros(1))
+    optimizer = AMPOptimizer.build_optimizer(cfg, [weight])
     optimizer._grad_scaler = torch.amp.GradScaler("cpu", enabled=False)  # also on a machine with a GPU
     assert not skips_overflows(optimizer)
+    weight.grad = torch.tensor([4.0])
+    assert optimizer.clip_grad_norm(2.0).item() == 4 and weight.grad.item() == pytest.approx(2, rel=1e-4)
+    weight.grad = torch.tensor([math.inf])
+    with pytest.raises(FloatingPointError, match="gradients are Nan/Inf"):
+        optimizer.clip_grad_norm(2.0)
     optimizer._grad_scaler = torch.amp.GradScaler("cpu")
     assert skips_overflows(optimizer)
 
