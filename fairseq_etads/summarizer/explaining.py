@@ -102,8 +102,8 @@ class Explainer:
         """
         document = self._texts.read(0, text)
         if not document.tokens:
-            pointer, nothing = get_pointer_kind(capabilities_of(self._model)), (None,) * 5
-            return Explanation(document.text, (), 0, summary, (), score, self._architecture, pointer, *nothing)
+            kind, nothing = get_pointer_kind(capabilities_of(self._model)), (None,) * 5
+            return Explanation(document.text, (), 0, summary, (), score, self._architecture, kind, *nothing)
         batch = self._texts.batch([document])
         with self._lock:
             found = self._run_model(batch, self._convert_to_ids(written.tokens, batch))
