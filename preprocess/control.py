@@ -305,16 +305,16 @@ def _check_fixed_values(args: argparse.Namespace, control: Control) -> None:
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
 
 
-def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
+def _claim_output(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
     """Write ``record`` to control.json, unless the file already contains this record.
 
-    A record that an interrupted command has left without any split is replaced.
+    Another record is replaced if OUT contains no splits except those in ``splits``, which are written again.
 
     Raises:
-        InputError: OUT contains splits with other control words, or control.json is damaged.
+        InputError: OUT contains further splits with other control words, or control.json is damaged.
     """
     path = out / RECORD
-    if path.is_file() and any((out / f"{split}.source").is_file() for split in SPLITS):
+    if path.is_file() and any((out / f"{split}.source").is_file() for split in SPLITS if split not in splits):
         made.verify([RECORD])
         if read_json(path, f"give another OUT or delete {out}") != record:
             raise InputError(
@@ -353,7 +353,7 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     _check_fixed_values(args, control)
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _claim_output(args.out, control.record(), made)
+        _claim_output(args.out, control.record(), made, splits)
         made.forget(*(name for name in made.listed if name.split(".")[0] in splits))
         for split in splits:
             names = write_controlled_split(

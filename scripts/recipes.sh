@@ -147,7 +147,7 @@ for row in rows:
     report = json.loads((out / f"{row}-minus-{base}.json").read_text())
     scores, cells = report["scores"], []
     for score in scores.values():
-        low, high = score["interval"]
+        low, high = score["interval"] or (float("nan"), float("nan"))  # None for a single document
         p = score.get("p_randomisation", score["p_bootstrap"])
         cells.append(f"{score['difference']:+.2f} [{low:+.2f}, {high:+.2f}], p {'=' if p >= 0.001 else '<'} {max(p, 0.001):.3f}")
     lines.append(f"| `{row}` | {' | '.join(cells)} |")

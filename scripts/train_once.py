@@ -77,15 +77,16 @@ def train_once(
     (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
     path = find_checkpoint(run)
     if path is None:
-        say(f"fairseq-train wrote neither checkpoint_best.pt nor checkpoint_last.pt to {run / 'checkpoints'}")
+        say(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
     else:
         say(f"{path.stem.split('_')[1]} checkpoint: {path}")
     return 0
 
 
 def find_checkpoint(run: Path) -> Optional[Path]:
-    """Return the path of the best checkpoint of a run, or of the last one, or None if there is neither."""
+    """Return the path of the best checkpoint of a run, the last one or any other one, or None if there are none."""
     paths = [run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last")]
+    paths += sorted((run / "checkpoints").glob("checkpoint*.pt"))
     return next((path for path in paths if path.is_file()), None)
 
 

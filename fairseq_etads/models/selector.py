@@ -13,7 +13,7 @@ import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.modules import FairseqDropout
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from ..data.selection import MISSING
 from ..layers.decoder_output import TrainingCriterion
@@ -224,6 +224,10 @@ class ExtractorConfig(FairseqDataclass):
     )
 
 
+def _has_several_workers() -> bool:
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
 class SentenceExtractor(Selector):
     """A GRU over sentence vectors that predicts a logit for each sentence. The defaults follow Hsu et al. (2018).
 
@@ -291,8 +295,9 @@ class SentenceExtractor(Selector):
                 if len(rows):
                     found = member._compute_logits(tokens[rows], there[rows])
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
-                elif self.training:  # several workers wait for a gradient of each parameter
-                    logits = logits + 0 * sum(parameter.sum() for parameter in member.parameters())
+                elif self.training and _has_several_workers():
+                    # The workers wait for a gradient of each parameter. The sum of no numbers is 0, also in fp16.
+                    logits = logits + sum(parameter.flatten()[:0].sum() for parameter in member.parameters())
         else:
             logits = (self._compute_logits(tokens, there) + self.other._compute_logits(tokens, there)) / 2
         # number of sentences that are not read because they exceed the limit

@@ -12,6 +12,7 @@ import math
 import os
 import signal
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
@@ -212,13 +213,16 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
         if 0 < limit <= trainer.get_num_updates():
             logger.info(f"--max-update {limit}: training is complete after {trainer.get_num_updates()} updates")
             return [None], True
-        patience = cfg.checkpoint.patience
-        if 0 < patience <= getattr(command.should_stop_early, "num_runs", 0) and not cfg.dataset.disable_validation:
-            logger.info(
-                f"--patience {patience}: training is complete after {trainer.get_num_updates()} updates, because "
-                f"{command.should_stop_early.num_runs} validations in a row were not better than the best one"
-            )
-            return [None], True
+        bad = getattr(command.should_stop_early, "num_runs", 0)
+        if 0 < cfg.checkpoint.patience <= bad and not cfg.dataset.disable_validation:
+            if _continues_own_run(cfg, trainer):
+                logger.info(
+                    f"--patience {cfg.checkpoint.patience}: training is complete after {trainer.get_num_updates()} "
+                    f"updates, because {bad} validations in a row were not better than the best one; to continue, "
+                    "choose a larger --patience"
+                )
+                return [None], True
+            command.should_stop_early.num_runs = 0
         if not getattr(train_epoch, "has_begun", False):
             train_epoch.has_begun = True  # type: ignore[attr-defined]
             check_best_metric(cfg, trainer, epoch_itr.epoch)
@@ -234,6 +238,19 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
     return train_epoch
 
 
+def _continues_own_run(cfg: Any, trainer: Any) -> bool:
+    """Return whether training continues the run in --save-dir with the same optimiser and schedule.
+
+    A training that begins with a checkpoint of another run, or resets part of its state, is a new one.
+    """
+    options = cfg.checkpoint
+    changed = options.finetune_from_model or options.continue_once or options.reset_optimizer
+    changed = changed or options.reset_lr_scheduler or options.reset_dataloader or options.reset_meters
+    # Sharded optimisers add a suffix to the name.
+    is_own = options.restore_file == "checkpoint_last.pt" and any(Path(options.save_dir).glob("checkpoint_last*.pt"))
+    return bool(is_own and not changed and trainer.get_num_updates() > 0)
+
+
 def check_batch_seed(cfg: Any, task: Any) -> None:
     """Check that --update-ordered-indices-seed has an effect.
 
@@ -244,8 +261,9 @@ def check_batch_seed(cfg: Any, task: Any) -> None:
         ValueError: the option is given, but the batches are not created for each epoch.
     """
     options = cfg.dataset
-    by_epoch = options.update_epoch_batch_itr or task.has_sharded_data("train")
-    if options.update_ordered_indices_seed and not by_epoch:
+    if not options.update_ordered_indices_seed or options.update_epoch_batch_itr or task.has_sharded_data("train"):
+        return
+    if task.can_reuse_epoch_itr(task.dataset(options.train_subset)):
         raise ValueError(
             "--update-ordered-indices-seed has no effect, because the batches of all epochs are created at once: leave "
             "it out, or add --update-epoch-batch-itr, which creates them for each epoch"

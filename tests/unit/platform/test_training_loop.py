@@ -60,20 +60,30 @@ def test_no_validation_where_it_is_disabled():
     assert validations(24, 10, validate=3, save=4, disabled=True) == ([], [4, 8, 10, 12, 16, 20, 24])
 
 
+NEW_RUNS = ({"restore_file": "other.pt"}, {"reset_lr_scheduler": True}, {"finetune_from_model": "x"})
+
+
 @pytest.mark.parametrize(
-    "limit, updates, patience, trains",
+    "limit, updates, patience, changed, trains",
     [
-        (20, 19, -1, True),
-        (20, 20, -1, False),
-        (20, 21, -1, False),
-        (0, 99, -1, True),
-        (0, 9, 3, True),
-        (0, 9, 2, False),
+        (20, 19, -1, {}, True),
+        (20, 20, -1, {}, False),
+        (20, 21, -1, {}, False),
+        (0, 99, -1, {}, True),
+        (0, 9, 3, {}, True),
+        (0, 9, 2, {}, False),
+        (0, 0, 2, {}, True),
+        *((0, 9, 2, changed, True) for changed in NEW_RUNS),
     ],
 )
-def test_no_update_is_made_after_the_last(limit, updates, patience, trains):
-    """Before that, two validations in a row were not better than the best one."""
+def test_no_update_is_made_after_the_last(limit, updates, patience, changed, trains, tmp_path):
+    """Before that, two validations in a row were not better than the best one. A new run does not count them."""
     cfg, iterator = config(limit=limit, patience=patience), SimpleNamespace(dataset=None, __len__=None, epoch=1)
+    (tmp_path / "checkpoint_last.pt").touch()
+    resets = dict.fromkeys(("optimizer", "lr_scheduler", "dataloader", "meters"), False)
+    own = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
+    own |= {"continue_once": None, **{f"reset_{name}": value for name, value in resets.items()}, **changed}
+    vars(cfg.checkpoint).update(own)
     cfg.dataset.update_ordered_indices_seed, cfg.dataset.update_epoch_batch_itr = False, False
     command = SimpleNamespace(should_stop_early=SimpleNamespace(best=1.0, num_runs=2))
     task = SimpleNamespace(has_sharded_data=lambda split: False)
@@ -84,14 +94,18 @@ def test_no_update_is_made_after_the_last(limit, updates, patience, trains):
         patch.setattr(training_loop, "check_best_metric", lambda cfg, trainer, epoch: None)
         result = training_loop.wrap_train_epoch(lambda *arguments: "an epoch", command)(cfg, trainer, task, iterator)
     assert result == ("an epoch" if trains else ([None], True))
+    assert command.should_stop_early.num_runs == (0 if trains and patience == 2 else 2)
 
 
-@pytest.mark.parametrize("anew, sharded", [(False, False), (True, False), (False, True)])
-def test_a_seed_for_each_epoch_is_refused_where_batches_are_kept(anew, sharded):
+@pytest.mark.parametrize(
+    "anew, sharded, kept", [(False, False, True), (True, False, True), (False, True, True), (False, False, False)]
+)
+def test_a_seed_for_each_epoch_is_refused_where_batches_are_kept(anew, sharded, kept):
     """A resumed training would otherwise build other batches."""
-    dataset = SimpleNamespace(update_ordered_indices_seed=True, update_epoch_batch_itr=anew)
-    task = SimpleNamespace(has_sharded_data=lambda split: sharded)
-    with contextlib.nullcontext() if anew or sharded else pytest.raises(ValueError, match="add --update-epoch-batch"):
+    dataset = SimpleNamespace(update_ordered_indices_seed=True, update_epoch_batch_itr=anew, train_subset="train")
+    task = SimpleNamespace(has_sharded_data=lambda split: sharded, dataset=len, can_reuse_epoch_itr=lambda _: kept)
+    refused = pytest.raises(ValueError, match="add --update-epoch-batch")
+    with contextlib.nullcontext() if anew or sharded or not kept else refused:
         training_loop.check_batch_seed(SimpleNamespace(dataset=dataset), task)
 
 

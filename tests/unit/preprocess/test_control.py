@@ -144,6 +144,9 @@ def test_an_output_has_the_control_words_of_one_setting(tmp_path, capsys):
     main([str(text), str(out), "--length-bins", "4", "--subset", "test", "--length", "2"])
     changed = set((out / "SHA256SUMS").read_text().split("\n")[1:]) ^ set(listed.split("\n")[1:])
     assert {line.split()[1] for line in changed} == {"test.source"}
+    main([str(text), str(out), "--length-bins", "3"])
+    assert "lengthbin4" not in (out / "train.source").read_text()
+    main([str(text), str(out), "--length-bins", "4"])
     with lock_output(out, "OUT", folder=True):
         held = subprocess.run(
             [sys.executable, "-m", "etads_preprocess.control", text, out, "--length-bins", "4"],
