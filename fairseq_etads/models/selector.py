@@ -13,7 +13,7 @@ import torch
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.models import BaseFairseqModel
 from fairseq.modules import FairseqDropout
-from torch import Tensor, distributed, nn
+from torch import Tensor, nn
 
 from ..data.selection import MISSING
 from ..layers.decoder_output import TrainingCriterion
@@ -21,6 +21,7 @@ from ..layers.embedding import VocabularyEmbedding
 from ..layers.pooled_sentences import DocumentScores, PooledSentences
 from ..layers.recurrent import BidirectionalGRU, compute_sentence_ids
 from ..layers.tagging import NoveltyScorer, SelectorOutput, SpellingEncoder, TaggerLSTM, group_words_by_sentence
+from ..platform.distributed import has_several_workers
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, check_requirements, check_values
 from ..text.words import SENTENCE_MARK
 from ..vocabulary.dictionary import remove_copy_tail
@@ -224,10 +225,6 @@ class ExtractorConfig(FairseqDataclass):
     )
 
 
-def _has_several_workers() -> bool:
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
-
-
 class SentenceExtractor(Selector):
     """A GRU over sentence vectors that predicts a logit for each sentence. The defaults follow Hsu et al. (2018).
 
@@ -295,7 +292,7 @@ class SentenceExtractor(Selector):
                 if len(rows):
                     found = member._compute_logits(tokens[rows], there[rows])
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
-                elif self.training and _has_several_workers():
+                elif self.training and has_several_workers():
                     # The workers wait for a gradient of each parameter. The sum of no numbers is 0, also in fp16.
                     logits = logits + sum(parameter.flatten()[:0].sum() for parameter in member.parameters())
         else:

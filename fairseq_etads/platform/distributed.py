@@ -39,6 +39,12 @@ _CONNECTION_LOST = re.compile(r"Connection (closed|reset|refused)|Connection was
 _WHAT_NOW = "The same command resumes the training from its last checkpoint, which is complete"
 
 
+def has_several_workers() -> bool:
+    """Return whether this process is one of several workers that train a model together."""
+    available = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return available and torch.distributed.get_world_size() > 1
+
+
 class WorkerEndedError(RuntimeError):
     """Exception raised if one of several cooperating processes ends before its work is complete."""
 

@@ -42,7 +42,7 @@ class InterruptionHandler:
         self.may_raise = False
         """Whether the handler may raise an exception, which is the case while no weights are being modified."""
         self.misses_validation = False
-        """Whether a validation was due but was omitted or interrupted because of the signal."""
+        """True if the signal prevented or interrupted a validation that was due."""
 
     def install_handlers(self) -> None:
         """Start handling the signals, except for signals that the process ignores."""

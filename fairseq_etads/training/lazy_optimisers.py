@@ -26,6 +26,7 @@ from omegaconf import II
 from torch import Tensor, nn
 
 from ..layers.embedding import is_lookup_table, set_sparse_gradient
+from ..platform.distributed import has_several_workers
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +108,7 @@ class LazyRows(FairseqOptimizer):
     def __init__(self, cfg: Any, params: Any):
         params = list(params)
         super().__init__(cfg, params)
-        alone = not (torch.distributed.is_available() and torch.distributed.is_initialized())
-        alone = alone or torch.distributed.get_world_size() == 1
+        alone = not has_several_workers()
         tables = [parameter for parameter in params if is_lookup_table(parameter)]
         self._tables = [table for table in tables if table.dtype in (torch.float32, torch.float64)]
         for table in tables:

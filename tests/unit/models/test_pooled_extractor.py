@@ -176,7 +176,7 @@ def test_half_of_the_documents_never_trains_the_extractor_that_scores_it():
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_extractor_without_documents_in_a_batch_has_a_gradient_of_0(workers, fold, monkeypatch):
     """Without a gradient, several workers would wait for one. A single worker leaves the extractor alone."""
-    monkeypatch.setattr(selector, "_has_several_workers", lambda: workers > 1)
+    monkeypatch.setattr(selector, "has_several_workers", lambda: workers > 1)
     _, model = build()
     with torch.no_grad():
         for member in (model, model.other):
