@@ -65,6 +65,12 @@ class Script:
         name = f"/{command} "
         return self.wait_until(lambda: next((n for n, line in self.processes().items() if name in line), None))
 
+    def pause(self, process):
+        """Pause a process, and wait until all its threads have stopped; SIGTERM could end a thread that still runs."""
+        os.kill(process, signal.SIGSTOP)
+        threads = Path(f"/proc/{process}/task")
+        self.wait_until(lambda: all("\nState:\tT" in (task / "status").read_text() for task in threads.iterdir()))
+
     def kill(self, stopped=None):
         """Kill only the script, and check that all other processes end.
 
@@ -138,7 +144,7 @@ def test_a_killed_preparation_ends_and_is_done_by_the_next_run(start, place, tmp
     command = [*TRAIN, "--text", place / "text", "--out", "run", "--tokens", "word", *OPTIONS]
     script = start(command)
     preparation = script.number_of("etads-prepare")
-    os.kill(preparation, signal.SIGSTOP)
+    script.pause(preparation)
     script.kill(stopped=preparation)
     assert not (tmp_path / "run" / "checkpoints").exists() and not (tmp_path / "run" / "training.json").exists()
     run_command(list(map(str, command)), cwd=tmp_path)
@@ -153,7 +159,7 @@ def test_a_killed_training_ends_and_the_next_run_makes_the_same(stage, start, pl
     if stage == "in training":
         saved = re.compile(rf"Saved checkpoint \S+_{SAVED_AT}\.pt")  # logged after the copy to checkpoint_last.pt
         script.wait_until(lambda: saved.search(text_of(run / "train.log")))
-        os.kill(trainer, signal.SIGSTOP)  # it shall not end before the script is killed
+        script.pause(trainer)  # it shall not end before the script is killed
         second = train(place, run, check=False)
         assert second.returncode == 2 and f"--out {run}: " in second.stdout
         holder = int(re.search(SAID_WHO, second.stdout).group(1))
@@ -204,7 +210,7 @@ def test_killed_summaries_end_and_nothing_of_them_is_in_the_next(source, undistu
     generator = script.number_of("fairseq-interactive" if source else "fairseq-generate")
     begun = "Sentence buffer size" if source else "\nD-"  # fairseq-interactive prints all summaries at its end
     script.wait_until(lambda: begun in text_of(log))
-    os.kill(generator, signal.SIGSTOP)
+    script.pause(generator)
     assert text_of(log).count("\nD-") < 24, "killed too late to show anything"
     second = run_command(command, cwd=tmp_path, check=False)
     assert second.returncode == 2 and "out.txt.log: " in second.stdout
