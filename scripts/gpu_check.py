@@ -32,7 +32,7 @@ from fairseq_etads.generation import SummaryGenerator  # noqa: E402
 PRETENDED = "pretended_gpu" in sys.modules
 WORDS, DOCUMENT, SUMMARY, BATCH = (200, 30, 6, 2) if PRETENDED else (50_000, 400, 60, 32)
 """Number of words in the dictionary, tokens per document, tokens per summary, and pairs per batch."""
-TIMES = 1 if PRETENDED else 20
+WARM_UPS, TIMES = (0, 1) if PRETENDED else (2, 20)
 SIZES = {
     **dict.fromkeys(("encoder_layers", "decoder_layers"), 1 if PRETENDED else 6),
     **dict.fromkeys(("encoder_embed_dim", "decoder_embed_dim"), 32 if PRETENDED else 512),
@@ -97,14 +97,14 @@ def batch():
 
 
 def median_ms(step):
-    """Measure the median time of a call in milliseconds, after two warm-up calls."""
+    """Measure the median time of a call in milliseconds, after some calls that are not measured."""
     times = []
-    for number in range(TIMES + 2):
+    for number in range(WARM_UPS + TIMES):
         torch.cuda.synchronize()
         started = time.perf_counter()
         step()
         torch.cuda.synchronize()
-        if number > 1:
+        if number >= WARM_UPS:
             times.append((time.perf_counter() - started) * 1000)
     return statistics.median(times)
 

@@ -7,7 +7,7 @@ import language_models
 import pytest
 import torch
 from demo_server import TEXT, URL, ask, told
-from device_steps import tolerance
+from device_steps import on_the_cpu, tolerance
 from folders import make_folder, make_run
 from starlette.testclient import TestClient
 
@@ -33,7 +33,8 @@ def folders(tmp_path_factory):
 
     def of(name):
         if name not in made:
-            made[name] = make_folder(tmp_path_factory.mktemp("made"), **RUNS[name])[0]
+            with on_the_cpu():
+                made[name] = make_folder(tmp_path_factory.mktemp("made"), **RUNS[name])[0]
         return made[name]
 
     return of
@@ -59,13 +60,16 @@ def same_numbers(found, wanted):
 def test_a_summarizer_writes_and_explains_as_on_a_cpu(name, folders):
     on_gpu, on_cpu = (Summarizer.load(folders(name), device) for device in ("cuda", "cpu"))
     assert on_gpu.device.type == "cuda" and Summarizer.load(folders(name)).device.type == "cuda"
-    for found, wanted in zip(on_gpu.summarize(TEXTS, min_len=2), on_cpu.summarize(TEXTS, min_len=2)):
+    with on_the_cpu():
+        summaries = on_cpu.summarize(TEXTS, min_len=2)
+        given = summaries[-1].text
+        explained = on_cpu.explain(TEXTS[-1], summary=given).to_dict()
+    for found, wanted in zip(on_gpu.summarize(TEXTS, min_len=2), summaries):
         assert found.score == pytest.approx(wanted.score, rel=1e-3, abs=1e-4)
         same = (found.text, found.tokens, found.copied) == (wanted.text, wanted.tokens, wanted.copied)
         assert same or name == "language model", "its untrained distributions are flat: summaries have one score"
-    given = on_cpu.summarize(TEXTS[-1], min_len=2).text
-    found, wanted = (summarizer.explain(TEXTS[-1], summary=given).to_dict() for summarizer in (on_gpu, on_cpu))
-    same_numbers(json.loads(json.dumps(found)), json.loads(json.dumps(wanted)))
+    found = on_gpu.explain(TEXTS[-1], summary=given).to_dict()
+    same_numbers(json.loads(json.dumps(found)), json.loads(json.dumps(explained)))
 
 
 @pytest.mark.parametrize("infer_dtype", ["fp16", "bf16"])

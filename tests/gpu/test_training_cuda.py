@@ -11,6 +11,7 @@ from device_steps import (
     TAGGERS,
     distinct_presets,
     make_trainer,
+    on_the_cpu,
     run_steps,
     tolerance,
 )
@@ -62,35 +63,41 @@ OPTIMISERS = {
     "muon": {},
 }
 ONE_OF_EACH = {"etads", "aggregation_transformer", "feats_lvt2k_ptr", "pg_coverage", "ras_lstm", "convs2s", "abs"}
-"""Presets that are tested in all number formats."""
+"""Presets that are tested in all number formats. The others are tested in fp16, and on a real GPU in fp32, too."""
 MEMORY_EFFICIENT = {"adam", "nag", "lazy_adam"}
 """Optimisers that fairseq supports with --memory-efficient-fp16; the plugin refuses the others by name."""
+TESTED = [name for name in FORMATS if name != "bf16" or not PRETENDED]
+"""Number formats. On a simulated GPU, bf16 finds what fp16 finds: an operator that is given tensors of two formats."""
 DRAWN = {"edited references", "rewards"}
 """Trainings that draw random samples, which differ between a GPU and a CPU."""
 
 
 @functools.cache
+@on_the_cpu()
 def on_a_cpu(arch):
     return run_steps(*make_trainer(arch, "cpu"))
 
 
 @functools.cache
+@on_the_cpu()
 def mechanism_on_a_cpu(mechanism, optimiser):
     arch, criterion, options = MECHANISMS[mechanism]
     return run_steps(*make_trainer(arch, "cpu", "fp32", optimiser, criterion, **options))
 
 
 @functools.cache
+@on_the_cpu()
 def selector_on_a_cpu(arch):
     return run_steps(*make_trainer(arch, "cpu", criterion=(SELECTORS[arch], {})))
 
 
 def with_optimiser(optimiser, device, name):
     options = tuple(OPTIMISERS[optimiser].items())
-    return run_steps(*make_trainer("gru_seq2seq", device, name, optimiser, optimization=options), steps=3)
+    return run_steps(*make_trainer("gru_seq2seq", device, name, optimiser, optimization=options), steps=2)
 
 
 @functools.cache
+@on_the_cpu()
 def optimiser_on_a_cpu(optimiser):
     return with_optimiser(optimiser, "cpu", "fp32")
 
@@ -105,7 +112,8 @@ def compare(found, expected, name):
         (arch, name)
         for arch in distinct_presets()
         for name in ("fp32", "amp", "fp16", "bf16")
-        if name in ("fp32", "fp16") or arch in ONE_OF_EACH
+        # A simulated GPU has the arithmetic of a CPU, and what fp32 would find, an operator on two devices, fp16 finds.
+        if name == "fp16" or (arch in ONE_OF_EACH and name in TESTED) or (name == "fp32" and not PRETENDED)
     ],
 )
 def test_a_preset_learns_as_on_a_cpu(arch, name):
@@ -118,9 +126,7 @@ def test_a_preset_learns_as_on_a_cpu(arch, name):
         (mechanism, name)
         for mechanism in MECHANISMS
         for name in FORMATS
-        if (mechanism in ("pointer", "lstm") or not name.startswith("memory"))
-        # On a simulated GPU, bf16 would find what fp16 finds: an operator that is given tensors of two formats.
-        and not (PRETENDED and name == "bf16")
+        if (mechanism in ("pointer", "lstm") or not name.startswith("memory")) and name in TESTED
     ],
 )
 def test_a_mechanism_learns_as_on_a_cpu(mechanism, name):
@@ -133,7 +139,7 @@ def test_a_mechanism_learns_as_on_a_cpu(mechanism, name):
         compare(found, mechanism_on_a_cpu(mechanism, optimiser), name)
 
 
-@pytest.mark.parametrize("name", ["fp32", "amp", "fp16", "bf16"])
+@pytest.mark.parametrize("name", [name for name in ("fp32", "amp", "fp16", "bf16") if name in TESTED])
 @pytest.mark.parametrize("arch", SELECTORS)
 def test_a_selector_learns_as_on_a_cpu(arch, name):
     assert arch in TAGGERS
@@ -141,8 +147,16 @@ def test_a_selector_learns_as_on_a_cpu(arch, name):
     compare(run_steps(*make_trainer(arch, "cuda", name, criterion=criterion)), selector_on_a_cpu(arch), name)
 
 
-@pytest.mark.parametrize("name", ["fp32", "amp", "fp16", "memory-efficient-fp16"])
-@pytest.mark.parametrize("optimiser", OPTIMISERS)
+@pytest.mark.parametrize(
+    "optimiser, name",
+    [
+        (optimiser, name)
+        for optimiser in OPTIMISERS
+        for name in ("fp32", "amp", "fp16", "memory-efficient-fp16")
+        # On a simulated GPU, amp differs from fp32 only in the scale of gradients, which two optimisers show.
+        if name != "amp" or optimiser in ("adam", "lazy_adam") or not PRETENDED
+    ],
+)
 def test_an_optimiser_takes_the_steps_of_a_cpu(optimiser, name):
     if name.startswith("memory") and optimiser not in MEMORY_EFFICIENT:
         with pytest.raises(ValueError, match=f"--memory-efficient-fp16 does not go with --optimizer {optimiser}:"):

@@ -48,6 +48,7 @@ SYNCS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_
 SYNCS |= {"is_nonzero", "bincount", "_coalesce", "multinomial", "masked_scatter", "masked_scatter_"}
 MAY_MIX = {"copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "set_"}
 NUMBERS = {"fill_", "fill", "masked_fill", "masked_fill_", "index_fill", "index_fill_"}
+NUMBER = (int, float, bool)
 NO_KERNEL = {"detach", "alias", "empty", "empty_like", "new_empty", "empty_strided", "_unsafe_view", "split", "unbind"}
 
 
@@ -122,11 +123,11 @@ class PretendedTensor(torch.Tensor):
 
 
 def wrap(x):
-    return PretendedTensor(x) if isinstance(x, torch.Tensor) and not isinstance(x, PretendedTensor) else x
+    return PretendedTensor(x) if isinstance(x, torch.Tensor) and type(x) is not PretendedTensor else x
 
 
 def unwrap(x):
-    return x.inner if isinstance(x, PretendedTensor) else CPU if is_gpu(x) else x
+    return x.inner if type(x) is PretendedTensor else CPU if is_gpu(x) else x
 
 
 def each(function, x):
@@ -137,14 +138,15 @@ def each(function, x):
     return {key: each(function, part) for key, part in x.items()} if kind is dict else function(x)
 
 
-def tensors_in(x):
-    """The tensors in nested lists, tuples and dictionaries."""
-    kind = type(x)
-    if kind is list or kind is tuple:
-        return [tensor for part in x for tensor in tensors_in(part)]
-    if kind is dict:
-        return [tensor for part in x.values() for tensor in tensors_in(part)]
-    return [x] if isinstance(x, torch.Tensor) else []
+def tensors_in(parts):
+    """The tensors in nested lists and tuples."""
+    found = []
+    for x in parts:
+        if isinstance(x, torch.Tensor):
+            found.append(x)
+        elif type(x) is list or type(x) is tuple:
+            found += tensors_in(x)
+    return found
 
 
 def pin(x, *_):
@@ -161,45 +163,83 @@ def is_gpu(device):
     return isinstance(device, torch.device) and device.type == "cuda"
 
 
-@functools.cache
-def name_of(func):
-    return func._schema.name.removeprefix("aten::")
+class Operator:
+    """Properties of an operator that :func:`run` needs.
+
+    Attributes:
+        name: without the namespace.
+        compute: the function that computes it on the CPU.
+        waits: whether the CPU waits for its result.
+        indexes, may_mix, takes_numbers: the rules of mixed devices that apply to it.
+        is_kernel: whether a GPU would start a kernel.
+        returns_first: whether the result is its first argument, which it changes.
+        has_aliases: whether results share memory with arguments.
+    """
+
+    def __init__(self, func):
+        self.func, self.name = func, func._schema.name.removeprefix("aten::")
+        self.compute = COMPUTED.get(self.name, func)
+        self.waits, self.indexes, self.may_mix = self.name in SYNCS, "index" in self.name, self.name in MAY_MIX
+        self.takes_numbers = torch.Tag.pointwise in func.tags or self.name in NUMBERS
+        self.is_kernel = not (func.is_view or self.name in NO_KERNEL)
+        written = [part.alias_info is not None and part.alias_info.is_write for part in func._schema.arguments]
+        in_place = written[:1] == [True] and sum(written) == len(func._schema.returns) == 1
+        self.returns_first = in_place and torch.Tag.inplace_view not in func.tags
+        self.has_aliases = any(part.alias_info for part in (*func._schema.arguments, *func._schema.returns))
+
+    def check_devices(self, args, tensors, plain):
+        """Refuse tensors of both devices, unless a GPU would accept them; ``plain`` are on the CPU."""
+        numbers = self.takes_numbers and all(x.dim() == 0 for x in plain)
+        strict = tensors_in((args[0], *args[2:])) if self.indexes else []  # of these only indices may be the CPU's
+        mixed = any(x.dim() and not isinstance(x, PretendedTensor) for x in strict)
+        if mixed or not (numbers or self.may_mix or self.name == "_pack_padded_sequence"):
+            raise MixedDevicesError(f"{self.func}: cuda:0 with the CPU's {[tuple(x.shape) for x in plain]}")
+
+
+operator_of = functools.cache(Operator)
 
 
 def run(func, args, kwargs):
     """Compute an operator on the CPU; its results claim to be on the device where a GPU would put them."""
-    name = name_of(func)
-    tensors = tensors_in((args, kwargs))
-    plain = [x for x in tensors if not isinstance(x, PretendedTensor)]
+    tensors = tensors_in((*args, *kwargs.values()) if kwargs else args)
+    plain = [x for x in tensors if type(x) is not PretendedTensor]
     pretended, device = len(plain) < len(tensors), kwargs.get("device")
     if not (pretended or is_gpu(device)):
         return func(*args, **kwargs)
-    numbers = all(x.dim() == 0 for x in plain) and (torch.Tag.pointwise in func.tags or name in NUMBERS)
-    strict = tensors_in((args[0], args[2:])) if "index" in name else []  # of these only indices may be the CPU's
-    mixed = any(x.dim() and not isinstance(x, PretendedTensor) for x in strict)
-    if pretended and plain and (mixed or not (numbers or name in MAY_MIX or name == "_pack_padded_sequence")):
-        raise MixedDevicesError(f"{func}: cuda:0 with the CPU's {[tuple(x.shape) for x in plain]}")
-    to_cpu = isinstance(device, torch.device) and not is_gpu(device)
-    to_cpu = to_cpu or (name == "copy_" and not isinstance(args[0], PretendedTensor))
-    masked = name in MAY_MIX and any(x.dtype in (torch.bool, torch.uint8) for x in tensors[1:])
-    if name in SYNCS or to_cpu or (masked and "index" in name):
+    operator = operator_of(func)
+    name = operator.name
+    if pretended and plain:
+        operator.check_devices(args, tensors, plain)
+    to_cpu = (device is not None and isinstance(device, torch.device) and not is_gpu(device)) or (
+        name == "copy_" and not isinstance(args[0], PretendedTensor)
+    )
+    masked = operator.may_mix and any(x.dtype in (torch.bool, torch.uint8) for x in tensors[1:])
+    if operator.waits or to_cpu or (masked and operator.indexes):
         LEDGER.add(LEDGER.syncs, name)
-    elif plain and name in MAY_MIX and not all(is_pinned(x) for x in plain):
+    elif plain and operator.may_mix and not all(is_pinned(x) for x in plain):
         LEDGER.add(LEDGER.uploads, name)
-    if not (func.is_view or name in NO_KERNEL):
+    if operator.is_kernel:
         LEDGER.kernels[name] += 1
     torch._C._set_only_lift_cpu_tensors(True)  # of each thread: torch.tensor(…, device="cuda") is made on the CPU first
-    own_args, own_kwargs = each(unwrap, (args, kwargs))
-    found = COMPUTED.get(name, func)(*own_args, **own_kwargs)
+    own_args = [x if type(x) in NUMBER else each(unwrap, x) for x in args]
+    found = operator.compute(*own_args, **(each(unwrap, kwargs) if kwargs else kwargs))
     if to_cpu:
         return found if name != "copy_" else args[0]
     if name == "_pack_padded_sequence":  # the sizes of its steps stay on the CPU
         return wrap(found[0]), found[1]
-    found = each(wrap, found)
-    return return_and_correct_aliasing(func, args, kwargs, found) if pretended else found
+    if pretended and operator.returns_first:
+        return args[0]
+    found = PretendedTensor(found) if type(found) is torch.Tensor else each(wrap, found)
+    if pretended and operator.has_aliases:
+        return return_and_correct_aliasing(func, args, kwargs, found)
+    return found
 
 
 class _Mode(TorchDispatchMode):
+    @classmethod
+    def _should_skip_dynamo(cls):  # nothing is compiled here, and torch's guard takes a tenth of the time
+        return False
+
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         return run(func, args, kwargs or {})
 
