@@ -171,7 +171,8 @@ class TreebankWords:
     ``NLTKWordTokenizer``. Placeholders such as ``<unk>`` or ``<cit>`` are not split.
 
     The tokens of each chunk of text between white space are cached, because they hardly depend on the neighbouring
-    chunks. Only the last chunk of a sentence is treated differently, because its full stop is split off.
+    chunks. Only the first and the last chunk of a sentence are treated differently: quotes at the start are read in
+    another way, and the full stop at the end is split off.
     """
 
     _ascii = str.maketrans(
@@ -205,11 +206,11 @@ class TreebankWords:
         for number, chunk in enumerate(chunks):
             # Chunks do not contain white space, so the appended character distinguishes the kinds of keys.
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
-            words = known.get(key)
+            words = known.get(key) if number else None  # at the start of a sentence, nltk reads quotes differently
             if words is None:
                 words = self._words(chunk, number == 0, number >= last)
                 words = words if keep_case else words.lower()
-                if number:  # in the first chunk, nltk treats any quote as an opening quote
+                if number:
                     if len(known) >= CACHED_CHUNKS:
                         known.clear()
                     known[key] = words

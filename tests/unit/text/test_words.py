@@ -73,6 +73,14 @@ def test_the_cache_starts_anew_when_it_is_full(monkeypatch):
     assert tokenizer.encode(line) == tokenizer.encode(line) and len(tokenizer._known) <= 3
 
 
+@pytest.mark.parametrize("chunk", ["”", "''", "'", '"', "''so"])
+def test_words_do_not_depend_on_earlier_sentences(chunk):
+    tokenizer = TreebankWords()
+    fresh = tokenizer.encode(f"{chunk} said Hej .")
+    tokenizer.encode(f"Hon sa {chunk} said Hej")
+    assert tokenizer.encode(f"{chunk} said Hej .") == fresh
+
+
 def test_abbreviations_do_not_end_sentences():
     text = 'Dr. Smith of the U.S. team met J. Doe et al. in Fig. 3. "It works!" he said. Is it so? Yes.'
     assert split_sentences(text) == [
