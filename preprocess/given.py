@@ -15,7 +15,7 @@ from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 
-from .subwords import load_pieces, read_merges, write_merges, write_pieces
+from .subwords import check_pieces, read_merges, write_merges, write_pieces
 
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
@@ -81,7 +81,7 @@ class GivenFiles:
         if settings.tokens == "bpe":
             read_merges(self.model)
         elif settings.tokens == "sentencepiece":
-            load_pieces(self.model)
+            check_pieces(self.model)
         else:
             try:
                 HuggingFacePieces(self.model)

@@ -124,14 +124,24 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     write_pieces(learnt.getvalue(), model)
 
 
-def load_pieces(path: Path) -> Any:
-    """Load a SentencePiece model. Raises InputError if the file does not contain a SentencePiece model."""
+def check_pieces(path: Path) -> None:
+    """Check that a file contains a SentencePiece model with pieces that fairseq can join into text.
+
+    Raises:
+        InputError: the file does not contain a SentencePiece model, or some of its pieces represent bytes.
+    """
     import sentencepiece
 
     try:
-        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+        pieces = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
     except RuntimeError:
         raise InputError(f"--model {path}: not a SentencePiece model") from None
+    if any(map(pieces.is_byte, range(len(pieces)))):
+        # fairseq joins pieces as strings, so summaries would contain "<0xE5>".
+        raise InputError(
+            f"--model {path}: spells rare characters in bytes, which fairseq cannot join; train it without "
+            "--byte_fallback"
+        )
 
 
 def write_pieces(content: bytes, model: Path) -> None:

@@ -96,6 +96,24 @@ def test_what_is_no_subword_model_is_refused(text, tmp_path, capsys, tokens, con
     assert words in capsys.readouterr().err and not (tmp_path / "out").exists()
 
 
+def refuse_pieces(text, tmp_path, capsys, *more, **options):
+    """Train a SentencePiece model with some options. Returns the message with which etads-prepare refuses it."""
+    import sentencepiece
+
+    given = {"vocab_size": 330, "hard_vocab_limit": False, "minloglevel": 2, **options}
+    model = str(tmp_path / "mine")
+    sentencepiece.SentencePieceTrainer.train(input=str(text / "train.source"), model_prefix=model, **given)
+    with pytest.raises(SystemExit):
+        main([str(text), str(tmp_path / "out"), "--tokens", "sentencepiece", "--model", f"{model}.model", *more])
+    assert not (tmp_path / "out").exists()
+    return capsys.readouterr().err
+
+
+def test_pieces_of_bytes_are_refused(text, tmp_path, capsys):
+    options = {"byte_fallback": True, "user_defined_symbols": "<q>"}
+    assert "train it without --byte_fallback" in refuse_pieces(text, tmp_path, capsys, **options)
+
+
 def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
     from subword_nmt.apply_bpe import BPE
 
