@@ -81,7 +81,7 @@ class GivenFiles:
         if settings.tokens == "bpe":
             read_merges(self.model)
         elif settings.tokens == "sentencepiece":
-            check_pieces(self.model)
+            check_pieces(self.model, settings.source_marks or settings.target_marks)
         else:
             try:
                 HuggingFacePieces(self.model)

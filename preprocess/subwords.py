@@ -124,11 +124,15 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     write_pieces(learnt.getvalue(), model)
 
 
-def check_pieces(path: Path) -> None:
-    """Check that a file contains a SentencePiece model with pieces that fairseq can join into text.
+def check_pieces(path: Path, marks: bool) -> None:
+    """Check that a file contains a SentencePiece model with pieces that can be joined into words and text.
+
+    Args:
+        marks: whether documents or summaries contain sentence marks.
 
     Raises:
-        InputError: the file does not contain a SentencePiece model, or some of its pieces represent bytes.
+        InputError: the file does not contain a SentencePiece model, some of its pieces represent bytes, its pieces
+            contain the space after a word rather than before it, or sentence marks are not single pieces.
     """
     import sentencepiece
 
@@ -141,6 +145,18 @@ def check_pieces(path: Path) -> None:
         raise InputError(
             f"--model {path}: spells rare characters in bytes, which fairseq cannot join; train it without "
             "--byte_fallback"
+        )
+    # A mark that SentencePiece has learned like a word may be one piece after some characters, but not after others.
+    found = [pieces.encode(f"{end}{SENTENCE_MARK} b", out_type=str) for end in "a.!?'\"”)"]
+    if found[0][-1].endswith("▁"):
+        raise InputError(
+            f"--model {path}: its pieces end with spaces, so it is unknown where words begin; train it without "
+            "--treat_whitespace_as_suffix"
+        )
+    if marks and not all(SENTENCE_MARK in line for line in found):
+        raise InputError(
+            f"--model {path}: splits the sentence mark {SENTENCE_MARK}; train it with "
+            f"--user_defined_symbols='{SENTENCE_MARK}', or leave out the sentence marks (--no-target-sentence-marks)"
         )
 
 

@@ -101,8 +101,9 @@ def refuse_pieces(text, tmp_path, capsys, *more, **options):
     import sentencepiece
 
     given = {"vocab_size": 330, "hard_vocab_limit": False, "minloglevel": 2, **options}
+    (tmp_path / "lines").write_text("\n".join(lines(text / "train.source")).replace("<q>", ""))
     model = str(tmp_path / "mine")
-    sentencepiece.SentencePieceTrainer.train(input=str(text / "train.source"), model_prefix=model, **given)
+    sentencepiece.SentencePieceTrainer.train(input=str(tmp_path / "lines"), model_prefix=model, **given)
     with pytest.raises(SystemExit):
         main([str(text), str(tmp_path / "out"), "--tokens", "sentencepiece", "--model", f"{model}.model", *more])
     assert not (tmp_path / "out").exists()
@@ -112,6 +113,18 @@ def refuse_pieces(text, tmp_path, capsys, *more, **options):
 def test_pieces_of_bytes_are_refused(text, tmp_path, capsys):
     options = {"byte_fallback": True, "user_defined_symbols": "<q>"}
     assert "train it without --byte_fallback" in refuse_pieces(text, tmp_path, capsys, **options)
+
+
+def test_pieces_without_sentence_marks_are_refused_if_marks_are_kept(text, tmp_path, capsys):
+    marks = ["--no-target-sentence-marks", "--source-sentence-marks"]
+    for more in ([], marks):
+        assert "train it with --user_defined_symbols='<q>'" in refuse_pieces(text, tmp_path, capsys, *more)
+    main([str(text), str(tmp_path / "out"), "--tokens", "sentencepiece", "--model", f"{tmp_path}/mine.model", marks[0]])
+
+
+def test_pieces_with_spaces_after_words_are_refused(text, tmp_path, capsys):
+    options = {"treat_whitespace_as_suffix": True, "user_defined_symbols": "<q>"}
+    assert "train it without --treat_whitespace_as_suffix" in refuse_pieces(text, tmp_path, capsys, **options)
 
 
 def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
