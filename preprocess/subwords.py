@@ -32,12 +32,20 @@ def learn_bpe(text: List[Path], size: int, codes: Path) -> None:
     fairseq's ``--bpe subword_nmt`` does not support subword-nmt's glossaries, which list words that must not be split.
     Instead, the file starts with merges that assemble the words in WHOLE. These merges have the highest priority. They
     do not affect other words, unless the words contain a "<".
+
+    Raises:
+        InputError: no word has two characters that could be merged.
     """
     from subword_nmt.learn_bpe import learn_bpe as learn
 
     # subword-nmt would show its progress bar even if standard error is not a terminal.
     quiet = contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO())
     learnt = io.StringIO()
+    lines = itertools.chain.from_iterable(read_lines(path) for path in text)
+    if not any(len(word) > 1 and word not in WHOLE for line in lines for word in line.split()):
+        raise InputError(
+            "--tokens bpe: the training text contains no word of two or more characters to merge; use --tokens word"
+        )
     with quiet:
         lines = itertools.chain.from_iterable(read_lines(path) for path in text)
         learn((" ".join(word for word in line.split() if word not in WHOLE) + "\n" for line in lines), learnt, size)

@@ -135,6 +135,15 @@ def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
         assert BPE(codes).process_line("the <q> <unk> cat") == "the <q> <unk> c@@ a@@ t"
 
 
+def test_text_without_words_to_merge_is_refused(tmp_path, capsys):
+    (tmp_path / "text").mkdir()
+    for name in (f"{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")):
+        (tmp_path / "text" / name).write_text("今天好 <q> 明天\n", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        main([str(tmp_path / "text"), str(tmp_path / "out"), "--words", "characters", "--jobs", "1"])
+    assert "no word of two or more characters to merge; use --tokens word" in capsys.readouterr().err
+
+
 def test_a_line_break_in_a_path_is_refused(text, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main([str(text), str(tmp_path / "a\nb"), "--tokens", "word"])
