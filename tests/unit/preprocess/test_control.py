@@ -107,6 +107,21 @@ def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys)
     assert Control.read(tmp_path / "fixed") == Control.read(tmp_path / "out")
 
 
+def test_references_of_an_earlier_text_are_deleted(tmp_path):
+    text, out = write_text(tmp_path / "text"), tmp_path / "out"
+    for number in (1, 2):
+        (text / f"test.target.{number}").write_text("another\n" * SIZES["test"])
+    main([str(text), str(out)])
+    (text / "test.target.2").unlink()
+    (out / "test.target.mine3").write_text("not written by the command\n")
+    main([str(text), str(out)])
+    assert sorted(path.name for path in out.glob("test.target*")) == [
+        "test.target",
+        "test.target.1",
+        "test.target.mine3",
+    ]
+
+
 @pytest.mark.parametrize(
     "argv,words",
     [
