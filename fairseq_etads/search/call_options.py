@@ -43,8 +43,9 @@ _NAMES = (
     "choose_words",
     "content_weight",
 )
-_SHORTLIST_HELP = "restrict generation to words in the model folder's shortlist, which is faster with a large "
-"vocabulary"
+_SHORTLIST_HELP = (
+    "restrict generation to words in the model folder's shortlist, which is faster with a large vocabulary"
+)
 
 
 class CallOption(NamedTuple):
