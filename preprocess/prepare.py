@@ -368,7 +368,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--corpus",
         choices=CORPORA,
         help="use the settings of this corpus's recipes for --tokens, --words and --size, unless they are given or "
-        "determined by --like, --model, or pieces with a fixed vocabulary",
+        "determined by --like, --model, or --tokens that read raw text",
     )
     add(
         "--shard",
@@ -395,6 +395,8 @@ def make_settings(args: argparse.Namespace) -> Settings:
         usual = dict(CORPORA[args.corpus])
         if args.model:
             del usual["size"]  # the model determines it
+        if args.tokens and Settings(tokens=args.tokens).reads_raw_text:
+            del usual["words"]  # raw text is not split into words
         given = {**usual, **given}
     same_names = [field.name for field in fields(Settings) if field.name in given]
     return Settings(

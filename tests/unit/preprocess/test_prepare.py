@@ -413,6 +413,8 @@ def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, cap
         (["--tokens", "bpe", "--size", "30"], "bpe", "spaces", 30),
         (["--tokens", "gpt2"], "gpt2", Settings("gpt2").words, Settings("gpt2").size),
         (["--tokens", "bpe", "--model", "codes"], "bpe", "spaces", Settings("bpe").size),
+        (["--tokens", "sentencepiece"], "sentencepiece", "", 50_000),
+        (["--tokens", "sentencepiece-bpe", "--words", "ptb"], "sentencepiece-bpe", "ptb", 50_000),
         (["--like", "prepared"], Settings().tokens, Settings().words, Settings().size),
     ],
 )
