@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import json
 import logging
+import os
 import sys
 import time
 from collections import Counter, deque
@@ -19,7 +20,7 @@ from ..platform.console import (
     limit_shape_caches,
 )
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs
+from ..platform.outputs import check_outputs, open_binary_output
 from ..search import call_options
 from ..summarizer.folder.config import CONFIG, WEIGHTS, add_folder_argument, read_config
 from ..summarizer.surprisal import UNUSUAL
@@ -184,6 +185,10 @@ def _format_line(document: NewDocument, summary: Any, output_format: str) -> str
     return json.dumps(record, ensure_ascii=False, allow_nan=False)
 
 
+def _choose_output_format(args: argparse.Namespace) -> str:
+    return str(args.output_format or ("jsonl" if Path(args.output or "").suffix == ".jsonl" else "text"))
+
+
 def _stream_summaries(args: argparse.Namespace, summarizer: Any, documents: Iterator[NewDocument]) -> Iterator[Any]:
     """Yield each document together with its summary, in document order."""
     waiting: Deque[NewDocument] = deque()
@@ -206,18 +211,18 @@ def _load_summarizer(args: argparse.Namespace) -> Any:
     return Summarizer.load(args.folder, args.device)
 
 
-def _write_to_stdout(args: argparse.Namespace, kind: str, report: _ProgressReport) -> int:
-    """Write summaries to standard output, and return the number of documents without a summary."""
+def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressReport, stream: Any) -> int:
+    """Write summaries to standard output or a pipe one by one. Returns the number of documents without a summary."""
     summarizer = _load_summarizer(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     report.begin()
     for document, summary in _stream_summaries(args, summarizer, documents):
-        line = _format_line(document, summary, args.output_format or "text")
-        if sys.stdout.isatty():
+        line = _format_line(document, summary, _choose_output_format(args))
+        if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
         else:
-            sys.stdout.buffer.write(line.encode("utf-8", "replace") + b"\n")
-            sys.stdout.buffer.flush()
+            getattr(stream, "buffer", stream).write(line.encode("utf-8", "replace") + b"\n")
+            stream.flush()
         report.count(document, summary)
     return report.counts["failed"]
 
@@ -227,7 +232,7 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
-    output_format = args.output_format or ("jsonl" if path.suffix == ".jsonl" else "text")
+    output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
     check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
     output = ResumableLines(path, _collect_output_settings(args, kind, output_format))
@@ -275,9 +280,13 @@ def main(args: argparse.Namespace) -> None:
     kind = choose_input_format(args.files, args.input_format)
     report = _ProgressReport(args.quiet)
     report.say(describe_document_unit(kind, args.files, args.input_format))
-    failed = (
-        _write_to_file(args, kind, report) if args.output not in (None, "-") else _write_to_stdout(args, kind, report)
-    )
+    if args.output in (None, "-"):
+        failed = _write_to_stream(args, kind, report, sys.stdout)
+    elif Path(args.output).exists() and not os.path.isfile(args.output) and not os.path.isdir(args.output):
+        with open_binary_output(args.output) as stream:  # a pipe or a device cannot be completed later, nor replaced
+            failed = _write_to_stream(args, kind, report, stream)
+    else:
+        failed = _write_to_file(args, kind, report)
     report.end(failed)
     if failed:
         sys.exit(1)

@@ -186,10 +186,10 @@ def _replace_on_exit(path: Path, expected_lines: Optional[Callable[[], int]] = N
     Links are followed. If ``path`` is not a regular file, such as /dev/stdout or a named pipe, no temporary file is
     used.
     """
-    path = Path(os.path.realpath(path))
-    if path.exists() and not path.is_file():
+    if path.exists() and not path.is_file():  # /dev/stdout may link to a pipe, which has no real path
         yield path
         return
+    path = Path(os.path.realpath(path))
     path.parent.mkdir(parents=True, exist_ok=True)
     with lock_output(path, "output"):
         # The current process holds the lock, so these files must have been left by killed processes.

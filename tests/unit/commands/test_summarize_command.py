@@ -3,6 +3,7 @@
 import io
 import itertools
 import json
+import os
 import sys
 from types import SimpleNamespace
 
@@ -112,6 +113,14 @@ def test_standard_input_may_follow_files(summarize, wanted, tmp_path):
     records = [json.dumps({"text": text}) + "\n" for text in TEXTS[:2]]
     (tmp_path / "0.jsonl").write_text(records[0])
     assert summarize(tmp_path / "0.jsonl", "-", stdin=records[1].encode())[:2] == (0, wanted[:2])
+
+
+def test_summaries_are_written_to_a_pipe(summarize, wanted):
+    ends = os.pipe()
+    assert summarize("--output", f"/dev/fd/{ends[1]}", stdin="\n".join(TEXTS).encode())[:2] == (0, [])
+    assert os.read(ends[0], 10_000).decode().split("\n")[:-1] == wanted
+    for end in ends:
+        os.close(end)
 
 
 def test_json_lines_say_where_words_come_from(summarize, tmp_path):

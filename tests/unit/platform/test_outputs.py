@@ -195,6 +195,12 @@ def test_links_are_followed_and_pipes_written_to(tmp_path):
     with open_output("/dev/null") as file:
         file.write("nothing")
     assert not os.path.isfile("/dev/null")
+    ends = os.pipe()
+    with open_output(f"/dev/fd/{ends[1]}") as file:  # as /dev/stdout before a "|", and as >(...)
+        file.write("piped")
+    assert os.read(ends[0], 10) == b"piped"
+    for end in ends:
+        os.close(end)
 
 
 def test_a_folder_appears_when_it_is_complete_and_replaces_nothing(tmp_path):
