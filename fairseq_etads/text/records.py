@@ -273,7 +273,9 @@ def _read_json_documents(path: Path, column: str, fallback: str) -> Iterator[New
                 name = str(record["id"])
             column = column or _find_known_column(list(record), where)
             document = NewDocument(name, "\n".join(_get_text_pieces(record, column)))
-            yield _check_utf8(document, where) if fallback == ESCAPE_INVALID else document
+            # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
+            is_escaped = fallback != ESCAPE_INVALID or is_valid_utf8(line)
+            yield document if is_escaped else _check_utf8(document, where)
         except BadDocument as error:
             yield NewDocument(name, "", f"{where}: {error}")
 

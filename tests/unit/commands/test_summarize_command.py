@@ -115,6 +115,13 @@ def test_standard_input_may_follow_files(summarize, wanted, tmp_path):
     assert summarize(tmp_path / "0.jsonl", "-", stdin=records[1].encode())[:2] == (0, wanted[:2])
 
 
+def test_escaped_lone_surrogates_of_json_are_no_bad_bytes(summarize, tmp_path):
+    text = "w1 w2 \udc80 Zebra"
+    (tmp_path / "in.jsonl").write_text(json.dumps({"text": text}) + "\n")
+    status, lines, _ = summarize(tmp_path / "in.jsonl")
+    assert (status, lines) == (0, summarize(stdin=text.replace("\udc80", "\ufffd").encode())[1])
+
+
 def test_summaries_are_written_to_a_pipe(summarize, wanted):
     ends = os.pipe()
     assert summarize("--output", f"/dev/fd/{ends[1]}", stdin="\n".join(TEXTS).encode())[:2] == (0, [])
