@@ -17,6 +17,7 @@ from .hugging_face import HuggingFacePieces
 from .words import SENTENCE_MARK, WORD_KINDS, make_words, split_sentences
 
 MARKS = ("drop", "keep", "insert")
+_WIDE_END = re.compile("[。！？]")
 _MARK = re.compile(rf"\s*{re.escape(SENTENCE_MARK)}\s*")
 
 
@@ -63,7 +64,8 @@ class TextTokenizer:
         self.marks = str(cfg.text_sentence_marks)
         # English lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
         # to training text. Sentence boundaries affect the tokens, because the Treebank rules split off a full stop only
-        # at the end of a sentence, and the Moses rules split it off only before a capital letter.
+        # at the end of a sentence, and the Moses rules split it off only before a capital letter. Text that is split at
+        # spaces is affected only by sentences without spaces between them.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
@@ -77,7 +79,8 @@ class TextTokenizer:
         """
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
-        return split_sentences(line) if self.splits_sentences else [line]
+        splits = self.splits_sentences or (self.kind in ("raw", "spaces") and _WIDE_END.search(line))
+        return split_sentences(line) if splits else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
         """Split a raw line into sentences and tokens.
