@@ -4,6 +4,7 @@ The files are a subword model, the files of GPT-2's BPE (``--tokens gpt2``), and
 """
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -84,9 +85,15 @@ class GivenFiles:
             check_pieces(self.model, settings.source_marks or settings.target_marks)
         else:
             try:
-                HuggingFacePieces(self.model)
+                lost = HuggingFacePieces(self.model).lost
             except ValueError as error:
                 raise InputError(f"--model {error}") from None
+            if lost:
+                print(
+                    f"--model {self.model}: has no piece for unknown characters, which disappear from the text without "
+                    f"being counted as unknown words (for example {' '.join(lost)})",
+                    file=sys.stderr,
+                )
 
     def record(self) -> Dict[str, str]:
         """Return the checksums of the provided files, keyed by the file names in fairseq's archives."""

@@ -13,6 +13,8 @@ RESERVED = (UNKNOWN, "<s>", "</s>", "<pad>", SENTENCE_MARK)
 """Tokens with a special meaning in fairseq's dictionaries or in summaries."""
 _PROBE = "a b 𓀀"
 """Text that contains spaces and a character unknown to most tokenisers."""
+_CHARACTERS = "5%é漢𓀀"
+"""Characters of several kinds, in the order in which tokenisers are expected to know them."""
 
 
 class HuggingFacePieces:
@@ -24,6 +26,10 @@ class HuggingFacePieces:
 
     Args:
         path: path of the file ``tokenizer.json``.
+
+    Attributes:
+        lost: characters for which the tokeniser returns no piece, not even one for unknown text. Other characters may
+            be lost, too.
 
     Raises:
         InputError: the package ``tokenizers`` is not installed.
@@ -42,6 +48,7 @@ class HuggingFacePieces:
             self._unknown = self._get_unknown_id(json.loads(content)["model"])
             self._prepare_tokenizer()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
+            self.lost = "".join(letter for letter in _CHARACTERS if not self.encode(letter))
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises a plain Exception or one of its own classes

@@ -219,6 +219,19 @@ def test_a_damaged_file_is_refused(given, text, tmp_path, capsys, kind, damage, 
         HuggingFacePieces(path)
 
 
+def test_characters_that_disappear_are_reported(given, text, tmp_path, capsys):
+    path = train_tokenizer(tmp_path / "mine.json", "bytes", lines(text / "train.source"))
+    main(given)
+    assert "has no piece for unknown characters" not in capsys.readouterr().err
+    letters = {letter: number for number, letter in enumerate("abcdefghijklmnopqrstuvwxyz")}
+    tokenizer = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    tokenizer.pre_tokenizer = Tokenizer.from_file(str(path)).pre_tokenizer
+    tokenizer.save(str(path))
+    assert HuggingFacePieces(path).lost == "5%é漢𓀀"
+    main([given[0], str(tmp_path / "other"), *given[2:]])
+    assert "disappear from the text without being counted as unknown words" in capsys.readouterr().err
+
+
 def test_pieces_with_white_space_are_refused(given, tmp_path, capsys):
     tokenizer = Tokenizer(models.BPE(vocab={"a": 0, " ": 1, "b": 2}, merges=[]))
     tokenizer.save(str(tmp_path / "mine.json"))
