@@ -14,6 +14,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from ..platform.console import escape_unprintable
 from ..platform.errors import InputError
 from ..summarizer import Explanation
 from . import form
@@ -156,7 +157,7 @@ class DemoServer:
         except BadRequestError as error:
             return PlainTextResponse(error.words, error.status)
         except InputError as error:
-            return PlainTextResponse(str(error), 400)
+            return PlainTextResponse(escape_unprintable(str(error)), 400)  # it may quote a lone surrogate
         except QueueFullError:
             words = f"{MAX_WAITING} other summaries are waiting already: try again in a moment."
             return PlainTextResponse(words, 503, headers={"Retry-After": "2"})

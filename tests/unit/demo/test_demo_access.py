@@ -44,6 +44,8 @@ PAGES = sorted(path for path in server.FILES)
         (b'{"text": "w1", "more": 1}', "Send"),
         (b'{"text": "w1", "options": [1]}', "options: send an object"),
         (b'{"text": "w1", "options": {"lenpen": NaN}}', "--lenpen nan"),
+        (b'{"text": "w1", "options": {"ngram_ignore_tokens": "\\ud800 w5"}}', '"\\ud800": this is not'),
+        (b'{"text": "w1", "options": {"\\ud800": 1}}', "\\ud800"),
         (b'{"text": "w1", "options": {"beam": 1' + b"0" * 400 + b"}}", "--beam 1000"),
     ],
 )
