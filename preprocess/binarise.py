@@ -84,6 +84,10 @@ def _run_fairseq_preprocess(
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
     # Otherwise, the worker processes of fairseq would be started with the method forkserver.
     multiprocessing.set_start_method("fork", force=True)
+    # fairseq splits paths at commas, so the paths that it receives are relative to OUT.
+    like, dictionary = like and like.absolute(), dictionary and dictionary.absolute()
+    os.chdir(out)
+    out = Path()
     arguments = ["-s", "source", "-t", "target", "--destdir", str(out / "bin"), "--workers", str(jobs)]
     if like:
         arguments += _extend_dictionaries(out, like, splits)

@@ -182,6 +182,8 @@ def prepare_data(
         raise InputError(
             f"OUT {out} is the same folder as TEXT, so its checksums would be overwritten: name another folder"
         )
+    if str(out).startswith("-"):  # commands that read the options would mistake such a path for an option
+        out = out.absolute()
     with lock_output(get_shard_folder(out, shard) if shard else out, "OUT", folder=True):
         return _create_missing_files(settings, text, out, jobs, like, given, shard)
 

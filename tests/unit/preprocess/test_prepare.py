@@ -3,6 +3,7 @@ messages.
 """
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -133,6 +134,19 @@ def test_merges_of_the_first_subword_nmt_keep_marks_whole(text, tmp_path):
     subwords.write_merges(["t h", "th e"], tmp_path / "codes")
     with open(tmp_path / "codes", encoding="utf-8") as codes:
         assert BPE(codes).process_line("the <q> <unk> cat") == "the <q> <unk> c@@ a@@ t"
+
+
+@pytest.mark.parametrize("name", ["a, b", "-dash"])
+def test_commas_and_dashes_in_a_path(text, tmp_path, monkeypatch, capsys, name):
+    monkeypatch.chdir(tmp_path)
+    options = ["--tokens", "bpe", "--size", "20", "--jobs", "1"]
+    main([*options, "--", str(text), name])
+    assert (tmp_path / name / "report.json").is_file()
+    (folder,) = re.findall(r"--bpe-codes '?(.*)/codes.bpe", capsys.readouterr().out)
+    assert Path(folder) == (tmp_path / name if name == "-dash" else Path(name))
+    main([str(text), "more, words", "--like", str(Path(name)) if name[0] != "-" else f"./{name}", "--jobs", "1"])
+    for file in ("test.source-target.source.bin", "dict.source.txt"):
+        assert (Path("more, words") / "bin" / file).read_bytes() == (Path(name) / "bin" / file).read_bytes()
 
 
 def test_text_without_words_to_merge_is_refused(tmp_path, capsys):
