@@ -64,8 +64,8 @@ class TextTokenizer:
         self.marks = str(cfg.text_sentence_marks)
         # English lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
         # to training text. Sentence boundaries affect the tokens, because the Treebank rules split off a full stop only
-        # at the end of a sentence, and the Moses rules split it off only before a capital letter. Text that is split at
-        # spaces is affected only by sentences without spaces between them.
+        # at the end of a sentence, and the Moses rules split it off only before a capital letter. Raw text is
+        # affected only by sentences without spaces between them. In text that is split at spaces, the spaces decide.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
@@ -79,7 +79,7 @@ class TextTokenizer:
         """
         if SENTENCE_MARK in line:
             return [part for part in line.split(SENTENCE_MARK) if part.strip()]
-        splits = self.splits_sentences or (self.kind in ("raw", "spaces") and _WIDE_END.search(line))
+        splits = self.splits_sentences or (self.kind == "raw" and _WIDE_END.search(line))
         return split_sentences(line) if splits else [line]
 
     def encode_words(self, line: str) -> List[List[str]]:
