@@ -198,7 +198,8 @@ class WideLinear(nn.Module):
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
         if result is None or len(result) < len(x_rows):
-            self._memory.result = result = torch.empty(len(x_rows), self.out_features)
+            with torch.inference_mode(False):  # outside the caller's inference mode, the result must remain writable
+                self._memory.result = result = torch.empty(len(x_rows), self.out_features)
         result = result[: len(x_rows)]
         first: Any = self.blocks[0]
         inputs = first.prepare_inputs(x_rows)
@@ -568,8 +569,9 @@ class InferenceModel:
 
     def current(self) -> nn.Module:
         """Return a copy of the model with its current parameters."""
-        # loading a checkpoint replaces tensors or modifies them in place, which increments their version counter
-        versions = [(tensor.data_ptr(), tensor._version) for tensor in self.model.parameters()]
+        # Loading a checkpoint replaces tensors or modifies them in place, which increments their version counter.
+        # Tensors that were created in inference mode have no such counter.
+        versions = [(x.data_ptr(), -1 if x.is_inference() else x._version) for x in self.model.parameters()]
         now = (compat.count_optimizer_steps(), versions)
         with self._lock:
             if self._copy is None or now != self._made_of:

@@ -101,6 +101,20 @@ def test_a_generator_notices_that_training_went_on(infer_dtype, documents):
     assert_same(generator.generate(None, sample), fresh.generate(None, sample), rtol=0, atol=0)
 
 
+@pytest.mark.parametrize("infer_dtype", [None, "int8"])
+@pytest.mark.parametrize("loads_inside", [False, True])
+def test_inference_mode_may_begin_and_end_between_searches(loads_inside, infer_dtype, documents):
+    """A search keeps tensors for the next one, which tensors of inference mode do not allow."""
+    with torch.inference_mode(loads_inside):
+        model = sharpened()
+    sample, settings = make_sample(documents), {"beam_size": 3, "max_len_b": 9, "infer_dtype": infer_dtype}
+    want = generate(SummaryGenerator, [sharpened()], sample, settings)
+    generator = SummaryGenerator([model], DICTIONARY, **settings)
+    for inside in (True, False, True):
+        with torch.inference_mode(inside):
+            assert_same(generator.generate(None, sample), want)
+
+
 @pytest.mark.parametrize("infer_dtype,error", [("fp32", 1e-4), ("bf16", 0.15), ("int8", 0.15)])
 @pytest.mark.parametrize("arch", ARCHS)
 def test_number_formats(arch, infer_dtype, error, documents):
