@@ -7,6 +7,7 @@ adapted copy for each search.
 
 import copy
 import math
+import sys
 from typing import Any, Iterable, List, Optional, Sequence, Tuple
 
 import torch
@@ -187,7 +188,12 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
 
 
 class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
-    """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual numbers."""
+    """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual numbers.
+
+    It prefers all possible extensions of hypotheses to the impossible ones, those with log P of minus infinity.
+    """
+
+    num_cands: int
 
     def init_constraints(self, batch_constraints: Tensor, beam_size: int) -> None:
         super().init_constraints(batch_constraints.cpu(), beam_size)
@@ -219,6 +225,19 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         together = torch.cat([part.double() for part in found], dim=1).to(lprobs.device)
         values, words, parents = together.chunk(3, dim=1)
         return values.to(lprobs.dtype), words.long(), parents.long()
+
+    def step_sentence(self, *args: Any) -> Tuple[Tensor, Tensor, Tensor, List[Any]]:
+        """Rank the extensions for one document, and return the best scores, words, parents and states.
+
+        fairseq's class groups the extensions by the number of their required words, and takes the best of each group in
+        turn. If a prefix forbids the required words, their impossible extensions would be among these best. Therefore,
+        fairseq's class ranks all extensions here, and the best ones are selected afterwards.
+        """
+        count, self.num_cands = self.num_cands, sys.maxsize
+        scores, words, parents, states = super().step_sentence(*args)
+        self.num_cands = count
+        order = scores.isneginf().int().argsort(stable=True)[:count]  # otherwise, the order of fairseq's class
+        return scores[order], words[order], parents[order], [states[i] for i in order.tolist()]
 
 
 ON_DEVICE = {

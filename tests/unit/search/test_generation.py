@@ -129,9 +129,32 @@ def test_words_to_include(documents):
         generate(cls, [model], make_sample(documents), settings, constraints=constraints)
         for cls in (SummaryGenerator, SequenceGenerator)
     )
-    assert_same(got, want)
+    # fairseq loses a hypothesis, because impossible extensions with more of the required words take its place
+    assert [len(row) >= len(other) for row, other in zip(got, want)] == [True] * 5 and len(got[0]) > len(want[0])
+    assert_same([mine[: len(other)] for mine, other in zip(got, want)], want)
     with pytest.raises(NotImplementedError, match="BeamSearch does not support constraints"):
         generate(SummaryGenerator, [model], make_sample(documents), {}, constraints=constraints)
+
+
+@pytest.mark.parametrize("order", ["ordered", "unordered"])
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_words_to_include_come_after_a_prefix(beam, order, documents):
+    """Within the prefix, the required words have probability 0."""
+    from fairseq.token_generation_constraints import pack_constraints
+
+    required, prefix = [[torch.tensor([9, 12]), torch.tensor([11])], []], [[5, 8, 6], [7, PAD, PAD]]
+    strategy = {"search_strategy": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, order)}
+    found, free = generate(
+        SummaryGenerator,
+        [sharpened()],
+        make_sample(documents[:2]),
+        {"beam_size": beam, "max_len_b": 9, **strategy},
+        prefix_tokens=torch.tensor(prefix),
+        constraints=pack_constraints(required),
+    )
+    words = found[0]["tokens"].tolist()
+    assert words[:3] == prefix[0] and "9, 12" in str(words) and 11 in words
+    assert free[0]["tokens"][0] == 7 and all(row[0]["score"].isfinite() for row in (found, free))
 
 
 @pytest.mark.parametrize(
