@@ -6,10 +6,10 @@ import math
 
 import pytest
 import torch
-from decoding import DICTIONARY, assert_same, generate, make_sample, sharpened
+from decoding import DICTIONARY, TASK, assert_same, generate, make_sample, sharpened
 from fairseq import search
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
-from helpers import EOS, PAD, make_task
+from helpers import EOS, PAD, make_model, make_task
 from scripted import scripted_model
 
 from fairseq_etads.generation import SummaryGenerator
@@ -155,6 +155,25 @@ def test_words_to_include_come_after_a_prefix(beam, order, documents):
     words = found[0]["tokens"].tolist()
     assert words[:3] == prefix[0] and "9, 12" in str(words) and 11 in words
     assert free[0]["tokens"][0] == 7 and all(row[0]["score"].isfinite() for row in (found, free))
+
+
+def test_words_to_include_come_before_an_early_end(documents):
+    """Also in the first step, although there an empty summary would be the most probable one."""
+    from fairseq.token_generation_constraints import pack_constraints
+
+    model = make_model("etads", TASK, output_bias=True)
+    with torch.no_grad():
+        model.decoder.output_projection.bias[EOS] = 8
+    settings = {"beam_size": 3, "max_len_b": 8, "min_len": 0}
+    strategy = {"search_strategy": lambda: search.LexicallyConstrainedBeamSearch(DICTIONARY, "unordered")}
+    found, free = generate(
+        SummaryGenerator,
+        [model],
+        make_sample(documents[:2]),
+        {**settings, **strategy},
+        constraints=pack_constraints([[torch.tensor([9])], []]),
+    )
+    assert 9 in found[0]["tokens"] and free[0]["tokens"].tolist() == [EOS]
 
 
 @pytest.mark.parametrize(
