@@ -6,13 +6,14 @@ encoder's output.
 """
 
 import contextlib
+import copy
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from fairseq.models.fconv import FConvDecoder, FConvEncoder, FConvModel
 from torch import Tensor, nn
 
-from ...kernels.linear import recompute_weight
+from ...kernels.linear import iterate_normalised_weights, recompute_weight
 from ...layers.beam_state import BeamState
 from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, WordRequest, multiply_by_documents
 from ...layers.embedding import VocabularyEmbedding
@@ -210,6 +211,19 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
             load_word_vectors(config.encoder_embed_path, source, encoder.embed_tokens, "--encoder-embed-path")
             load_word_vectors(config.decoder_embed_path, target, decoder.embed_tokens, "--decoder-embed-path")
         return cls(encoder, decoder)
+
+    def __deepcopy__(self, memo: Dict[int, Any]) -> "ConvolutionalModel":
+        """Copy the model, for example for the average of ``--store-ema``.
+
+        Normalised weights, which PyTorch refuses to copy, are copied without their graph. Each call of a layer computes
+        them again.
+        """
+        for weight in iterate_normalised_weights(self):
+            if id(weight) not in memo:
+                memo[id(weight)] = weight.detach().clone()
+        result = memo[id(self)] = self.__class__.__new__(self.__class__)
+        result.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return result
 
     def make_generation_fast_(self, **kwargs: Any) -> None:
         """Prepare the model for generation without fixing the beam size, because documents are not repeated."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from convolutional import BOUND, DOCUMENTS, KINDS, SIZES, SUMMARIES, V, conv, conv_task, encode, inputs, log_probs
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema import build_ema
 from fairseq.models.fconv import FConvModel
 from helpers import EOS, PAD, make_batch, make_model, model_config
 from omegaconf import OmegaConf
@@ -164,6 +166,23 @@ def test_beams_change_places_and_documents_leave(kind, shared):
     expected, extra = log_probs(model, tokens[documents].repeat_interleave(beam, 0), third)
     torch.testing.assert_close(scores[:, : expected.shape[2]], expected[:, 2], **CLOSE)
     torch.testing.assert_close(out[1]["attn"][0][:, 0], extra["attn"][0][:, 2], **CLOSE)
+
+
+@KIND
+def test_copies_are_separate_models(kind):
+    """Also in training, when the normalised weights belong to a graph. --store-ema averages such a copy."""
+    task, sample = conv_task(), batch()
+    model, loss = conv(kind, task).train(), SummarizationNLL(task, False, 0.1, 0.5, 0, 0, 1.0)
+    start = float(loss(model, sample)[0])
+    average = build_ema(model, EMAConfig(store_ema=True, ema_decay=0.0), "cpu")
+    before = copy.deepcopy(model)
+    loss(model, sample)[0].backward()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.sub_(0.01 * parameter.grad)
+    average.step(model, 1)
+    old, averaged, new = (float(loss(one, sample)[0]) for one in (before, average.get_model(), model))
+    assert old == start != new == averaged
 
 
 @KIND
