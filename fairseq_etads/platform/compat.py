@@ -22,7 +22,7 @@ import weakref
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, NoReturn, Tuple
+from typing import Any, Callable, Iterator, List, NoReturn, Optional, Tuple
 from unittest import mock
 
 import torch
@@ -37,6 +37,7 @@ with importing_fairseq():
     from fairseq.distributed import utils as distributed_utils
     from fairseq.file_io import PathManager
     from fairseq.logging import meters
+    from fairseq.models.ema.ema import EMA
     from fairseq.nan_detector import NanDetector
     from fairseq.optim.amp_optimizer import AMPOptimizer
     from fairseq.optim.fp16_optimizer import MemoryEfficientFP16Optimizer, _FP16OptimizerMixin
@@ -477,6 +478,22 @@ def _load_bad_epochs(load: Callable[..., Any]) -> Callable[..., Any]:
     return load_state_dict
 
 
+def _copy_integers(average: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap the averaging of ``--store-ema`` to copy tensors that do not contain floating-point numbers.
+
+    fairseq's class would also multiply integers and booleans by the decay, which torch refuses.
+    """
+
+    @functools.wraps(average)
+    def step(self: Any, new_model: torch.nn.Module, updates: Optional[int] = None) -> None:
+        tensors = {name: x for name, x in new_model.state_dict().items() if isinstance(x, torch.Tensor)}
+        self.skip_keys = {*self.skip_keys, *(name for name, x in tensors.items() if not x.is_floating_point())}
+        average(self, new_model, updates)
+
+    step.is_patched = True  # type: ignore[attr-defined]
+    return step
+
+
 def _limit_backward_hooks(add_hooks: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``NanDetector.add_hooks``, so that it adds backward hooks only to modules without submodules.
 
@@ -529,7 +546,8 @@ def install() -> None:
     The patches affect the following parts:
 
     - checkpoints: safe loading, atomic copies, pickling of tasks, and checks of ``--model-overrides``;
-    - fairseq-train: the training loop, resuming, the counter of ``--lr-patience``, stopping threads, and empty batches;
+    - fairseq-train: the training loop, resuming, the counter of ``--lr-patience``, ``--store-ema``, stopping
+      threads, and empty batches;
     - optimisers: marked matrices in half precision, ``--fp16`` on CPUs, error messages for unsupported optimisers,
       gradient clipping with ``--cpu``, the loss scale of ``--amp``, and the search for non-finite gradients;
     - text: ``--replace-unk`` without a file, and ``--bpe gpt2`` with words that are not pieces.
@@ -569,6 +587,8 @@ def install() -> None:
         schedule = ReduceLROnPlateauLRSchedule
         schedule.state_dict = _save_bad_epochs(schedule.state_dict)
         schedule.load_state_dict = _load_bad_epochs(schedule.load_state_dict)
+    if not hasattr(EMA._step_internal, "is_patched"):
+        EMA._step_internal = _copy_integers(EMA._step_internal)
     if not hasattr(NanDetector.add_hooks, "is_patched"):
         NanDetector.add_hooks = _limit_backward_hooks(NanDetector.add_hooks)
     if not hasattr(AMPOptimizer.step, "is_patched"):

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 import torch
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema import build_ema
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
 
 from fairseq_etads.layers.pooled_sentences import CONTENT_WEIGHT, PLACES, REFERENCE_LENGTH, SentenceFeatures
@@ -224,6 +226,22 @@ def test_a_document_stays_in_its_half():
     cut = [*DOCUMENTS, long[:FOLD_WORDS]]  # --truncate-source
     assert model.assign_folds(make_batch(cut)).tolist() == expected
     assert model.assign_folds(make_batch([[MARK, *DOCUMENTS[0]]]))[0] == expected[0], "marks do not count"
+
+
+@pytest.mark.parametrize("precise", [False, True])
+def test_an_average_of_the_extractor_keeps_which_words_are_numbers(precise):
+    """--store-ema averages all weights, but these are True or False."""
+    _, model = build()
+    average = build_ema(model, EMAConfig(store_ema=True, ema_decay=0.5, ema_fp32=precise), "cpu")
+    start = {name: weight.clone() for name, weight in model.state_dict().items()}
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1.0)
+    average.step(model, 1)
+    trained = {name for name, _ in model.named_parameters()}
+    for name, weight in average.get_model().state_dict().items():
+        torch.testing.assert_close(weight, start[name] + 0.5 if name in trained else start[name])
+    assert start["words.features.numbers"].dtype == torch.bool
 
 
 @pytest.mark.parametrize("given", [True, False])
