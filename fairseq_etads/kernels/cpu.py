@@ -12,18 +12,18 @@ _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 
 
 def _cache_probe(function: _Probe) -> _Probe:
-    """Cache the results of a function that tests operators, and run the function on the CPU without autocast.
+    """Cache the results of a function that tests operators, and run the function on the CPU in torch's default modes.
 
-    If the first call happened inside ``with torch.device("meta")``, where tensors have no values, or inside an autocast
-    region, it would otherwise cache a result that is wrong for the rest of the process.
+    If the first call happened inside ``with torch.device("meta")``, where tensors have no values, or with autocast or
+    inference mode, it would otherwise cache a result that is wrong for the rest of the process.
     """
 
     @functools.wraps(function)
-    def run_outside_autocast(*args: Any) -> Any:
-        with torch.device("cpu"), torch.autocast("cpu", enabled=False):
+    def run_in_default_modes(*args: Any) -> Any:
+        with torch.device("cpu"), torch.autocast("cpu", enabled=False), torch.inference_mode(False):
             return function(*args)
 
-    return functools.cache(run_outside_autocast)  # type: ignore[return-value]
+    return functools.cache(run_in_default_modes)  # type: ignore[return-value]
 
 
 @_cache_probe

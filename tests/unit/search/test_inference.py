@@ -173,7 +173,9 @@ def test_half_precision_models_generate_in_theirs(documents):
         (cpu.has_faster_linear, ()),
     ],
 )
-@pytest.mark.parametrize("inside", [torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16)])
+@pytest.mark.parametrize(
+    "inside", [torch.device("meta"), torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode()]
+)
 def test_an_answer_about_the_processor_does_not_depend_on_the_first_caller(probe, words, inside):
     """The answer is cached for the process. The first caller may be a model that is built without memory."""
     cpu.can_pack_weights.cache_clear()  # other probes call it
