@@ -305,7 +305,7 @@ def _split_into_blocks(query: Tensor, keys: Tensor) -> List[slice]:
 
 
 def _compute_sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice) -> Tensor:
-    """Compute sigmoid(q + k [+ c w_c]) for n documents of the batch. Returns a new tensor (n, T, S, A).
+    """Compute sigmoid(q + k [+ c w_c]) for n documents of the batch. Returns a new contiguous tensor (n, T, S, A).
 
     Args:
         query: the queries q (B, T, A) of all documents.
@@ -317,4 +317,4 @@ def _compute_sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice
     if coverage:
         covered, weight = (at_least_float32(x) for x in coverage)
         inner.addcmul_(covered[rows][..., None], weight)
-    return inner.sigmoid_()
+    return inner.sigmoid_().contiguous()  # a sum has the memory layout of its terms

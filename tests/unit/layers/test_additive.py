@@ -68,6 +68,13 @@ def test_gradients_of_scores_are_those_of_the_plain_formula(monkeypatch, scores,
     torch.testing.assert_close(gradients(scores(**given), given), gradients(plain_scores(**given), given))
 
 
+@pytest.mark.parametrize("covered", [False, True])
+def test_gradients_do_not_depend_on_the_layout_in_memory(covered):
+    given = inputs(covered)
+    turned = {name: x.mT.contiguous().mT if x.dim() == 3 else x for name, x in given.items()}
+    torch.testing.assert_close(gradients(ours(**turned), given), gradients(plain_scores(**given), given))
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_scores_are_computed_in_at_least_float32(dtype):
     given = inputs(True, dtype)
