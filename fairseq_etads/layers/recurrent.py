@@ -1,6 +1,6 @@
 """Layers of the recurrent model family: GRUs and LSTMs for words and sentences, and an output layer."""
 
-from typing import List, NamedTuple, Optional, Sequence, Tuple, TypeVar
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -202,6 +202,8 @@ class BidirectionalLSTM(Bidirectional):
         self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
     ) -> Tuple[Tensor, Optional[Tensor]]:
         from_input, *rest = weights
+        # with autocast, the inputs can have another dtype than the weights
+        x, first = x.to(from_input.dtype), [part.to(from_input.dtype) for part in first]
         x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
         weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]
         with torch.autocast(x.device.type, enabled=False):  # oneDNN cannot train an LSTM in float16
@@ -227,6 +229,18 @@ class ElmanCell(nn.Module):
     def forward(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Compute the new state (N, hidden) from the input x (N, input_dim) and the previous state h (N, hidden)."""
         return torch.sigmoid(self.from_input(x) + self.from_hidden(hidden))
+
+
+def run_lstm(network: nn.Module, x: Tensor, state: Optional[Tuple[Tensor, Tensor]] = None) -> Any:
+    """Run PyTorch's LSTM on inputs x (B, T, D), on a CPU without autocast, and return its states and its last state.
+
+    oneDNN can run but not train an LSTM in half precision on every processor.
+    """
+    if x.is_cuda:
+        return network(x, state)
+    dtype = next(network.parameters()).dtype
+    with torch.autocast(x.device.type, enabled=False):
+        return network(x.to(dtype), None if state is None else (state[0].to(dtype), state[1].to(dtype)))
 
 
 Network = TypeVar("Network", nn.LSTM, nn.LSTMCell)

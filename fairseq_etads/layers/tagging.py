@@ -7,7 +7,7 @@ from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
 from ..kernels.upload import to_device
-from .recurrent import compute_sentence_ids, reorder_positions
+from .recurrent import compute_sentence_ids, reorder_positions, run_lstm
 
 _END, _BEGIN = 257, 258
 """Ids of the symbols for the end and the beginning of a word. The id of byte b is 1 + b, and 0 is padding."""
@@ -111,7 +111,11 @@ class TaggerLSTM(nn.Module):
         for number, (forward, backward) in enumerate(layers):
             x = self.dropout(x) if number else x
             x = torch.cat(
-                [forward(x)[0], reorder_positions(backward(reorder_positions(x, reverse))[0], reverse)], dim=2
+                [
+                    run_lstm(forward, x)[0],
+                    reorder_positions(run_lstm(backward, reorder_positions(x, reverse))[0], reverse),
+                ],
+                dim=2,
             )
         return reorder_positions(x, order.argsort(dim=1)).masked_fill(padding[:, :, None], 0.0)
 

@@ -21,6 +21,7 @@ from ..layers.recurrent import (
     make_readout_layer,
     remove_second_bias,
     reorder_positions,
+    run_lstm,
 )
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
@@ -218,7 +219,8 @@ class ClosedBookDecoder(nn.Module):
         # Move padding to the end of each summary, so that the network does not read padding before the first word.
         order = (~real).int().argsort(dim=1, stable=True)  # (N, T)
         first: Any = hidden[None] if cell is None else (hidden[None], cell[None])
-        states, _ = self.network(reorder_positions(words, order), first)
+        words = reorder_positions(words, order)
+        states, _ = run_lstm(self.network, words, first) if self.is_lstm else self.network(words, first)
         logits: Tensor = self.output_projection(self.dropout(reorder_positions(states, order.argsort(dim=1))))
         return logits
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from ...attention import log_attention
 from ...kernels.precision import at_least_float32
 from ...layers.additive import SharedKeys, SharedStates
+from ...layers.recurrent import run_lstm
 
 WIDTHS = (3, 4, 5)
 """Widths of the filters in :class:`SentenceConvolution`, in words."""
@@ -140,7 +141,7 @@ class PointerNetwork(nn.Module):
             The scores u (B, T, C) in float32 or higher precision, and the state of the LSTM after the steps. Scores of
             missing candidates are not masked.
         """
-        steps, state = self.lstm(inputs, state)  # (B, T, H)
+        steps, state = run_lstm(self.lstm, inputs, state)  # (B, T, H)
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
         return self.choice.scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 

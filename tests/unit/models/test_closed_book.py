@@ -280,3 +280,17 @@ def test_a_checkpoint_with_two_biases_loads():
     other = model_of(paper_init=False)
     other.load_state_dict(old)
     torch.testing.assert_close(other.state_dict(), weights)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_it_trains_with_autocast_on_a_cpu(arch):
+    """torch has no LSTM in bfloat16 that can be trained on every processor."""
+    model, criterion = model_of(arch), loss_of()
+    sample = sample_of(model)
+    expected = criterion(model, sample)[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = criterion(model, sample)[0]
+    loss.backward()
+    torch.testing.assert_close(loss, expected, rtol=0.02, atol=0.02)
+    found = dict(model.decoder.closed_book.named_parameters())
+    assert all(parameter.grad.isfinite().all() for parameter in found.values())

@@ -271,3 +271,15 @@ def test_what_does_not_go_with_a_selector_is_refused():
     plain.cfg.labels = "here"
     with pytest.raises(ValueError, match="--labels here has no effect without --criterion selection_nll"):
         make_criterion(plain)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_lstm_of_word_tagger_trains_with_autocast_on_a_cpu(dtype):
+    torch.manual_seed(1)
+    lstm, x = TaggerLSTM(6, 4, 2, 0.0), torch.randn(3, 5, 6)
+    padding = torch.arange(5) >= torch.tensor([[5], [1], [3]])
+    with torch.autocast("cpu", dtype=dtype):
+        states = lstm(x.to(dtype), padding)
+    states.sum().backward()
+    torch.testing.assert_close(states, lstm(x, padding), rtol=0.02, atol=0.02)
+    assert all(parameter.grad.isfinite().all() for parameter in lstm.parameters())

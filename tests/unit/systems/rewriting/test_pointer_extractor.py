@@ -213,6 +213,19 @@ def test_the_loss_is_the_mean_over_sentences_that_are_read():
     torch.testing.assert_close(loss, -(p[0, 0, 2] + p[0, 1, 0] + p[1, 0, 0]))
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_it_trains_with_autocast_on_a_cpu(dtype):
+    task, model = build()
+    criterion = task.build_criterion(OmegaConf.create({"_name": "extractor_nll"}))
+    sample = {**make_sample(random.Random(5)), "sample_size": 1}
+    want = float(criterion(model, sample)[0])
+    with torch.autocast("cpu", dtype=dtype):
+        loss = criterion(model, sample)[0]
+    loss.backward()
+    assert float(loss) == pytest.approx(want, rel=0.02)
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters() if parameter.grad is not None)
+
+
 def test_a_batch_without_labels_has_a_loss_of_0():
     """It used to end training with a ZeroDivisionError."""
     task, model = build()
