@@ -11,7 +11,9 @@ bias are initialised from the training text. The settings of ``large`` extend th
 paper, but they have not been measured.
 """
 
-from dataclasses import dataclass, field
+import math
+import re
+from dataclasses import dataclass, field, replace
 from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..platform.errors import InputError
@@ -207,11 +209,15 @@ def make_recipe(
         options.get_number("--truncate-target", _round_up_length(min(data.summaries.at(99), longest_summary))),
     )
     read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
+    workers = options.get_number("--distributed-world-size", max(machine.gpus, 1))
+    if machine.gpus:
+        machine = replace(machine, gpus=workers)  # each worker uses one GPU, possibly on another machine
     if minutes is None:
         minutes = size.core_minutes / (machine.speed / CORE_SPEED) if size.core_minutes else size.minutes
-    plan = _plan_training(size, size.max_tokens, data, machine, options, read, minutes)
+    batches = workers * options.get_update_frequency()
+    plan = _plan_training(size, size.max_tokens, batches, data, machine, options, read, minutes)
     if plan.epochs < SOME_EPOCHS:
-        plan = _plan_training(size, size.max_tokens // 2, data, machine, options, read, minutes)
+        plan = _plan_training(size, size.max_tokens // 2, batches, data, machine, options, read, minutes)
     steps, epochs = plan.steps, plan.epochs
     train = [
         *_make_model_options(size, arch, data, options),
@@ -223,7 +229,7 @@ def make_recipe(
     lengths = choose_length_bounds(data.summaries.percentiles(), cut[1])
     decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
     found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
-    found.says.extend(_explain_recipe(found, size, machine, data, plan.pairs, options))
+    found.says.extend(_explain_recipe(found, size, machine, data, plan, options))
     if not options.reads_picked_sentences() and data.documents.at(50) > max(cut[0], longest_document):
         found.says.append(
             f"half of the documents have more than {data.documents.at(50):,} tokens, and their ends are not read; with "
@@ -233,10 +239,17 @@ def make_recipe(
 
 
 class _TrainingPlan(NamedTuple):
-    """Amount of training: maximum tokens and mean pairs per batch, and number of steps, epochs and minutes."""
+    """Amount of training.
+
+    Attributes:
+        max_tokens, pairs: maximum number of source tokens and mean number of pairs in a batch.
+        batches: number of batches in a step.
+        steps, epochs, minutes: duration of training.
+    """
 
     max_tokens: int
     pairs: float
+    batches: int
     steps: int
     epochs: float
     minutes: float
@@ -245,6 +258,7 @@ class _TrainingPlan(NamedTuple):
 def _plan_training(
     size: RecipeSize,
     max_tokens: int,
+    batches: int,
     data: TrainingData,
     machine: Machine,
     given: "_UserOptions",
@@ -256,17 +270,21 @@ def _plan_training(
     Batches contain up to ``max_tokens`` source tokens, unless the user has specified another number.
 
     Args:
+        batches: number of batches in a step, from all workers. ``machine`` computes all of them.
         read: mean numbers of tokens in a document and in a summary, after truncation.
     """
     max_tokens = given.get_number("--max-tokens", max_tokens)
     pairs = max(max_tokens * FILLED / (max(read) + 1), 1)
-    seconds = _count_operations(size, given, read, pairs, choose_vocabulary_size(data)) / machine.speed
-    steps_of_epoch = max(data.pairs / pairs, 1)
+    batches_of_epoch = steps_of_epoch = max(data.pairs / pairs, 1)
+    if batches > 1:
+        steps_of_epoch = math.ceil(batches_of_epoch / batches)  # the last step of an epoch has the remaining batches
+    pairs_of_step = pairs * batches_of_epoch / steps_of_epoch
+    seconds = _count_operations(size, given, read, pairs_of_step, choose_vocabulary_size(data)) / machine.speed
     steps = given.get_number("--max-update", 0)
     if not steps:
         most_epochs = given.get_number("--max-epoch", 0) or size.most_epochs
         steps = max(int(min(minutes * 60 / seconds, most_epochs * steps_of_epoch)), 1)
-    return _TrainingPlan(max_tokens, pairs, steps, steps / steps_of_epoch, steps * seconds / 60)
+    return _TrainingPlan(max_tokens, pairs, batches, steps, steps / steps_of_epoch, steps * seconds / 60)
 
 
 class _UserOptions:
@@ -294,6 +312,11 @@ class _UserOptions:
     def get_number(self, name: str, default: int) -> int:
         value = self._values.get(name, "")
         return int(value) if value.isdigit() else default
+
+    def get_update_frequency(self) -> int:
+        """Return the number of batches of a worker in a step. The last of several numbers holds for most epochs."""
+        numbers = re.findall(r"\d+", self.get_text("--update-freq", "1"))
+        return max(int(numbers[-1]), 1) if numbers else 1
 
 
 def _make_model_options(size: RecipeSize, arch: str, data: TrainingData, given: _UserOptions) -> List[str]:
@@ -363,7 +386,7 @@ def _count_operations(
 
     Args:
         read: mean numbers of tokens in a document and in a summary.
-        pairs: mean number of pairs in a batch.
+        pairs: mean number of pairs in a step.
         known: vocabulary size in words.
     """
     total, width, wide = 0.0, size.width, 4 * size.width
@@ -385,7 +408,7 @@ def _round_up_length(length: int) -> int:
 
 
 def _explain_recipe(
-    recipe: Recipe, size: RecipeSize, machine: Machine, data: TrainingData, pairs: float, given: _UserOptions
+    recipe: Recipe, size: RecipeSize, machine: Machine, data: TrainingData, plan: _TrainingPlan, given: _UserOptions
 ) -> List[str]:
     """Return lines of text that explain the choice to the user."""
     value = _UserOptions(recipe.train)
@@ -397,13 +420,13 @@ def _explain_recipe(
     time = f"{minutes:.0f} minutes" if 2 <= minutes < 90 else f"{minutes * 60:.0f} seconds"
     time = f"{minutes / 60:.1f} hours" if minutes >= 90 else time
     layers = [given.get_number(f"--{side}-layers", size.layers) for side in ("encoder", "decoder")]
-    rounded = max(round(pairs / 8) * 8, 8)
+    rounded = max(round(plan.pairs / 8) * 8, 8)
     return [
         f"{layers[0]}+{layers[1]} layers of width {given.get_number('--encoder-embed-dim', size.width)}; "
         f"{chosen['optimizer']}, rate {chosen['lr']}, decaying to 0 over {recipe.steps:,} steps "
         f"({recipe.epochs:.1f} epochs); dropout {chosen['dropout']}",
         f"batches of up to {value.get_text('--max-tokens', '')} source tokens, about {rounded} pairs (in multiples of "
-        "8)",
+        "8)" + (f"; {plan.batches:,} batches in a step" if plan.batches > 1 else ""),
         f"documents are read up to {value.get_text('--truncate-source', '')} tokens, summaries up to "
         f"{value.get_text('--truncate-target', '')}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "

@@ -158,6 +158,42 @@ def test_given_options_change_what_depends_on_them():
     assert value_of(one_head.train, "--focus-initial-scope") == "half"
 
 
+@pytest.mark.parametrize(
+    "given,batches",
+    [
+        (["--update-freq", "4"], 4),
+        (["--update-freq=1,4"], 4),
+        (["--distributed-world-size", "2"], 2),
+        (["--distributed-world-size", "2", "--update-freq", "2"], 4),
+    ],
+)
+def test_the_batches_of_a_step_count_towards_epochs_and_time(given, batches):
+    usual, more = (make_recipe("base", ABSTRACTS, CORES, "etads", words, 60) for words in ([], given))
+    assert more.steps == pytest.approx(usual.steps / batches, rel=0.02)
+    assert more.epochs == pytest.approx(usual.epochs, rel=0.02)
+    assert more.minutes == pytest.approx(usual.minutes, rel=0.02)
+    assert f"; {batches} batches in a step" in more.says[1] and "in a step" not in usual.says[1]
+    assert more.says[1].startswith(usual.says[1])
+    assert value_of(more.train, "--dropout") == value_of(usual.train, "--dropout")
+
+
+def test_the_last_step_of_an_epoch_may_have_fewer_batches():
+    data = TrainingData(300, *two(HEADLINES))
+    one_batch, four_batches = (make_recipe("small", data, CORE, "etads", words) for words in ([], ["--update-freq=4"]))
+    assert 4 < one_batch.steps / one_batch.epochs < 8  # batches in an epoch, so two steps of four batches
+    assert (four_batches.steps, four_batches.epochs) == (12, 6)
+    assert four_batches.minutes == pytest.approx(one_batch.minutes, rel=0.1)
+
+
+def test_each_worker_has_a_gpu():
+    one, all_four = (make_recipe("large", NEWS, Machine(16, gpus), "etads", [], 30) for gpus in (1, 4))
+    assert all_four.steps == pytest.approx(one.steps, rel=0.02)
+    assert all_four.epochs == pytest.approx(4 * one.epochs, rel=0.02)
+    assert "4 batches in a step" in all_four.says[1] and "on 4 GPUs" in all_four.says[-1]
+    of_four = make_recipe("large", NEWS, Machine(16, 4), "etads", ["--distributed-world-size", "1"], 30)
+    assert (of_four.steps, of_four.minutes) == (one.steps, one.minutes) and "on 1 GPU " in of_four.says[-1]
+
+
 @pytest.mark.parametrize("dtype", ["--fp16", "--bf16"])
 def test_half_precision_keeps_the_matrices_apart(dtype):
     """By default, fairseq joins all weights in one vector, so Muon finds no matrix."""
