@@ -38,6 +38,7 @@ from .recipes import (
     choose_vocabulary_size,
     make_recipe,
 )
+from .run_record import RECORD
 
 FILE = "recipe.json"
 """Name of the file that records the choice in a run folder."""
@@ -125,7 +126,8 @@ def read_decoding_options(run: Path) -> Dict[str, int]:
 
 def _started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
-    begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
+    # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files.
+    begun = any((args.run / name).is_file() for name in (RECORD, "started.txt", "finished.txt"))
     return args.recipe is None and begun and read_recipe(args.run) is None
 
 

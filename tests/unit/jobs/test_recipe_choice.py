@@ -291,7 +291,7 @@ def test_a_damaged_record_is_as_none(content, folder):
     assert read_decoding_options(folder / "run") == {}
 
 
-@pytest.mark.parametrize("name", ["started.txt", "finished.txt"])
+@pytest.mark.parametrize("name", ["training.json", "started.txt", "finished.txt"])
 def test_a_training_that_was_begun_without_a_recipe_goes_on_so(name, folder, capsys):
     (folder / "run").mkdir()
     (folder / "run" / name).write_text("fairseq-train …")
