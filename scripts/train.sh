@@ -17,7 +17,7 @@
 #                       the folder must already exist, for example as output of scripts/prepare_*.sh
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (the settings of ETADS)
 #                       (default: chosen and printed according to the size of the data and the machine; see below)
-#   --minutes N         train for at most N minutes; the recipe adapts the number of steps and the learning rate
+#   --minutes N         train for at most N minutes; the recipe, except paper, adapts the number of steps and the rate
 #   --arch NAME         architecture, as listed by etads-models (default: etads)
 #   --pointer KIND      mechanism for copying document words, including unknown words: none, soft or switch (default:
 #                       soft; paper: as in the architecture)
@@ -118,7 +118,6 @@ fi
 [ -z "$tokens" ] || need_choice --tokens "$tokens" bpe sentencepiece word
 [ -z "$pointer" ] || need_choice --pointer "$pointer" none soft switch
 for name in size max_tokens max_update minutes; do [ -z "${!name}" ] || need_integer "--${name//_/-}" "${!name}"; done
-[ -z "$minutes" ] || [ "$recipe" != paper ] || die "--minutes $minutes has no effect with --recipe paper: choose another recipe"
 cpu=()
 case " ${more[*]} " in *" --cpu "*) hide_gpus; cpu=(--cpu) ;; esac
 if [ -n "$long" ]; then
@@ -134,7 +133,8 @@ given=(${pointer:+--pointer "$pointer"} ${max_tokens:+--max-tokens "$max_tokens"
     "${task[@]}" "${more[@]}")
 
 # choose_settings STAGE: print the options that the recipe chooses for preparation, training or the content model, one word per
-# line. For the recipe paper, and for data that a content model cannot read, nothing is printed.
+# line. For the recipe paper, and for data that a content model cannot read, nothing is printed. For the stage check, --minutes is
+# checked and nothing is printed.
 choose_settings() {
     # With this command name, torch and fairseq are not imported. Importing them would take seconds.
     python -c 'import sys; sys.argv[0] = "etads-prepare"; from fairseq_etads.jobs.recipe_choice import main; sys.exit(main())' \
@@ -142,6 +142,7 @@ choose_settings() {
         ${size:+--size "$size"} ${minutes:+--minutes "$minutes"} "${cpu[@]}" --processes "$processes" \
         --given "${given[@]}"
 }
+[ -z "$minutes" ] || choose_settings check || exit 2
 
 if [ -f "$text" ]; then
     say "reading $text into $out/text"

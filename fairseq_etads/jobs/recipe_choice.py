@@ -1,13 +1,14 @@
 """Choose a recipe for a data folder and this machine in ``scripts/train.sh``, without importing torch or fairseq.
 
+    python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' check RUN PREPARED --minutes N
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' prepare RUN PREPARED --text TEXT
     python -c 'from fairseq_etads.jobs.recipe_choice import main; main()' train RUN PREPARED --given OPTIONS
 
-"prepare" prints options for etads-prepare, "train" prints options for fairseq-train, "content" prints the arguments of
-etads-content, and "decoding" prints options for generate.sh. "content" prints nothing if the data consists of pieces
-that cannot be joined into words, which a content model compares. Each line of the output contains one word. The choice
-is recorded in RUN/recipe.json, together with decoding options that suit the data, so that a resumed run uses the same
-settings on any machine.
+"check" rejects --minutes if it would have no effect. "prepare" prints options for etads-prepare, "train" prints options
+for fairseq-train, "content" prints the arguments of etads-content, and "decoding" prints options for generate.sh.
+"content" prints nothing if the data consists of pieces that cannot be joined into words, which a content model
+compares. Each line of the output contains one word. The choice is recorded in RUN/recipe.json, together with decoding
+options that suit the data, so that a resumed run uses the same settings on any machine.
 """
 
 import argparse
@@ -30,6 +31,7 @@ from ..text.subwords import OPAQUE
 from ..text.words import SENTENCE_MARK
 from .recipes import (
     NAMES,
+    SUITABLE,
     Machine,
     Recipe,
     TrainingData,
@@ -131,6 +133,22 @@ def _started_without_recipe(args: argparse.Namespace) -> bool:
     return args.recipe is None and begun and read_recipe(args.run) is None
 
 
+def check_minutes(args: argparse.Namespace) -> None:
+    """Raise InputError if a duration was given, but the recipe "paper", which ignores it, will be chosen."""
+    if args.minutes is None or args.recipe not in (None, "paper"):
+        return
+    advice = "leave it out"
+    if args.recipe == "paper":
+        why, advice = "", "choose another recipe"
+    elif _started_without_recipe(args):
+        why = f", with which {args.run} was started"
+    elif args.arch not in SUITABLE:
+        why = f", which is used for --arch {args.arch}"
+    else:
+        return
+    raise InputError(f"--minutes {args.minutes:g} has no effect with --recipe paper{why}: {advice}")
+
+
 def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_recipe(args.run)
@@ -209,7 +227,7 @@ def _print_message(line: str) -> None:
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=("prepare", "train", "content", "decoding"))
+    parser.add_argument("stage", choices=("check", "prepare", "train", "content", "decoding"))
     parser.add_argument("run", type=Path)
     parser.add_argument("prepared", type=Path)
     parser.add_argument("--text", type=Path)
@@ -232,8 +250,11 @@ def _parser() -> argparse.ArgumentParser:
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
     """Print the chosen options with one word per line, and explain the choice on standard error."""
-    if args.stage == "prepare":
-        words: Sequence[str] = _choose_prepare_options(args)
+    words: Sequence[str] = []
+    if args.stage == "check":
+        check_minutes(args)
+    elif args.stage == "prepare":
+        words = _choose_prepare_options(args)
     elif args.stage == "content":
         is_opaque = read_settings(args.prepared, "--prepared").tokens in OPAQUE
         words = [] if is_opaque else [str(args.run), "--prepared", str(args.prepared)]

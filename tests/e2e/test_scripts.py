@@ -61,6 +61,10 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["train.sh", "--text", "nowhere", "--out", "b"], ['TEXT "nowhere" is not a folder']),
         (["train.sh", "--text", "a", "--out", "b", "--truncate-source", "many"], ["--truncate-source many"]),
         (["train.sh", "--text"], ["--text needs a value"]),
+        (
+            ["train.sh", "--text", "a", "--out", "b", "--minutes", "5", "--arch", "pointer_generator"],
+            ["--minutes 5 has no effect with --recipe paper, which is used for --arch pointer_generator"],
+        ),
         (["train.sh", "--prepared", "nowhere", "--out", "b"], ["--prepared nowhere: no prepared data there"]),
         (["generate.sh", "--run", "nowhere", "--output", "x"], ["--run nowhere: no prepared data"]),
         (["generate.sh", "--run", "x", "--output", "x", "--subset", "dev"], ["--subset dev", "train valid test"]),

@@ -307,6 +307,25 @@ def test_paper_chooses_nothing(words, folder, capsys):
     assert not (folder / "run").exists()
 
 
+@pytest.mark.parametrize(
+    "words,why",
+    [
+        (["--recipe", "paper"], ": choose another recipe"),
+        (["--arch", "pg_coverage"], ", which is used for --arch pg_coverage: leave it out"),
+        ([], ", with which run was started: leave it out"),
+    ],
+)
+def test_minutes_are_refused_where_paper_would_ignore_them(words, why, folder, capsys):
+    if not words:
+        assert run(capsys, "check", "--minutes", "2", "--given") == (0, [], "")
+        (folder / "run").mkdir()
+        (folder / "run" / "training.json").touch()
+    status, _, said = run(capsys, "check", "--minutes", "2", *words, "--given")
+    assert status == 2 and f"--minutes 2 has no effect with --recipe paper{why}" in said
+    assert run(capsys, "check", "--minutes", "2", "--recipe", "small", "--given") == (0, [], "")
+    assert run(capsys, "check", *words, "--given") == (0, [], "")
+
+
 def test_text_is_prepared_as_words_and_the_second_time_as_the_first(folder, capsys):
     shutil.copytree(folder / "prepared" / "tokens", folder / "text")
     assert run(capsys, "prepare", "--text", "text", "--given")[1] == ["--tokens", "word", "--size", "700"]
