@@ -90,7 +90,4 @@ CARD
 }
 
 "train_$model"
-[ ! -d "$out/model" ] || exit 0
-etads-export "$out" "$out/model" --dtype fp16 --title "$model" --language en "${DECODING[@]}"
-[ -f "$out/model/README.md" ] || exit 0  # nothing was exported, because commands were only checked
-"describe_$model" >> "$out/model/README.md"
+export_once "$out" "$out/model" "$("describe_$model")" "" --dtype fp16 --title "$model" --language en "${DECODING[@]}"

@@ -243,6 +243,23 @@ score_once() {
         -- etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" "$@"
 }
 
+# export_once RUN FOLDER CARD DERIVED [options of etads-export]: export RUN to FOLDER, with the text CARD at the end of the model card,
+# unless this was done with the same options from the same checkpoints and content models. An older model folder is replaced, and
+# DERIVED, a file that was made with it, is deleted (CARD and DERIVED can be empty). FOLDER.exported lists the files in FOLDER.
+export_once() {
+    local run=$1 folder=$2
+    # etads-export does not write to a folder that contains files. It writes none at all if commands are only checked.
+    # shellcheck disable=SC2016  # expanded by the inner shell
+    once --makes "$folder.exported" "$folder/model.safetensors" --reads "$run"/checkpoints/checkpoint_{best,last}.pt \
+        "$run"/{content.npz,recipe.json,rouge.json} "$run"/shortened/extractor/{checkpoints/checkpoint_best.pt,content.npz} \
+        -- bash -ec '[ ! -f "$2/config.json" ] || rm -rf "$2"
+            [ -z "$4" ] || rm -f "$4"
+            etads-export "$1" "$2" "${@:5}"
+            [ -d "$2" ] || exit 0
+            [ -z "$3" ] || printf "%s\n" "$3" >> "$2/README.md"
+            ls "$2" > "$2.exported"' etads-export "$@"
+}
+
 # run_system RUN TEXT PREPARED COMMAND... [-- options of fairseq-train]: train with COMMAND (train_small or train_prepared, with
 # options), summarise the test split (RUN/summaries.txt), and score the summaries (RUN/rouge.json). The arrays GENERATE and ROUGE
 # contain options of generate.sh and etads-rouge. Finished steps are skipped.

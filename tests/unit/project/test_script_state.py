@@ -145,6 +145,33 @@ def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
     assert train("b\n", epochs="3") == (["train"], "b\n")
 
 
+def test_a_model_folder_is_exported_again_for_another_checkpoint(tmp_path):
+    """It used to stay, so that weights were tuned on, and a card described, the model of an earlier training."""
+    (tmp_path / "etads-export").write_text(
+        '#!/bin/sh\necho x >> count\n[ ! -e "$2" ] || exit 2\nmkdir "$2"\necho card > "$2/README.md"\n'
+        'cp "$1/checkpoints/checkpoint_best.pt" "$2/model.safetensors"\necho {} > "$2/config.json"\n'
+    )
+    (tmp_path / "etads-export").chmod(0o755)
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    code = f'source "{SCRIPTS}/common.sh"; export_once run out/model "the end" out/mert.jsonl --dtype "$1"'
+    environment = {**os.environ, "PATH": os.pathsep.join([str(tmp_path), str(Path(sys.executable).parent), "/bin"])}
+
+    def export(weights, dtype="fp16"):
+        (tmp_path / "run" / "checkpoints" / "checkpoint_best.pt").write_text(weights)
+        subprocess.run(["bash", "-c", code, "x", dtype], cwd=tmp_path, env=environment, check=True)
+        return len((tmp_path / "count").read_text().split()), (tmp_path / "out/model/model.safetensors").read_text()
+
+    assert [export("a"), export("a")] == [(1, "a"), (1, "a")]
+    (tmp_path / "out" / "model" / "config.json").write_text('{"decoding": "chosen by etads-tune --write"}')
+    (tmp_path / "out" / "mert.jsonl").touch()
+    assert export("a") == (1, "a") and (tmp_path / "out" / "mert.jsonl").exists()
+    assert export("b") == (2, "b") and not (tmp_path / "out" / "mert.jsonl").exists()
+    assert export("b", "fp32")[0] == 3
+    assert (tmp_path / "out" / "model" / "README.md").read_text() == "card\nthe end\n"
+    (tmp_path / "out" / "model.exported").unlink()  # interrupted before the card was complete
+    assert export("b", "fp32")[0] == 4
+
+
 @pytest.fixture
 def train(tmp_path):
     """Train with a stand-in for fairseq-train that counts its calls in ``count``; returns the process."""
