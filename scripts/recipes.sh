@@ -200,9 +200,8 @@ share_training() {
 tuned_weights() {
     local run=$1 dir=$2 prepared=$3 length=$4 text=$5
     shift 5
-    [ -f "$dir/model/config.json" ] ||
-        etads-export "$run" "$dir/model" --prepared "$prepared" --exact-length "$length" --no-repeat-ngram-size 1 --recombine 5 \
-            --unkpen 1000000 >&2
+    export_once "$run" "$dir/model" "" "$dir/mert.jsonl" --prepared "$prepared" --exact-length "$length" --no-repeat-ngram-size 1 \
+        --recombine 5 --unkpen 1000000 >&2
     etads-tune "$dir/model" "$text.source" "$text.target" --mert --out "$dir" "$@" >&2
     python -c 'import json, sys; print(json.load(open(sys.argv[1]))["extractive_weights"])' "$dir/mert.json"
 }
