@@ -3,16 +3,18 @@
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
-RUN/training.json records the command and the data. If a run was interrupted, the same command continues it. If options
-have changed, the script lists the changes. A different seed is refused. fairseq's output is written to RUN/train.log,
-and RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process uses it at a time.
+RUN/training.json records the command, the data and the checkpoints that the command names, such as --init-from. If a
+run was interrupted, the same command continues it. If options have changed, the script lists the changes. A different
+seed, other data and checkpoints with other contents are refused. fairseq's output is written to RUN/train.log, and
+RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process uses it at a time.
 """
 
 import argparse
 import difflib
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence
 
 import children
 import fairseq_log
@@ -21,8 +23,14 @@ from fairseq_etads.jobs.run_record import RunRecord, compute_data_fingerprint
 from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import lock_output, write_text
+from fairseq_etads.text.checksums import compute_sha256
 
 FINISHED = "finished.txt"
+CHECKPOINTS = (
+    *("--init-from", "--finetune-from-model", "--continue-once", "--restore-file"),
+    *("--extractor", "--abstractor"),
+)
+"""Options that name a checkpoint on which the result of training depends."""
 
 
 def say(text: str) -> None:
@@ -50,7 +58,7 @@ def train_once(
         plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
-    record = RunRecord(command, str(prepared.resolve()), compute_data_fingerprint(prepared))
+    record = RunRecord(command, str(prepared.resolve()), compute_data_fingerprint(prepared), digests_of(run, command))
     with lock_output(run, "--out", folder=True) as held:
         before = RunRecord.read(run)
         if before is not None and before.data and before.data != record.data:
@@ -59,6 +67,9 @@ def train_once(
                 "folder, or delete this one"
             )
         made = find_checkpoint(run)
+        if before is not None and made is not None:
+            check_checkpoints(run, before.files, record.files)
+            record = replace(record, files={**before.files, **record.files})  # some may have been deleted since
         is_finished = before is not None and words_of(command) == words_of(before.command)
         if made is not None and is_finished and words_of(command) == words_of(finished_command(run)):
             record.write(run)
@@ -96,6 +107,28 @@ def finished_command(run: Path) -> List[str]:
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
+def digests_of(run: Path, command: Sequence[str]) -> Dict[str, str]:
+    """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own, which change."""
+    words, own = split_values(command), (run / "checkpoints").resolve()
+    named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
+    return {str(path): compute_sha256(path) for path in named if path.is_file() and own not in path.resolve().parents}
+
+
+def check_checkpoints(run: Path, before: Dict[str, str], now: Dict[str, str]) -> None:
+    """Raise InputError if a checkpoint with which a run was started has other contents now."""
+    for path, digest in before.items():
+        if now.get(path, digest) != digest:
+            raise InputError(
+                f"--out {run}: {path} has changed since this training was started with it; name another folder, or "
+                "delete this one"
+            )
+
+
+def split_values(command: Sequence[str]) -> List[str]:
+    """Return the words of a command, with --option=value as two words."""
+    return [part for word in command for part in (word.split("=", 1) if word.startswith("--") else [word])]
+
+
 def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Refuse to continue a run with a different seed, because the result would match neither seed.
 
@@ -112,8 +145,7 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
 
 def seed_of(command: Sequence[str]) -> str:
     """Return the seed of a command. The default is 1."""
-    words = [part for word in command for part in (word.split("=") if word.startswith("--seed=") else [word])]
-    return fairseq_log.last_option(words, "--seed") or "1"
+    return fairseq_log.last_option(split_values(command), "--seed") or "1"
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ Importing this module does not import torch or fairseq.
 import argparse
 import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
@@ -28,11 +28,13 @@ class RunRecord:
         command: the fairseq-train command as a list of words.
         prepared: path of the folder with the prepared data, or an empty string if it is unknown.
         data: dictionary that identifies the prepared data, see :func:`compute_data_fingerprint`.
+        files: SHA-256 hashes of the checkpoints that the command names, by path. Earlier versions did not record them.
     """
 
     command: List[str]
     prepared: str
     data: Dict[str, str]
+    files: Dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, run: Path) -> Optional["RunRecord"]:
@@ -48,7 +50,8 @@ class RunRecord:
             record = cls(**json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError, RecursionError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it") from None
-        if not all(isinstance(word, str) for word in [*record.command, record.prepared, *record.data.values()]):
+        words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
+        if not all(isinstance(word, str) for word in words):
             raise InputError(f"{path} is damaged (not texts): delete it")
         return record
 

@@ -214,6 +214,43 @@ def test_a_training_is_not_continued_with_another_seed(train, tmp_path):
     assert train("--lr", "1", "--seed", "2").returncode == 0 and train.count() == 3
 
 
+@pytest.mark.parametrize("option", [["--init-from", "base.pt"], ["--extractor=base.pt"]])
+def test_a_training_from_a_checkpoint_is_not_taken_for_one_from_another(train, tmp_path, option):
+    """After the first model was trained again, the second was said to be trained already."""
+    base = tmp_path / "base.pt"
+    base.write_text("first")
+    train(*option)
+    assert "already trained" in train(*option).stderr
+    base.write_text("second")
+    for options in (option, [*option, "--lr", "2"]):
+        result = train(*options)
+        assert result.returncode == 2 and "--out run: base.pt has changed since this training" in result.stderr
+    base.unlink()  # a training that has begun does not need it
+    assert "already trained" in train(*option).stderr
+    base.write_text("second")
+    assert train(*option).returncode == 2 and train.count() == 1
+    (tmp_path / "run" / "checkpoints" / "checkpoint_last.pt").unlink()
+    assert train(*option).returncode == 0 and train.count() == 2
+    base.write_text("third")
+    assert train(*option).returncode == 2
+
+
+def test_a_training_may_change_its_own_checkpoint_and_earlier_records_are_accepted(train, tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    own, record = tmp_path / "run" / "checkpoints" / "checkpoint_last.pt", tmp_path / "run" / "training.json"
+    own.write_text("before")
+    train("--restore-file", "run/checkpoints/checkpoint_last.pt")
+    own.write_text("after")
+    assert "already trained" in train("--restore-file", "run/checkpoints/checkpoint_last.pt").stderr
+    (tmp_path / "base.pt").write_text("first")
+    train("--init-from", "base.pt")
+    earlier = json.loads(record.read_text())
+    assert list(earlier.pop("files")) == ["base.pt"]
+    record.write_text(json.dumps(earlier))
+    (tmp_path / "base.pt").write_text("second")
+    assert "already trained" in train("--init-from", "base.pt").stderr
+
+
 def test_a_training_that_failed_is_tried_again(train, tmp_path):
     (tmp_path / "fails").touch()
     assert train("--seed", "1").returncode == 2 and not (tmp_path / "run" / "finished.txt").exists()
