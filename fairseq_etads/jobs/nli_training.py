@@ -274,7 +274,7 @@ def train_entailment_model(out: Path, settings: Settings, epochs: int, patience:
 
 
 def _check_same_settings(out: Path, settings: Settings) -> None:
-    """Raise InputError if the folder contains a run that used other options or other files of pairs."""
+    """Raise InputError if the folder contains a run that used other options or files with other contents."""
     if not (out / CONFIG).is_file():
         return
     before = {"hide_digits": False, **read_config(out)["training"].get("options", {})}
@@ -285,14 +285,23 @@ def _check_same_settings(out: Path, settings: Settings) -> None:
                 f"{value}); choose another folder"
             )
 
-    digests = read_config(out)["training"].get("files")  # earlier versions did not record these hashes
-    if digests is not None and digests != _compute_file_checksums(settings):
+    digests = read_config(out)["training"].get("files")
+    if digests is None:
+        return  # earlier versions did not record these hashes
+    now, pairs = _compute_file_checksums(settings), len(settings.train) + len(settings.valid)
+    if digests[:pairs] != now[:pairs]:
         raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
+    # Earlier versions recorded only the files with pairs.
+    if len(digests) > pairs and digests != now:
+        raise InputError(
+            f"MODEL {out}: --vectors {settings.vectors} had other contents when it was trained; choose another folder"
+        )
 
 
 def _compute_file_checksums(settings: Settings) -> List[str]:
-    """Compute the SHA-256 hash of each file with pairs, in the order of the command-line options."""
-    return [compute_sha256(path) for path in (*settings.train, *settings.valid)]
+    """Compute the SHA-256 hashes of the files with pairs, in the order of the options, and of the word vectors."""
+    vectors = [] if settings.vectors is None else [Path(settings.vectors)]
+    return [compute_sha256(path) for path in (*settings.train, *settings.valid, *vectors)]
 
 
 def _make_trainer(pairs: TokenisedPairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:
