@@ -39,7 +39,7 @@ EXAMPLES = """\
 examples:
   etads-tune model valid.source valid.target                   run 20 trials, and print a table and conclusions
   etads-tune model valid.jsonl --trials 50 --metric rougeL --write
-  etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=1,5,10
+  etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=2,5,10
   etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
 All decoding options (etads-summarize --help) can be tuned except --infer-dtype and --ngram-ignore-tokens. The defaults

@@ -239,6 +239,11 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
     """Before the search starts, raise InputError if the model does not support one of the values."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
+        if parameter.name == "beam" and 1 in parameter.values and get_value("choose", defaults) == "hypothesis":
+            raise InputError(
+                "--beam 1: leaves the content model of the folder nothing to choose from; leave 1 out of --range beam, "
+                "or export the model with --choose none"
+            )
         for value in parameter.values:
             encoded.check(**make_decoding_options({**longest, parameter.name: value}, defaults))
 

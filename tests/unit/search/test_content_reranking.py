@@ -15,6 +15,7 @@ from test_long_documents import LONG
 
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
+from fairseq_etads.jobs.tuning.tune import tune
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content.choosing import Expectation
 from fairseq_etads.search.content.model import FILE, ContentModel
@@ -134,6 +135,16 @@ def test_a_folder_reranks_unless_told_otherwise(folder):
         summarizer.summarize(LONG, choose="none", content_weight=2.0)
     with pytest.raises(InputError, match="--beam 1"):
         summarizer.summarize(LONG, beam=1)
+
+
+def test_tuning_refuses_a_beam_that_leaves_no_choice_with_advice_that_works(folder, tmp_path):
+    """It used to advise --choose none, which etads-tune does not have."""
+    summarizer = Summarizer.load(folder, device="cpu")
+    message = "--beam 1: leaves .* nothing to choose from; leave 1 out of --range beam, or export .* with --choose none"
+    with pytest.raises(InputError, match=message):
+        tune(summarizer, [LONG], ["w1 w2"], tmp_path / "out", trials=2, ranges={"beam": "1,2"}, search=["beam"])
+    found = tune(summarizer, [LONG], ["w1 w2"], tmp_path / "out", trials=2, ranges={"beam": "2,5"}, search=["beam"])
+    assert len(found.trials) == 2
 
 
 def test_a_folder_without_the_file_names_the_remedy(folder, tmp_path):
