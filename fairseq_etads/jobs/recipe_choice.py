@@ -12,8 +12,10 @@ options that suit the data, so that a resumed run uses the same settings on any 
 """
 
 import argparse
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -46,6 +48,9 @@ FILE = "recipe.json"
 """Name of the file that records the choice in a run folder."""
 SAMPLE = 20_000
 """Maximum number of texts in the evenly spaced sample for measuring lengths."""
+
+_GPU = re.compile(r"\s*(\d|GPU-|MIG-)")
+"""Beginning of a GPU's name in CUDA_VISIBLE_DEVICES."""
 
 
 def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingData:
@@ -99,7 +104,8 @@ def _count_gpus() -> int:
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        return len([name for name in visible.split(",") if name.strip()])
+        # CUDA ignores the first name that is no GPU, such as -1, and all names after it.
+        return len(list(itertools.takewhile(_GPU.match, visible.split(","))))
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout
     except (OSError, subprocess.SubprocessError):

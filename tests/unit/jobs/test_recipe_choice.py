@@ -360,8 +360,9 @@ def test_the_machine_is_what_a_training_may_use(monkeypatch):
     monkeypatch.setattr(recipe_choice.metadata, "version", lambda name: "2.0+cu126")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,1")
     assert detect_machine(cpu=False).gpus == 2 and detect_machine(cpu=True).gpus == 0
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    assert detect_machine(cpu=False).gpus == 0
+    for visible, gpus in {"": 0, "-1": 0, "NoDevFiles": 0, "1,-1,0": 1, "GPU-8932f937,MIG-4b": 2, " 3 , 2": 2}.items():
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        assert detect_machine(cpu=False).gpus == gpus, visible
 
 
 def test_every_name_is_one_of_the_scripts():
