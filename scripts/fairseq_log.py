@@ -128,6 +128,7 @@ class Watcher:
         self.started = self.began = clock()
         self.shown_at = -math.inf
         self.first_step = self.step = self.saved = self.summarised = self.empty = 0
+        self.document = ""
         self.stopped_by_clock = False
         steps, epochs = last_option(command, "--max-update"), last_option(command, "--max-epoch")
         self.steps = int(steps) if steps and steps.isdigit() else 0
@@ -136,7 +137,11 @@ class Watcher:
     def read(self, line: str) -> None:
         """Read one line of the output."""
         self.last.append(line)
-        if self.documents is not None and re.match(r"D-\d+\t", line):
+        found = re.match(r"D-(\d+)\t", line)
+        if self.documents is not None and found:
+            if found.group(1) == self.document:  # with --nbest, there is a line for each hypothesis of a document
+                return
+            self.document = found.group(1)
             self.summarised += 1
             if self._is_time() and self.summarised < self.documents:
                 self.say(f"{self.summarised:,} of {self.documents:,} summaries", True)

@@ -212,9 +212,10 @@ share() {
         --reads "${reads[@]}" "$checkpoint" "$prepared"/bin/dict.*.txt --names "$scratch/names" "$@" || exit 2
 }
 
-# summarise_share [options of fairseq]: summarise only this shard. All shards contain about the same number of documents.
+# summarise_share [options of fairseq]: summarise only this shard. fairseq divides a split by batches, so the number of documents is
+# approximate.
 summarise_share() {
-    run_fairseq "$log" --new --documents $((wanted / ${shard#*/} + 1)) -- "${command[@]}" "$@" "${more[@]}" || exit 2
+    run_fairseq "$log" --new --documents $(((wanted + ${shard#*/} - ${shard%/*}) / ${shard#*/})) -- "${command[@]}" "$@" "${more[@]}" || exit 2
 }
 
 if [ -z "$shard" ]; then

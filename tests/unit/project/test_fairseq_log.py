@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from dry_runs import dry_run, make_stubs
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "fairseq_log.py"
 sys.path.insert(0, str(SCRIPT.parent))
@@ -197,6 +198,28 @@ def test_summaries_and_empty_documents_are_counted():
         watch.read(f"D-{number}\t-0.5\ta summary")
     watch.end(0, "log")
     assert said == ["1 of 3 summaries", "2 of 3 summaries", "3 documents are empty, and so are their summaries"]
+
+
+def test_hypotheses_of_a_document_are_one_summary():
+    watch, said, clock = watcher(["fairseq-generate"], documents=3)
+    for number in (2, 2, 0, 0, 1, 1):
+        clock.now += 60
+        watch.read(f"D-{number}\t-0.5\ta hypothesis")
+    assert said == ["1 of 3 summaries", "2 of 3 summaries"]
+
+
+def test_the_documents_of_a_shard_are_counted(tmp_path):
+    """There was one too many, so that "2 of 3 summaries" was the last line."""
+    stubs = make_stubs(tmp_path, ["etads-prepare", "fairseq-generate"])
+    tokens = stubs / "run" / "prepared" / "tokens" / "test.source"
+    tokens.parent.mkdir(parents=True)
+    tokens.write_text("w1\n" * 10)
+    counts = []
+    for number in range(1, 5):
+        command = ["scripts/generate.sh", "--run", "run", "--output", "out", "--shard", f"{number}/4"]
+        (call,) = [call for call in dry_run(stubs, command)[1] if "--new" in call]
+        counts.append(call[call.index("--documents") + 1])
+    assert counts == ["3", "3", "2", "2"]
 
 
 def run(tmp_path, code, *options):
