@@ -79,6 +79,8 @@ def _score_summaries(
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))
     dataset = task.dataset(subset)
+    if dataset.tgt is None:
+        raise InputError(f"--subset {subset}: it has no summaries to score")
     longest = max(map(dataset.num_tokens, range(len(dataset))), default=0)
     batches = task.get_batch_iterator(
         dataset, max_tokens=max(max_tokens, longest), max_positions=None, ignore_invalid_inputs=False

@@ -202,6 +202,8 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
     ]
     if any(folder.glob("valid.*.idx")):
         task.load_dataset("valid")
+        if task.dataset("valid").tgt is None:
+            return [*said, "validation: no report, because its documents have no summaries"]
         said.append(report_coverage(KnownWordPairs(task.dataset("valid")), path, source, target))
     return said
 

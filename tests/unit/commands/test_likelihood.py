@@ -113,6 +113,15 @@ def test_what_cannot_be_scored_is_said(run, tmp_path, capsys):
         assert error.startswith(f"etads-likelihood: {path} is damaged (") and error.count("\n") == 1
 
 
+def test_a_split_without_summaries_is_refused_in_a_line(run, capsys):
+    folder, _ = run
+    data = folder / "prepared" / "bin"
+    for path in sorted(data.glob("test.source-target.source.*")):
+        path.rename(data / f"valid.source-target.source{path.suffix}")
+    assert likelihood.main([str(folder), "--subset", "valid"]) == 2
+    assert "--subset valid: it has no summaries to score" in capsys.readouterr().err
+
+
 def test_an_unknown_device_is_refused(run, capsys):
     assert likelihood.main([str(run[0]), "--device", "none"]) == 2
     assert "device 'none': choose cpu" in capsys.readouterr().err

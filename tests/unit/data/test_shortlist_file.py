@@ -134,6 +134,13 @@ def test_data_without_training_or_summaries_are_refused(tmp_path, capsys):
     assert main([str(tmp_path / "more")]) == 2 and "no summaries" in capsys.readouterr().err
 
 
+def test_validation_data_need_no_summaries(tmp_path, capsys):
+    write_data(tmp_path / "bin", {"train": [("a b", "x"), ("a b", "x")], "valid": [("a", None)]})
+    assert main([str(tmp_path / "bin")]) == 0
+    assert "validation: no report, because its documents have no summaries" in capsys.readouterr().out
+    assert (tmp_path / "bin" / SHORTLIST).is_file()
+
+
 @pytest.fixture
 def written(tmp_path):
     task = make_task(tail=5)
