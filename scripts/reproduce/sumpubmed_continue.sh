@@ -42,7 +42,7 @@ for seed in $seeds; do
 done
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" --lead 3 "${systems[@]}" \
     --json "$out/analysis.json"
-case $names in *without*with*) ;; *) exit ;; esac
+both_chosen "$names" with without || exit 0
 
 with=() without=()
 for seed in $seeds; do

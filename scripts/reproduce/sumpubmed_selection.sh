@@ -94,6 +94,5 @@ for seed in $seeds; do
     for row in $rows; do compared+=(--system "$row-$seed=$out/$row-$seed/summaries.txt"); done
 done
 etads-analyse --source "$data/text/test.source" --reference "$data/text/test.target" "${compared[@]}" --json "$out/analysis.json"
-case $rows in
-    *summariser*bottom-up*) compare_once "$out/compare" "$data/text/test.target" --a "${masked[@]}" --b "${alone[@]}" ;;
-esac
+both_chosen "$rows" bottom-up summariser || exit 0
+compare_once "$out/compare" "$data/text/test.target" --a "${masked[@]}" --b "${alone[@]}"

@@ -45,7 +45,7 @@ for seed in $seeds; do
 done
 etads-analyse --source "$data/text/$subset.source" --reference "$data/text/$subset.target" "${systems[@]}" \
     --json "$out/$subset.json"
-case $names in *plain*temporal* | *temporal*plain*) ;; *) exit ;; esac
+both_chosen "$names" temporal plain || exit 0
 python - "$out" "$subset" $seeds <<'PYTHON'
 import pathlib, sys
 import numpy as np

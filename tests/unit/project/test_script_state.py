@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from documented import project_commands
+from dry_runs import dry_run, make_stubs
 
 SCRIPTS = Path(__file__).parents[3] / "scripts"
 
@@ -141,6 +143,26 @@ def test_an_entailment_model_is_trained_again_for_another_text(tmp_path):
     assert train("a\n") == ([], "a\n")
     assert train("b\n") == (["synthesise", "train"], "b\n")
     assert train("b\n", epochs="3") == (["train"], "b\n")
+
+
+@pytest.mark.parametrize(
+    "name,option,rows",
+    [
+        ("sumpubmed_continue", "--systems", ["without", "with"]),
+        ("sumpubmed_selection", "--rows", ["summariser", "bottom-up"]),
+    ],
+)
+def test_a_recipe_compares_two_systems_in_either_order(name, option, rows, tmp_path):
+    stubs = make_stubs(tmp_path, ["fairseq-train", "fairseq-generate", *project_commands()])
+
+    def comparisons(rows):
+        command = [f"scripts/reproduce/{name}.sh", "--data", "data", option, " ".join(rows)]
+        result, calls = dry_run(stubs, command)
+        assert result.returncode == 0, result.stdout
+        return [call for call in calls if call[0] == "etads-compare"]
+
+    assert comparisons(rows) == comparisons(rows[::-1]) != []
+    assert comparisons(rows[:1]) == comparisons(rows[1:]) == []
 
 
 def test_a_model_folder_is_exported_again_for_another_checkpoint(tmp_path):
