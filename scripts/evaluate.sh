@@ -101,7 +101,8 @@ if [ -n "$analyse" ]; then
         "${more[@]}"
     echo
 fi
-[ "$show" -gt 0 ] || exit 0
+pairs=$(grep -c "" "$references") || true  # also counts a last line without a line break
+[ "$show" -le "$pairs" ] || show=$pairs
 for ((line = 1; line <= show; line++)); do
     if [ -n "$documents" ]; then
         document=$(sed -n "${line}p" "$documents")

@@ -57,6 +57,14 @@ def test_the_script_takes_any_path_and_counts_in_tens(tmp_path):
     assert "\nhypothesis: first 8 words of documents|x&y\n" in output and output.count("\nreference  ") == 10
 
 
+def test_the_script_shows_no_more_examples_than_there_are(tmp_path):
+    for name, line in {"target": "a cat slept .", "good": "the cat slept ."}.items():
+        (tmp_path / name).write_text(f"{line}\n{line}")  # the last line has no line break
+    command = [str(SCRIPTS / "evaluate.sh"), "--summaries", "good", "--references", "target"]
+    output = run_command([*command, "--", "--metrics", "1", "--bootstrap", "5"], cwd=tmp_path).stdout
+    assert output.count("\nreference  a cat slept .\nsummary    the cat") == output.count("\nreference  ") == 2
+
+
 def test_the_script_writes_one_file_of_scores_and_refuses_to_replace_it(tmp_path):
     for name, lines in {"source": DOCUMENTS, "target": REFERENCES, **SYSTEMS}.items():
         (tmp_path / name).write_text("".join(line + "\n" for line in lines))
