@@ -87,8 +87,14 @@ say_processor_time() {
     rm -f "$file"
 }
 
+# need_path OPTION PATH: refuse a path that begins with "-", which commands would take for an option.
+need_path() {
+    case $2 in -?*) die "$1 $2: begins with -, like an option; write ./$2" ;; esac
+}
+
 # need_folder OPTION DIR: create DIR, the value of OPTION, or report why it cannot be written to.
 need_folder() {
+    need_path "$@"
     [ -d "$2" ] || [ ! -e "$2" ] || die "$1 $2: is a file; name a folder"
     mkdir -p "$2" 2>/dev/null || die "$1 $2: cannot be made; is a folder above it read-only, or a file?"
     [ -w "$2" ] || die "$1 $2: cannot be written to"

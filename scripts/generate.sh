@@ -102,6 +102,7 @@ use_recipe() {
 
 [ -n "$run" ] || die "--run is missing; see --help"
 [ -n "$output" ] || die "--output is missing; see --help"
+need_path --output "$output"
 [ -z "$subset" ] || [ ${#inputs[@]} -eq 0 ] || die "--subset $subset: cannot be combined with --input, which is summarised instead of a split"
 subset=${subset:-test}
 need_choice --subset "$subset" train valid test

@@ -86,6 +86,8 @@ def test_the_mutation_script_teaches_and_refuses_in_words(tmp_path):
         (["quickstart.sh", "--no-install", "--steps", "0"], ["--steps 0"]),
         (["quickstart.sh", "--no-install", "--out", "file"], ["--out file: is a file; name a folder"]),
         (["train.sh", "--text", "a", "--out", "file"], ["--out file: is a file; name a folder"]),
+        (["train.sh", "--text", "a", "--out", "-b"], ["--out -b: begins with -, like an option; write ./-b"]),
+        (["generate.sh", "--run", "x", "--output", "-b"], ["--output -b: begins with -, like an option; write ./-b"]),
         (["train.sh", "--text", "a", "--out", "/proc/none"], ["--out /proc/none: cannot be made"]),
         (
             ["generate.sh", "--run", "x", "--output", "x", "--input-format", "xml"],
