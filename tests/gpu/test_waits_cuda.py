@@ -57,7 +57,7 @@ SEARCH = {
     ("sentences", "plain"): (1.0, 0.5),
     ("convolutions", "plain"): (1.0, 0.5),
 }
-LONG = {"max_len_b": 28, "min_len": 26}
+LONG = {"max_len_b": 24, "min_len": 22}
 """Summaries have a usual length, so that a wait that occurs once per search has its usual weight."""
 
 
@@ -81,7 +81,7 @@ def test_a_search_step_waits_no_more_than_this(name, record_property):
     kind, option = name
     options = {**LONG, **OPTIONS[option]}
     if option == "admissible":
-        options.update(max_len_b=28)
+        options.update(max_len_b=24)
     _, steps, waits = search(kind, "cuda", **options)
     report(", ".join(name), waits, steps, SEARCH[name], record_property)
 
