@@ -250,19 +250,24 @@ score_once() {
 }
 
 # export_once RUN FOLDER CARD DERIVED [options of etads-export]: export RUN to FOLDER, with the text CARD at the end of the model card,
-# unless this was done with the same options from the same checkpoints and content models. An older model folder is replaced, and
-# DERIVED, a file that was made with it, is deleted (CARD and DERIVED can be empty). FOLDER.exported lists the files in FOLDER.
+# unless this was done with the same options from the same checkpoints and content models. An older model folder is replaced. If it
+# had other weights, DERIVED, a file that was made with it, is deleted. CARD and DERIVED can be empty. FOLDER.exported lists the files
+# in FOLDER.
 export_once() {
     local run=$1 folder=$2
-    # etads-export does not write to a folder that contains files. It writes none at all if commands are only checked.
+    # The older folder stays until the new one is complete. etads-export writes nothing if commands are only checked.
     # shellcheck disable=SC2016  # expanded by the inner shell
     once --makes "$folder.exported" "$folder/model.safetensors" --reads "$run"/checkpoints/checkpoint_{best,last}.pt \
-        "$run"/{content.npz,recipe.json,rouge.json} "$run"/shortened/extractor/{checkpoints/checkpoint_best.pt,content.npz} \
-        -- bash -ec '[ ! -f "$2/config.json" ] || rm -rf "$2"
-            [ -z "$4" ] || rm -f "$4"
-            etads-export "$1" "$2" "${@:5}"
-            [ -d "$2" ] || exit 0
-            [ -z "$3" ] || printf "%s\n" "$3" >> "$2/README.md"
+        "$run"/{content.npz,recipe.json} "$run"/shortened/extractor/{checkpoints/checkpoint_best.pt,content.npz} \
+        -- bash -ec 'new=$2.new/$(basename "$2")
+            rm -rf "$2.new"
+            etads-export "$1" "$new" "${@:5}"
+            [ -d "$new" ] || exit 0
+            [ -z "$3" ] || printf "%s\n" "$3" >> "$new/README.md"
+            [ -z "$4" ] || cmp -s "$new/model.safetensors" "$2/model.safetensors" || rm -f "$4"
+            rm -rf "$2"
+            mv "$new" "$2"
+            rmdir "$2.new"
             ls "$2" > "$2.exported"' etads-export "$@"
 }
 

@@ -168,7 +168,8 @@ def test_a_recipe_compares_two_systems_in_either_order(name, option, rows, tmp_p
 def test_a_model_folder_is_exported_again_for_another_checkpoint(tmp_path):
     """It used to stay, so that weights were tuned on, and a card described, the model of an earlier training."""
     (tmp_path / "etads-export").write_text(
-        '#!/bin/sh\necho x >> count\n[ ! -e "$2" ] || exit 2\nmkdir "$2"\necho card > "$2/README.md"\n'
+        '#!/bin/sh\necho x >> count\n[ ! -e "$2" ] || exit 2\n[ ! -e fails ] || exit 2\n'
+        'mkdir -p "$2"\necho card > "$2/README.md"\n'
         'cp "$1/checkpoints/checkpoint_best.pt" "$2/model.safetensors"\necho {} > "$2/config.json"\n'
     )
     (tmp_path / "etads-export").chmod(0o755)
@@ -189,7 +190,12 @@ def test_a_model_folder_is_exported_again_for_another_checkpoint(tmp_path):
     assert export("b", "fp32")[0] == 3
     assert (tmp_path / "out" / "model" / "README.md").read_text() == "card\nthe end\n"
     (tmp_path / "out" / "model.exported").unlink()  # interrupted before the card was complete
-    assert export("b", "fp32")[0] == 4
+    (tmp_path / "out" / "mert.jsonl").touch()
+    assert export("b", "fp32")[0] == 4 and (tmp_path / "out" / "mert.jsonl").exists(), "the weights are the same"
+    (tmp_path / "fails").touch()
+    with pytest.raises(subprocess.CalledProcessError):
+        export("c", "fp32")
+    assert (tmp_path / "out" / "model" / "model.safetensors").read_text() == "b", "it stays if another export fails"
 
 
 @pytest.fixture
