@@ -15,8 +15,9 @@ from fairseq_etads.platform.outputs import copy_file
 from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.hugging_face import HuggingFacePieces
+from fairseq_etads.text.words import SENTENCE_MARK
 
-from .subwords import check_pieces, read_merges, write_merges, write_pieces
+from .subwords import check_pieces, load_pieces, read_merges, write_merges, write_pieces
 
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
@@ -82,7 +83,7 @@ class GivenFiles:
         if settings.tokens == "bpe":
             read_merges(self.model)
         elif settings.tokens == "sentencepiece":
-            check_pieces(self.model, settings.source_marks or settings.target_marks)
+            load_pieces(self.model)
         else:
             try:
                 lost = HuggingFacePieces(self.model).lost
@@ -94,6 +95,18 @@ class GivenFiles:
                     f"being counted as unknown words (for example {' '.join(lost)})",
                     file=sys.stderr,
                 )
+
+    def check_text(self, settings: Settings, text: Path) -> None:
+        """Check that the provided subword model suits a text that has not been split into its pieces yet.
+
+        Raises:
+            InputError: a SentencePiece model is unsuitable, or splits sentence marks that the text will contain.
+        """
+        if self.model is None or settings.tokens != "sentencepiece":
+            return
+        # In documents, missing sentence marks are inserted.
+        summaries = read_lines(text / "train.target") if settings.target_marks else ()
+        check_pieces(self.model, settings.source_marks or any(SENTENCE_MARK in line for line in summaries))
 
     def record(self) -> Dict[str, str]:
         """Return the checksums of the provided files, keyed by the file names in fairseq's archives."""

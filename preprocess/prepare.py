@@ -209,6 +209,8 @@ def _create_missing_files(
     if like:
         record["like"] = _read_reused_checksums(like, settings)
     if given.paths:
+        if not all((out / name).exists() for name in settings.subword_files):
+            given.check_text(settings, text)
         made.watch(*given.paths)
         record["given"] = given.record()
     for split in splits:

@@ -132,8 +132,18 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     write_pieces(learnt.getvalue(), model)
 
 
+def load_pieces(path: Path) -> Any:
+    """Load a SentencePiece model. Raises InputError if the file does not contain a SentencePiece model."""
+    import sentencepiece
+
+    try:
+        return sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
+    except RuntimeError:
+        raise InputError(f"--model {path}: not a SentencePiece model") from None
+
+
 def check_pieces(path: Path, marks: bool) -> None:
-    """Check that a file contains a SentencePiece model with pieces that can be joined into words and text.
+    """Check that the pieces of a SentencePiece model can be joined into words and text.
 
     Args:
         marks: whether documents or summaries contain sentence marks.
@@ -142,12 +152,7 @@ def check_pieces(path: Path, marks: bool) -> None:
         InputError: the file does not contain a SentencePiece model, some of its pieces represent bytes, its pieces
             contain the space after a word rather than before it, or sentence marks are not single pieces.
     """
-    import sentencepiece
-
-    try:
-        pieces = sentencepiece.SentencePieceProcessor(model_proto=path.read_bytes())
-    except RuntimeError:
-        raise InputError(f"--model {path}: not a SentencePiece model") from None
+    pieces = load_pieces(path)
     if any(map(pieces.is_byte, range(len(pieces)))):
         # fairseq joins pieces as strings, so summaries would contain "<0xE5>".
         raise InputError(

@@ -118,9 +118,15 @@ def test_pieces_of_bytes_are_refused(text, tmp_path, capsys):
 
 def test_pieces_without_sentence_marks_are_refused_if_marks_are_kept(text, tmp_path, capsys):
     marks = ["--no-target-sentence-marks", "--source-sentence-marks"]
+    first, *others = lines(text / "train.target")
+    (text / "train.target").write_text("\n".join([f"{first} <q> {first}", *others]) + "\n")
     for more in ([], marks):
         assert "train it with --user_defined_symbols='<q>'" in refuse_pieces(text, tmp_path, capsys, *more)
-    main([str(text), str(tmp_path / "out"), "--tokens", "sentencepiece", "--model", f"{tmp_path}/mine.model", marks[0]])
+    options = ["--tokens", "sentencepiece", "--model", f"{tmp_path}/mine.model"]
+    main([str(text), str(tmp_path / "out"), *options, marks[0]])
+    for path in text.iterdir():
+        path.write_text(path.read_text().replace("<q>", ""))
+    main([str(text), str(tmp_path / "other"), *options])
 
 
 def test_pieces_with_spaces_after_words_are_refused(text, tmp_path, capsys):
