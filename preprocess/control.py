@@ -12,6 +12,7 @@ import os
 import re
 import sys
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, Dict, FrozenSet, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -355,15 +356,15 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
         made = Checksums(args.out, "Make it again")
         _claim_output(args.out, control.record(), made, splits)
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
+        for name in earlier:
+            if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():
+                (args.out / name).unlink(missing_ok=True)  # an earlier text had more references
         made.forget(*earlier)
         for split in splits:
             names = write_controlled_split(
                 args.text, args.out, split, control, args.length or 0, (args.origin or "").lower()
             )
             read.verify_unchanged()
-            for stale in args.out.glob(f"{split}.target.*[0-9]"):  # an earlier text had more references
-                if stale.name in earlier and stale.name not in names:
-                    stale.unlink()
             made.add(*names)
             own = " with the lengths of its references, so not for scores" if control.bins and not args.length else ""
             yield f"{args.out / split}.source: {split}{own}"

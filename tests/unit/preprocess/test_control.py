@@ -5,15 +5,18 @@ import json
 import random
 import subprocess
 import sys
+from unittest import mock
 
 import corpora
 import pytest
+from etads_preprocess import control
 from etads_preprocess.control import Control, LengthBins, count_summary_words, main
 from etads_preprocess.corpus import main as corpus
 from etads_preprocess.prepare import main as prepare
 from programs import as_program
 from seeds import shifted
 
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import lock_output
 from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
 
@@ -107,13 +110,17 @@ def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys)
     assert Control.read(tmp_path / "fixed") == Control.read(tmp_path / "out")
 
 
-def test_references_of_an_earlier_text_are_deleted(tmp_path):
+def test_references_of_an_earlier_text_are_deleted(tmp_path, monkeypatch):
     text, out = write_text(tmp_path / "text"), tmp_path / "out"
     for number in (1, 2):
         (text / f"test.target.{number}").write_text("another\n" * SIZES["test"])
     main([str(text), str(out)])
     (text / "test.target.2").unlink()
     (out / "test.target.mine3").write_text("not written by the command\n")
+    monkeypatch.setattr(control, "write_controlled_split", mock.Mock(side_effect=InputError("interrupted")))
+    with pytest.raises(SystemExit):
+        main([str(text), str(out)])
+    monkeypatch.undo()
     main([str(text), str(out)])
     assert sorted(path.name for path in out.glob("test.target*")) == [
         "test.target",
