@@ -28,8 +28,8 @@ class HuggingFacePieces:
         path: path of the file ``tokenizer.json``.
 
     Attributes:
-        lost: characters for which the tokeniser returns no piece, not even one for unknown text. Other characters may
-            be lost, too.
+        lost: characters for which the tokeniser returns at most a space, not even a piece for unknown text. Other
+            characters may be lost, too.
 
     Raises:
         InputError: the package ``tokenizers`` is not installed.
@@ -48,7 +48,7 @@ class HuggingFacePieces:
             self._unknown = self._get_unknown_id(json.loads(content)["model"])
             self._prepare_tokenizer()
             pieces = self._tokenizer.encode(_PROBE, add_special_tokens=False).tokens
-            self.lost = "".join(letter for letter in _CHARACTERS if not self.encode(letter))
+            self.lost = "".join(letter for letter in _CHARACTERS if not self.decode(self.encode(letter)).strip())
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises a plain Exception or one of its own classes

@@ -15,7 +15,7 @@ pytest.importorskip("tokenizers", reason="needs the extra huggingface")
 from fairseq.data import encoders
 from folders import make_folder
 from own_tokenizers import KINDS, train_tokenizer
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
 from fairseq_etads.data.preparation import Settings, read_prepared_options
@@ -228,6 +228,10 @@ def test_characters_that_disappear_are_reported(given, text, tmp_path, capsys):
     tokenizer.pre_tokenizer = Tokenizer.from_file(str(path)).pre_tokenizer
     tokenizer.save(str(path))
     assert HuggingFacePieces(path).lost == "5%é漢𓀀"
+    metaspace = Tokenizer(models.BPE(vocab={**letters, "▁": 26}, merges=[]))
+    metaspace.pre_tokenizer, metaspace.decoder = pre_tokenizers.Metaspace(), decoders.Metaspace()
+    metaspace.save(str(tmp_path / "metaspace.json"))
+    assert HuggingFacePieces(tmp_path / "metaspace.json").lost == "5%é漢𓀀", "only a space is left of them"
     main([given[0], str(tmp_path / "other"), *given[2:]])
     assert "disappear from the text without being counted as unknown words" in capsys.readouterr().err
 
