@@ -134,8 +134,10 @@ def read_decoding_options(run: Path) -> Dict[str, int]:
 
 def _started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
-    # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files.
-    begun = any((args.run / name).is_file() for name in (RECORD, "started.txt", "finished.txt"))
+    # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. The record of
+    # a training that failed at once decides nothing.
+    begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
+    begun = begun or ((args.run / RECORD).is_file() and any((args.run / "checkpoints").glob("*.pt")))
     return args.recipe is None and begun and read_recipe(args.run) is None
 
 

@@ -295,6 +295,11 @@ def test_a_damaged_record_is_as_none(content, folder):
 def test_a_training_that_was_begun_without_a_recipe_goes_on_so(name, folder, capsys):
     (folder / "run").mkdir()
     (folder / "run" / name).write_text("fairseq-train …")
+    if name == "training.json":
+        assert run(capsys, "train", "--given")[1], "a training that failed at once decides nothing"
+        (folder / "run" / "recipe.json").unlink()
+        (folder / "run" / "checkpoints").mkdir()
+        (folder / "run" / "checkpoints" / "checkpoint_last.pt").touch()
     status, words, said = run(capsys, "train", "--given")
     assert (status, words) == (0, []) and "started without a recipe" in said
     assert run(capsys, "prepare", "--text", "nowhere", "--given")[1] == []
@@ -319,7 +324,7 @@ def test_minutes_are_refused_where_paper_would_ignore_them(words, why, folder, c
     if not words:
         assert run(capsys, "check", "--minutes", "2", "--given") == (0, [], "")
         (folder / "run").mkdir()
-        (folder / "run" / "training.json").touch()
+        (folder / "run" / "finished.txt").touch()
     status, _, said = run(capsys, "check", "--minutes", "2", *words, "--given")
     assert status == 2 and f"--minutes 2 has no effect with --recipe paper{why}" in said
     assert run(capsys, "check", "--minutes", "2", "--recipe", "small", "--given") == (0, [], "")
