@@ -28,9 +28,9 @@ from fairseq_etads.text.checksums import compute_sha256
 FINISHED = "finished.txt"
 CHECKPOINTS = (
     *("--init-from", "--finetune-from-model", "--continue-once", "--restore-file"),
-    *("--extractor", "--abstractor"),
+    *("--extractor", "--abstractor", "--rougesal-saliency", "--entail-model", "--raml-entailment-model"),
 )
-"""Options that name a checkpoint on which the result of training depends."""
+"""Options that name a checkpoint, or the folder of an entailment model, on which the result of training depends."""
 
 
 def say(text: str) -> None:
@@ -111,6 +111,7 @@ def digests_of(run: Path, command: Sequence[str]) -> Dict[str, str]:
     """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own, which change."""
     words, own = split_values(command), (run / "checkpoints").resolve()
     named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
+    named = [path / "model.safetensors" if path.is_dir() else path for path in named]
     return {str(path): compute_sha256(path) for path in named if path.is_file() and own not in path.resolve().parents}
 
 

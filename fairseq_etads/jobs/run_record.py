@@ -48,9 +48,9 @@ class RunRecord:
             return cls._from_earlier_version(run)
         try:
             record = cls(**json.loads(path.read_text(encoding="utf-8")))
-        except (ValueError, TypeError, RecursionError) as error:
+            words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
             raise InputError(f"{path} is damaged ({error}): delete it") from None
-        words = [*record.command, record.prepared, *record.data.values(), *record.files.values()]
         if not all(isinstance(word, str) for word in words):
             raise InputError(f"{path} is damaged (not texts): delete it")
         return record

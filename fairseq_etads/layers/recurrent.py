@@ -236,10 +236,10 @@ def run_lstm(network: nn.Module, x: Tensor, state: Optional[Tuple[Tensor, Tensor
 
     oneDNN can run but not train an LSTM in half precision on every processor.
     """
-    if x.is_cuda:
+    if x.device.type != "cpu":
         return network(x, state)
     dtype = next(network.parameters()).dtype
-    with torch.autocast(x.device.type, enabled=False):
+    with torch.autocast("cpu", enabled=False):
         return network(x.to(dtype), None if state is None else (state[0].to(dtype), state[1].to(dtype)))
 
 
