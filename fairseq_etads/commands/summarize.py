@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import json
 import logging
-import os
 import sys
 import time
 from collections import Counter, deque
@@ -215,9 +214,10 @@ def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressRepor
     """Write summaries to standard output or a pipe one by one. Returns the number of documents without a summary."""
     summarizer = _load_summarizer(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
+    output_format = _choose_output_format(args)
     report.begin()
     for document, summary in _stream_summaries(args, summarizer, documents):
-        line = _format_line(document, summary, _choose_output_format(args))
+        line = _format_line(document, summary, output_format)
         if stream is sys.stdout and stream.isatty():
             print(line, flush=True)
         else:
@@ -282,7 +282,7 @@ def main(args: argparse.Namespace) -> None:
     report.say(describe_document_unit(kind, args.files, args.input_format))
     if args.output in (None, "-"):
         failed = _write_to_stream(args, kind, report, sys.stdout)
-    elif Path(args.output).exists() and not os.path.isfile(args.output) and not os.path.isdir(args.output):
+    elif Path(args.output).exists() and not Path(args.output).is_file() and not Path(args.output).is_dir():
         with open_binary_output(args.output) as stream:  # a pipe or a device cannot be completed later, nor replaced
             failed = _write_to_stream(args, kind, report, stream)
     else:
