@@ -48,7 +48,7 @@ SYNCS = {"_local_scalar_dense", "nonzero", "masked_select", "_unique2", "unique_
 SYNCS |= {"is_nonzero", "bincount", "_coalesce", "multinomial", "masked_scatter", "masked_scatter_"}
 MAY_MIX = {"copy_", "_to_copy", "index", "index_put", "index_put_", "_index_put_impl_", "_unsafe_index", "set_"}
 NUMBERS = {"fill_", "fill", "masked_fill", "masked_fill_", "index_fill", "index_fill_"}
-NUMBER = (int, float, bool)
+UNCHANGED = (int, float, bool)
 NO_KERNEL = {"detach", "alias", "empty", "empty_like", "new_empty", "empty_strided", "_unsafe_view", "split", "unbind"}
 
 
@@ -210,9 +210,8 @@ def run(func, args, kwargs):
     name = operator.name
     if pretended and plain:
         operator.check_devices(args, tensors, plain)
-    to_cpu = (device is not None and isinstance(device, torch.device) and not is_gpu(device)) or (
-        name == "copy_" and not isinstance(args[0], PretendedTensor)
-    )
+    to_cpu = isinstance(device, torch.device) and not is_gpu(device)
+    to_cpu = to_cpu or (name == "copy_" and not isinstance(args[0], PretendedTensor))
     masked = operator.may_mix and any(x.dtype in (torch.bool, torch.uint8) for x in tensors[1:])
     if operator.waits or to_cpu or (masked and operator.indexes):
         LEDGER.add(LEDGER.syncs, name)
@@ -221,7 +220,7 @@ def run(func, args, kwargs):
     if operator.is_kernel:
         LEDGER.kernels[name] += 1
     torch._C._set_only_lift_cpu_tensors(True)  # of each thread: torch.tensor(…, device="cuda") is made on the CPU first
-    own_args = [x if type(x) in NUMBER else each(unwrap, x) for x in args]
+    own_args = [x if type(x) in UNCHANGED else each(unwrap, x) for x in args]
     found = operator.compute(*own_args, **(each(unwrap, kwargs) if kwargs else kwargs))
     if to_cpu:
         return found if name != "copy_" else args[0]
