@@ -2,11 +2,13 @@
 """Number the families of test documents in a Debian corpus, and mark documents that also occur in the sample corpus.
 
     python scripts/debian_families.py data/debian > results/debian-families.tsv
+    python scripts/debian_families.py data/debian2 --seen data/debian > results/debian_recipe-families.tsv
 
 A family consists of the packages of one source package and of all source packages that share a text or
 (except for digits) a name with it. etads-debian keeps each family in one split. Each line of the output describes a
 test pair: the name of its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length
-limits and blocked n-grams were chosen on the sample, so its validation and test pairs are not regarded as unseen.
+limits and blocked n-grams were chosen on the sample, so its validation and test pairs are not regarded as unseen. With
+--seen, this also applies to families with a validation or test pair in another corpus or in the sample ("seen").
 """
 
 import argparse
@@ -21,25 +23,36 @@ from fairseq_etads.text.atomic import SPLITS
 
 
 def lines(path: Path) -> List[str]:
-    """Read the lines of a text file."""
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+    """Read the lines of a text file, which may be compressed."""
+    text = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
+    return text.decode("utf-8").split("\n")[:-1]
+
+
+def read_pairs(folder: Path, split: str, suffix: str = "") -> List[Pair]:
+    """Read the pairs of a split, with the names of their packages and source packages."""
+    names, texts, targets = (lines(folder / f"{split}.{kind}{suffix}") for kind in ("package", "source", "target"))
+    pairs = zip((name.split("\t") for name in names), texts, targets)
+    return [Pair(name, source, (text,), target) for (name, source), text, target in pairs]
 
 
 def main() -> None:
     """Print one line for each test pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="output folder of etads-debian")
-    corpus = parser.parse_args().corpus
-    names = [line.split("\t") for line in lines(corpus / "test.package")]
-    texts = zip(lines(corpus / "test.source"), lines(corpus / "test.target"))
-    pairs = [Pair(name, source, (text,), target) for (name, source), (text, target) in zip(names, texts)]
-    family = {pair.package: name for name, group in group_pairs(pairs).items() for pair in group}
-    in_sample: Dict[str, str] = {}
+    parser.add_argument("--seen", type=Path, metavar="DIR", help="another corpus, as above")
+    args = parser.parse_args()
+    pairs, seen = read_pairs(args.corpus, "test"), []
+    if args.seen:
+        for split in ("valid", "test"):
+            seen += [*read_pairs(args.seen, split), *read_pairs(SAMPLE, split, ".xz")]
+    family = {pair.package: name for name, group in group_pairs([*pairs, *seen]).items() for pair in group}
+    mark: Dict[str, str] = {}
     for split in SPLITS:
-        with lzma.open(SAMPLE / f"{split}.package.xz", "rt", encoding="utf-8") as file:
-            in_sample.update({line.split("\t")[0]: split for line in file})
+        mark.update({line.split("\t")[0]: split for line in lines(SAMPLE / f"{split}.package.xz")})
+    seen_families = {family[pair.package] for pair in seen}
+    mark.update({pair.package: "seen" for pair in pairs if family[pair.package] in seen_families})
     for pair in pairs:
-        print(family[pair.package], in_sample.get(pair.package, "-"), sep="\t")
+        print(family[pair.package], mark.get(pair.package, "-"), sep="\t")
 
 
 if __name__ == "__main__":

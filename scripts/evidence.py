@@ -4,13 +4,15 @@
     python scripts/evidence.py extract SUMMARIES --kind lead-3 --text TEXT
     python scripts/evidence.py choose --corpus debian --text TEXT --kinds lead-8-words lead-12-words
     python scripts/evidence.py record RUN --corpus debian --system etads --seed 1 --checkpoint best --command COMMAND
+    python scripts/evidence.py rates RUN …
     python scripts/evidence.py words FOLDER --prepared DIR --lengths 60 40
     python scripts/evidence.py search CHECKPOINT TOKENS --data BIN --user-dir EXAMPLE --beam 5 --min-len 4 …
     python scripts/evidence.py detokenise WORDS TEXT --prepared DIR
 
 "extract" writes extracts of the test documents with an untrained system. "choose" finds the best of several such
-systems on the validation pairs and writes results/extracts.json. "record" stores a run. The other commands convert
-words to the format of fairseq's pointer-generator example, and its summaries back to text.
+systems on the validation pairs and writes results/extracts.json. "record" stores a run. "rates" writes the validation
+perplexities of runs with several learning rates to results/rates.json. The other commands convert words to the format
+of fairseq's pointer-generator example, and its summaries back to text.
 
 A record is a file results/CORPUS/SYSTEM-SEED.json. It contains the command, the versions of the code and the machine,
 the scores of every test document, and the log-likelihood of every reference. Significance tests therefore require only
@@ -230,6 +232,22 @@ def choose(args: argparse.Namespace) -> None:
         file.write(one_line_each(content))
 
 
+def rates(args: argparse.Namespace) -> None:
+    """Store the lowest validation perplexity of each run, and print the runs in order of perplexity."""
+    found = {}
+    for run in args.runs:
+        log = read_log(find_log(str(run)))
+        perplexity = min(log.figures["ppl"]["valid"].values())
+        found[run.name] = {"perplexity": perplexity, "steps": log.updates, "training": training_command(run)}
+    path = args.results / "rates.json"
+    content = read_json(path) if path.exists() else {"format": "fairseq-etads learning rates 1"}
+    content.update({"version": version(), "processor": processor(), **found})
+    with open_output(path) as file:
+        file.write(one_line_each(content))
+    for name, run in sorted(found.items(), key=lambda item: item[1]["perplexity"]):
+        print(f"{name}: perplexity {run['perplexity']} after {run['steps']} steps")
+
+
 def words(args: argparse.Namespace) -> None:
     """Write the truncated words of the prepared data and the dictionary with positions, for fairseq's example."""
     known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
@@ -312,6 +330,12 @@ def main() -> None:
     choosing.add_argument("--kinds", nargs="+", required=True, help="systems to compare, named as in extract --kind")
     choosing.add_argument(
         "--results", type=Path, default=RESULTS, help="output file for the results (default: %(default)s)"
+    )
+    rating = commands.add_parser("rates", help="store the validation perplexities of runs with several learning rates")
+    rating.set_defaults(run_command=rates)
+    rating.add_argument("runs", type=Path, nargs="+", help="output folder of a training run, named SYSTEM-RATE")
+    rating.add_argument(
+        "--results", type=Path, default=RESULTS, help="folder of the output file rates.json (default: %(default)s)"
     )
     cutting = commands.add_parser(
         "words", help="convert prepared data to the format of fairseq's pointer-generator example"

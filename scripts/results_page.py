@@ -249,8 +249,8 @@ class Documents(NamedTuple):
 
     Attributes:
         families: family number (documents,) of each document.
-        unseen: mask (documents,), True for documents that occur in neither the validation nor the test pairs of the
-            sample corpus.
+        unseen: mask (documents,), True for documents on which no choice was made: neither validation nor test pairs of
+            the sample corpus, nor marked as seen.
     """
 
     families: np.ndarray
@@ -264,7 +264,7 @@ def read_documents(results: Path, corpus: str, documents: int) -> Documents:
     if not path.is_file():
         return Documents(np.arange(documents), np.ones(documents, dtype=bool))
     names, splits = zip(*(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()))
-    return Documents(number_families(names), ~np.isin(splits, ("valid", "test")))
+    return Documents(number_families(names), ~np.isin(splits, ("valid", "test", "seen")))
 
 
 def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:

@@ -7,14 +7,20 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks --factors tf idf
 #   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
 #
-#   --corpus NAME   corpus: debian (default) or sumpubmed
+#   scripts/prepare_debian.sh --out data/debian2 --seed 2 -- --tokens word --size 2500
+#   scripts/reproduce/evidence.sh --corpus debian_recipe --data data/debian2 [options]
+#
+#   --corpus NAME   corpus: debian (default), sumpubmed or debian_recipe (see docs/protocol.md)
 #   --data DIR      output folder of the script above
 #   --out DIR       output folder for runs (default: runs/evidence/CORPUS in the repository)
 #   --results DIR   output folder for a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); the records
 #                   behind docs/results.md are in results/
 #   --systems LIST  systems from the list below (default: all)
 #   --seeds LIST    random seeds for training (default: "1")
-#   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed)
+#   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed, 1400 on debian_recipe)
+#   --rate R        learning rate (default: as described below)
+#   --rates LIST    only compare learning rates: train each system once with each rate, and write the validation perplexities
+#                   to OUT/results/rates.json
 #   --cpu           do not use a GPU
 #
 # Systems, all with a soft pointer unless said otherwise:
@@ -28,6 +34,7 @@
 #   words_lvt2k words_lvt2k_hieratt words_lvt2k_temp_att feats_lvt2k   Nallapati et al.'s, without a pointer
 #   pg_coverage       the pointer-generator with coverage
 #   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, in the usual setting, without a pointer
+#   transformer_words   fairseq's own transformer on the words of this project's systems, only if named
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   no training: the document's first words or sentences; the three
 #                     sentences that match the summary best
@@ -38,6 +45,9 @@
 # tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). All systems
 # share the length limits and n-gram blocking that suited etads-1 on the validation pairs. (821 of Debian's test pairs are
 # in the sample corpus, which was used for other choices; scripts/results_page.py leaves them out of its tests.)
+# On debian_recipe, Transformers of this project are trained with "train.sh --recipe small --no-content" instead. This means
+# Muon with a rate of 6e-3, batches of 2,000 source tokens, --pointer-continue, neighbours of words as inputs, and initial word
+# vectors and an output bias from the training text. The recipe also sets the length limits of decoding.
 # The recipe can be interrupted and started again, and calls with other systems or seeds can run at the same time. It
 # prints a table of all records of the corpus. python scripts/results_page.py --help explains how to test the papers'
 # claims with them.
@@ -46,9 +56,9 @@ source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 
 all="etads_basic etads transformer_bpe transformer_pointer etads_focus etads_saliency pg_coverage etads_options plain attn_1 add_1 proj_1 es gated_es es_tied gated_es_tied"
 all+=" layers_none layers_1-2 layers_3-4 layers_1-4 words_lvt2k words_lvt2k_temp_att words_lvt2k_hieratt feats_lvt2k"
-corpus=debian data="" out="" results="" seeds="1" steps="" systems=""
-read_options "--corpus --data --out --results --systems --seeds --steps --cpu" "$@"
-need_choice --corpus "$corpus" debian sumpubmed
+corpus=debian data="" out="" results="" seeds="1" steps="" systems="" rate="" rates=""
+read_options "--corpus --data --out --results --systems --seeds --steps --rate --rates --cpu" "$@"
+need_choice --corpus "$corpus" debian sumpubmed debian_recipe
 case $corpus in
     debian)
         words=(60 40) pieces=(80 50) usual_steps=1500
@@ -58,14 +68,18 @@ case $corpus in
         words=(200 100) pieces=(260 130) usual_steps=1300
         GENERATE=(--beam 5 --min-len 60 --max-len 100 --no-repeat-ngram-size 3)
         extracts="lead-3 oracle-3" ;;
+    debian_recipe)
+        words=(60 20) pieces=(80 30) usual_steps=1400
+        GENERATE=(--beam 5 --min-len 4 --max-len 16 --no-repeat-ngram-size 2)
+        extracts="lead-8-words" ;;
 esac
-need_prepared --data "$data" "scripts/prepare_$corpus.sh"
+need_prepared --data "$data" "scripts/prepare_${corpus%_recipe}.sh"
 systems=${systems:-$extracts $all}
 trained=""  # scripts/evidence.py checks the names of extractive systems
 for system in $systems; do
     case $system in lead-* | textrank-* | lexrank-*) ;; *) trained+=" $system" ;; esac
 done
-need_choices --systems "$trained" "$extracts $all"
+need_choices --systems "$trained" "$extracts $all transformer_words"
 steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
 results=${results:-$out/results}
 need_integer --steps "$steps"
@@ -79,7 +93,7 @@ train() {
     local run=$1 prepared=$2 seed=$3 arch=$4
     shift 4
     train_once "$run" "$prepared" --arch "$arch" --optimizer adam --clip-norm 2 --max-update "$steps" --num-workers 0 \
-        --seed "$seed" "${device[@]}" "$@"
+        --seed "$seed" "${device[@]}" "$@" ${rate:+--lr "$rate"}
 }
 
 # train_transformer RUN PREPARED SEED ARCH [options of fairseq-train]: train with the optimiser and the
@@ -91,6 +105,18 @@ train_transformer() {
         --encoder-ffn-embed-dim 512 --encoder-attention-heads 4 --decoder-attention-heads 4 --dropout 0.1 \
         --attention-dropout 0 --activation-dropout 0 --max-tokens 4000 --adam-betas '(0.9, 0.98)' --lr 3e-3 \
         --lr-scheduler polynomial_decay --warmup-updates $(((steps + 6) / 7)) --total-num-update "$steps" "$@"
+}
+
+# train_ours RUN PREPARED SEED ARCH [options of fairseq-train]: train one of this project's Transformers with a pointer.
+train_ours() {
+    local run=$1 prepared=$2 seed=$3 arch=$4
+    if [ "$corpus" != debian_recipe ]; then
+        train_transformer "$@" "${SINUSOIDAL[@]}" --pointer soft "${cut[@]}"
+        return
+    fi
+    shift 4
+    supervise "$ROOT/scripts/train.sh" --recipe small --no-content --prepared "$prepared" --out "$run" --arch "$arch" --pointer soft \
+        --max-update "$steps" "${device[@]}" -- --seed "$seed" "$@" ${rate:+--lr "$rate"}
 }
 
 # train_recurrent_system RUN SEED ARCH [options of fairseq-train]
@@ -140,21 +166,22 @@ summarise_by_example() {
 
 # train_system RUN SYSTEM SEED: train RUN with all settings of SYSTEM.
 train_system() {
-    local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3") pointer=("${SINUSOIDAL[@]}" --pointer soft "${cut[@]}")
+    local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3")
     local deeper=(--encoder-layers 3 --decoder-layers 3)
     case $system in
         etads_options)
-            train_transformer "${ours[@]}" etads "${pointer[@]}" --pointer-continue --focus-center relative \
+            train_ours "${ours[@]}" etads --pointer-continue --focus-center relative \
                 --focus-initial-scope 2,2,2,half ;;
-        etads*) train_transformer "${ours[@]}" "$system" "${pointer[@]}" ;;
-        layers_*) train_transformer "${ours[@]}" etads "${pointer[@]}" --encoder-layers 4 --focus-layers "${system#layers_}" ;;
-        plain) train_transformer "${ours[@]}" etads_basic "${pointer[@]}" "${deeper[@]}" ;;
+        etads*) train_ours "${ours[@]}" "$system" ;;
+        layers_*) train_ours "${ours[@]}" etads --encoder-layers 4 --focus-layers "${system#layers_}" ;;
+        plain) train_ours "${ours[@]}" etads_basic "${deeper[@]}" ;;
         *_1)
-            train_transformer "${ours[@]}" aggregation_transformer "${pointer[@]}" "${deeper[@]}" \
+            train_ours "${ours[@]}" aggregation_transformer "${deeper[@]}" \
                 --aggregation "${system%_1}" --aggregation-layers 1 ;;
         es_tied | gated_es_tied)
-            train_transformer "${ours[@]}" "${system%_tied}_transformer" "${pointer[@]}" "${deeper[@]}" --share-all-embeddings ;;
-        es | gated_es) train_transformer "${ours[@]}" "${system}_transformer" "${pointer[@]}" "${deeper[@]}" ;;
+            train_ours "${ours[@]}" "${system%_tied}_transformer" "${deeper[@]}" --share-all-embeddings ;;
+        es | gated_es) train_ours "${ours[@]}" "${system}_transformer" "${deeper[@]}" ;;
+        transformer_words) train_transformer "${ours[@]}" transformer --share-all-embeddings "${cut[@]}" ;;
         transformer_bpe)
             train_transformer "$run" "$out/pieces/prepared" "$seed" transformer --max-tokens $((4000 * ${pieces[0]} / ${words[0]})) \
                 --share-all-embeddings --truncate-source "${pieces[0]}" --truncate-target "${pieces[1]}" ;;
@@ -203,7 +230,7 @@ record_system() {
     for word in "$run"/likelihood*; do [ ! -f "$word" ] || reads+=("$word"); done
     once --record "$run/record.made.json" --makes "$results/$corpus/$system-$seed.json" --reads "${reads[@]}" \
         -- python "$ROOT/scripts/evidence.py" record "$run" --corpus "$corpus" --system "$system" --seed "$seed" --results "$results" \
-        --command "scripts/reproduce/evidence.sh --corpus $corpus --systems $system --seeds $seed --steps $steps" \
+        --command "scripts/reproduce/evidence.sh --corpus $corpus --systems $system --seeds $seed --steps $steps${rate:+ --rate $rate}" \
         ${4:+--checkpoint "$4"}
 }
 
@@ -217,6 +244,16 @@ for system in $systems; do
         -- python "$ROOT/scripts/evidence.py" extract "$run/summaries.txt" --kind "$system" --text "$data/text"
     record_system "$run" "$system" 1
 done
+if [ -n "$rates" ]; then
+    runs=()
+    for system in $systems; do
+        for rate in $rates; do
+            runs+=("$out/rates/$system-$rate")
+            train_system "$out/rates/$system-$rate" "$system" "${seeds%% *}"
+        done
+    done
+    exec python "$ROOT/scripts/evidence.py" rates "${runs[@]}" --results "$results"
+fi
 for seed in $seeds; do
     for system in $systems; do
         run=$out/$system-$seed

@@ -51,7 +51,9 @@ def commands():
 @pytest.fixture(scope="module")
 def scripts():
     """Options that each script names."""
-    paths = {str(path.relative_to(ROOT)): path for path in ROOT.glob("scripts/**/*.sh")}
+    paths = {
+        str(path.relative_to(ROOT)): path for path in (ROOT / "scripts").rglob("*.*") if path.suffix in (".sh", ".py")
+    }
     return {name: set(_OPTION.findall(path.read_text(encoding="utf-8"))) for name, path in paths.items()}
 
 
