@@ -25,7 +25,9 @@ from fairseq_etads.evaluation.rouge import METRICS, SEED
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
 BENCHMARKS = ROOT / "benchmarks" / "results"
-CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed"}
+CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed", "debian_recipe": "Debian synopses, recipe"}
+RECIPE = "debian_recipe"
+"""Corpus of the comparisons in docs/protocol.md, which have settings and test documents of their own."""
 RESAMPLES = 10_000
 LEVEL = 0.05
 SEEDS = 3
@@ -339,10 +341,11 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Compute the p-values with Holm's correction for the number of comparisons from the same paper."""
+    """Compute the p-values with Holm's correction for the number of comparisons from the same paper and protocol."""
     values = [0.0] * len(found)
-    for paper in {comparison.claim.paper for comparison in found}:
-        places = [place for place, comparison in enumerate(found) if comparison.claim.paper == paper]
+    kinds = [(comparison.claim.paper, comparison.corpus == RECIPE) for comparison in found]
+    for kind in set(kinds):
+        places = [place for place, other in enumerate(kinds) if other == kind]
         for place, value in zip(places, correct_p_values([found[place].scores[3].p for place in places])):
             values[place] = float(value)
     return values

@@ -7,10 +7,8 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks --factors tf idf
 #   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
 #
-#   scripts/prepare_debian.sh --out data/debian2 --seed 2 -- --tokens word --size 2500
-#   scripts/reproduce/evidence.sh --corpus debian_recipe --data data/debian2 [options]
-#
-#   --corpus NAME   corpus: debian (default), sumpubmed or debian_recipe (see docs/protocol.md)
+#   --corpus NAME   corpus: debian (default), sumpubmed, or debian_recipe (other settings, see below; docs/protocol.md shows how
+#                   to prepare its data)
 #   --data DIR      output folder of the script above
 #   --out DIR       output folder for runs (default: runs/evidence/CORPUS in the repository)
 #   --results DIR   output folder for a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); the records

@@ -64,6 +64,13 @@ def of_fairseq(run):
     assert not any("pointer" in key or "focal" in key for key in run.parameters)
 
 
+def of_fairseq_on_words(run):
+    """fairseq's own model, on the words of this project's systems."""
+    command = (run.folder / "finished.txt").read_text(encoding="utf-8")
+    assert " --arch transformer " in command and "/pieces/" not in command
+    assert not any("pointer" in key or "focal" in key for key in run.parameters)
+
+
 def of_fairseqs_example(run):
     """fairseq's own pointer and task: unknown words come from their positions in the document.
 
@@ -85,6 +92,7 @@ EVIDENCE = {
     "etads": continuation(False),
     "etads_options": continuation(True),
     "transformer_bpe": of_fairseq,
+    "transformer_words": of_fairseq_on_words,
     "transformer_pointer": of_fairseqs_example,
     "plain": three_layers(),
     **{f"{kind}_1": three_layers(kind, aggregation=kind != "add") for kind in ("add", "proj", "attn")},

