@@ -1,6 +1,6 @@
 """Measure beam search in fairseq, this project and CTranslate2 at the paper's sizes, in documents per second.
 
-    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    measure, and print the table
+    python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    run the benchmark and print the table
     python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          print the table of earlier results
 
 The benchmark uses documents of 400 tokens, a vocabulary of 50,000 words, a beam of 10 and summaries of exactly 100

@@ -1,7 +1,7 @@
 """Measure how the time and the memory of a training step depend on the length of documents, for each model family.
 
-    python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    measure, and print the table; 45 minutes
-    python benchmarks/bench_long_documents.py --table                   print the table of earlier results
+    python benchmarks/bench_long_documents.py [--docs docs/experiments.md]    run, and print the table (45 minutes)
+    python benchmarks/bench_long_documents.py --table                         print the table of earlier results
 
 A step uses one document of 400 to 8,192 tokens, a summary of 100 words and a vocabulary of 50,000 words. Steps are
 defined and measured in bench_training_step.py. Each system has the sizes of its preset, which are the sizes in the

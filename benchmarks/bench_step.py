@@ -1,7 +1,7 @@
 """Measure how much time each part of the model takes in a search step.
 
-    python benchmarks/bench_step.py [--docs docs/experiments.md]    measure, and print the table; two minutes
-    python benchmarks/bench_step.py --table                      print the table of earlier results
+    python benchmarks/bench_step.py [--docs docs/experiments.md]    run the benchmark and print the table (two minutes)
+    python benchmarks/bench_step.py --table                         print the table of earlier results
 
 The sizes and systems are the same as in bench_generate.py. The script generates summaries of 10 and of 50 words. The
 time of a step is the difference between the two times, divided by 40, so that it does not include the encoder and other

@@ -118,7 +118,7 @@ class Control(NamedTuple):
     bins: Optional[LengthBins]
     origins: Optional[Dict[str, int]]
 
-    def record(self) -> Dict[str, Any]:
+    def to_dict(self) -> Dict[str, Any]:
         """Return the control words as a dictionary to be written to control.json."""
         return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
 
@@ -354,7 +354,7 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     _check_fixed_values(args, control)
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _claim_output(args.out, control.record(), made, splits)
+        _claim_output(args.out, control.to_dict(), made, splits)
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
         for name in earlier:
             if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():

@@ -324,7 +324,7 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     The entry "split by" in ``report`` is replaced if an earlier version assigned the documents to splits.
 
     Raises:
-        InputError: the existing corpus was created from other inputs or with other options than those in ``report``.
+        InputError: the existing corpus was created from inputs or with options that differ from those in ``report``.
     """
     path = out / "report.json"
     if not path.exists():

@@ -137,7 +137,13 @@ def main(argv: Optional[List[str]] = None) -> None:
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--documents", type=int, required=True, help="total number of documents in all shards")
     parser.add_argument("--command", required=True, help="fairseq command that summarises the documents")
-    parser.add_argument("--reads", type=Path, nargs="+", required=True, help="input files that determine the summaries")
+    parser.add_argument(
+        "--reads",
+        type=Path,
+        nargs="+",
+        required=True,
+        help="files that fairseq reads; a shard is kept only as long as they are unchanged",
+    )
     parser.add_argument("--log", type=Path, help="log file of the fairseq command")
     parser.add_argument(
         "--every", action="store_true", help="indicate that fairseq has read only every N-th document of a file"

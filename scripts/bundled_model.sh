@@ -83,7 +83,7 @@ these hypotheses and from the whole document.
 
 It has learned to write the background of a biomedical article from its introduction, and nothing else. Most sentences of a summary
 are the document's own, word for word (`Summary.chosen` tells which), and it may join what does not belong together. It says
-nothing about results that are not in the document, and is no medical advice.
+nothing about results that are not in the document, and is not medical advice.
 Of documents of another kind, it makes sentences in the style of such backgrounds; `Summary.surprisal` and a warning of
 `etads-summarize` tell when a document is unlike the articles.
 CARD

@@ -11,8 +11,8 @@
 
 "extract" writes extracts of the test documents with an untrained system. "choose" finds the best of several such
 systems on the validation pairs and writes results/extracts.json. "record" stores a run. "rates" writes the validation
-perplexities of runs with several learning rates to results/rates.json. The other commands convert words to the format
-of fairseq's pointer-generator example, and its summaries back to text.
+perplexities of runs that differ in the learning rate to results/rates.json. The other commands convert words to the
+format of fairseq's pointer-generator example, and its summaries back to text.
 
 A record is a file results/CORPUS/SYSTEM-SEED.json. It contains the command, the versions of the code and the machine,
 the scores of every test document, and the log-likelihood of every reference. Significance tests therefore require only
@@ -331,7 +331,9 @@ def main() -> None:
     choosing.add_argument(
         "--results", type=Path, default=RESULTS, help="output file for the results (default: %(default)s)"
     )
-    rating = commands.add_parser("rates", help="store the validation perplexities of runs with several learning rates")
+    rating = commands.add_parser(
+        "rates", help="store the validation perplexities of runs that differ in the learning rate"
+    )
     rating.set_defaults(run_command=rates)
     rating.add_argument("runs", type=Path, nargs="+", help="output folder of a training run, named SYSTEM-RATE")
     rating.add_argument(

@@ -180,7 +180,7 @@ def timings():
     return rows, memory
 
 
-def table(report):
+def format_report(report):
     """Format the report as text."""
     tests = report["tests"]
     yield f"{report['gpu']['name']}, capability {report['gpu']['capability']}, torch {report['machine']['torch']}"
@@ -225,7 +225,7 @@ def main():
     }
     report["seconds"] = round(time.time() - started, 1)
     args.report.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
-    print("\n".join(table(report)))
+    print("\n".join(format_report(report)))
     print(f"the report: {args.report}")
     sys.exit(bool(report["tests"]["failures"] + report["tests"]["errors"]))
 

@@ -63,7 +63,8 @@ def run_once(
         makes = [*makes, keeps]
     makes[0].parent.mkdir(parents=True, exist_ok=True)
     record = record or Path(f"{makes[0]}{RECORD}")
-    with lock_output(Path(f"{makes[0]}.once"), "output") as held:  # the command itself locks the output
+    # The lock has a name of its own, because the command locks the output itself.
+    with lock_output(Path(f"{makes[0]}.once"), "output") as held:
         wanted = {"command": command, "reads": digests(files_of(reads, makes))}
         if not is_made(makes, record, wanted):
             record.unlink(missing_ok=True)

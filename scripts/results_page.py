@@ -165,7 +165,8 @@ the reference, and halves by the number of reference words that are not among th
 has many rows and no correction for multiple tests, it can only suggest what to test. The records do not show the
 influence of document length, aggregation depth or coverage. All models read 60 words of a package description or 200
 words of an article, so the document length has no visible effect. No system has more than four layers, which is too few
-to study the depth of aggregation. No system differs from `pg_coverage` only in coverage.
+to study the depth of aggregation. The effect of coverage cannot be isolated, because every other system also differs
+from `pg_coverage` in something else.
 """
 SYNTHETIC = """
 ## Tasks that a mechanism is made for

@@ -31,7 +31,7 @@ HEADERS = {
 _HOST = re.compile(rf"({'|'.join(map(re.escape, NAMES))})(:[0-9]{{1,5}})?", re.IGNORECASE)
 
 
-class LocalOnly:
+class LocalOnlyMiddleware:
     """ASGI middleware that rejects requests from pages of other servers and adds :data:`HEADERS` to responses.
 
     Headers that a response already contains are not replaced.

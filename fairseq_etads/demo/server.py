@@ -19,7 +19,7 @@ from ..platform.errors import InputError
 from ..summarizer import Explanation
 from . import form
 from .events import stream_summary_events
-from .local import LocalOnly
+from .local import LocalOnlyMiddleware
 from .worker import Job, QueueFullError, Worker
 
 PAGE = Path(__file__).with_name("page")
@@ -99,7 +99,7 @@ class DemoServer:
             Route("/explanation/{name}", self.serve_explanation),
             Route("/summarize", self.summarize, methods=["POST"]),
         ]
-        app = Starlette(routes=routes, middleware=[Middleware(LocalOnly)], lifespan=lifespan)
+        app = Starlette(routes=routes, middleware=[Middleware(LocalOnlyMiddleware)], lifespan=lifespan)
         app.router.redirect_slashes = False
         return app
 

@@ -372,7 +372,7 @@ def aggregate_ratings(ratings: Sequence[Rating], systems: Sequence[str], bootstr
 
     The score of a summary is the mean of its ratings, and the score of a system is the mean over its summaries. 95 %
     confidence intervals are computed by resampling summaries with a bootstrap. The score of a system without ratings is
-    None. The result consists of JSON types.
+    None. The result can be written as JSON.
 
     Args:
         bootstrap: number of bootstrap resamples for the confidence intervals.

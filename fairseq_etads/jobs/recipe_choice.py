@@ -104,7 +104,7 @@ def _count_gpus() -> int:
         return 0
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None:
-        # CUDA ignores the first name that is no GPU, such as -1, and all names after it.
+        # CUDA ignores the first name that does not identify a GPU, such as -1, and all names after it.
         return len(list(itertools.takewhile(_GPU.match, visible.split(","))))
     try:
         listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20, check=True).stdout

@@ -143,7 +143,7 @@ def _evaluate_probabilities(
     predicted, right = (TokenValues(file, unit, *documents, option="--labels") for file in (path, labels))
     counts, true, chosen, positive = make_empty_histogram(), 0, 0, 0
     for number in range(len(predicted)):
-        for probability, label in _iterate_units(predicted, right, number):
+        for probability, label in _pair_probabilities_with_labels(predicted, right, number):
             counts[int(label)][find_histogram_bin(probability)] += 1
             chosen += probability > threshold
             positive += label
@@ -160,7 +160,9 @@ def _evaluate_probabilities(
     }
 
 
-def _iterate_units(predicted: TokenValues, labels: TokenValues, number: int) -> List[Tuple[float, int]]:
+def _pair_probabilities_with_labels(
+    predicted: TokenValues, labels: TokenValues, number: int
+) -> List[Tuple[float, int]]:
     """Return the probability and the label of each word or sentence in a document."""
     if predicted.unit == "words":
         pairs = zip(predicted[number].tolist(), labels[number].tolist())

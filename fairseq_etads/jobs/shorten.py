@@ -94,8 +94,8 @@ def _shorten_split(
             sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
             if sentences is None:
                 raise InputError(
-                    f"TEXT: line {number} of {source} has other sentences than document {number - 1} (from 0) of "
-                    "--prepared, which was created from another text"
+                    f"TEXT: line {number} of {source} does not have the same sentences as document {number - 1} "
+                    "(from 0) of --prepared, which was created from another text"
                 )
             probabilities: List[Optional[float]] = [None if field == NOTHING else float(field) for field in fields]
             probabilities = [*probabilities, *[None] * len(sentences)][: len(sentences)]

@@ -41,7 +41,7 @@ class ShortlistLimits(NamedTuple):
     truncate_target: int
 
 
-class KnownWordPairs:
+class DistinctKnownWords:
     """Distinct known words in each document of a split and in its summary, without special symbols.
 
     Args:
@@ -81,7 +81,7 @@ class KnownWordPairs:
         return iter(tqdm(range(len(self)), desc=what, unit=" documents", disable=None))
 
 
-def count_document_frequencies(pairs: KnownWordPairs) -> Tuple[np.ndarray, np.ndarray]:
+def count_document_frequencies(pairs: DistinctKnownWords) -> Tuple[np.ndarray, np.ndarray]:
     """Count the documents that contain each word (V_s,) and the summaries that contain each word (V,), as int64."""
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
@@ -123,7 +123,7 @@ class WordAssociations:
         counts: document frequencies, as returned by :func:`count_document_frequencies`.
     """
 
-    def __init__(self, pairs: KnownWordPairs, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
+    def __init__(self, pairs: DistinctKnownWords, per_word: int, frequent: np.ndarray, own: np.ndarray, counts: Any):
         self.pairs, self.per_word, self.own = pairs, per_word, own
         self.in_documents, in_summaries = counts
         is_counted = in_summaries >= FEWEST_TOGETHER
@@ -189,7 +189,7 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
     if task.dataset("train").tgt is None:
         raise InputError(f"DATA {folder}: its training data contains no summaries")
     source, target = task.source_dictionary, task.target_dictionary
-    pairs = KnownWordPairs(task.dataset("train"))
+    pairs = DistinctKnownWords(task.dataset("train"))
     counts = count_document_frequencies(pairs)
     frequent = find_most_frequent_words(counts[1], limits.frequent)
     table = WordAssociations(pairs, limits.per_word, frequent, map_to_summary_ids(source, target), counts).make_table()
@@ -204,11 +204,11 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
         task.load_dataset("valid")
         if task.dataset("valid").tgt is None:
             return [*said, "validation: no report, because its documents have no summaries"]
-        said.append(report_coverage(KnownWordPairs(task.dataset("valid")), path, source, target))
+        said.append(report_coverage(DistinctKnownWords(task.dataset("valid")), path, source, target))
     return said
 
 
-def report_coverage(pairs: KnownWordPairs, path: Path, source: Any, target: Any) -> str:
+def report_coverage(pairs: DistinctKnownWords, path: Path, source: Any, target: Any) -> str:
     """Report the mean length of the lists for validation documents, and the proportion of summary words they cover."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0

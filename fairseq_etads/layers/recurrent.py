@@ -202,7 +202,7 @@ class BidirectionalLSTM(Bidirectional):
         self, x: Tensor, weights: Sequence[Tensor], ended: Tensor, first: List[Tensor]
     ) -> Tuple[Tensor, Optional[Tensor]]:
         from_input, *rest = weights
-        # with autocast, the inputs can have another dtype than the weights
+        # Under autocast, the inputs may have a different dtype from the weights.
         x, first = x.to(from_input.dtype), [part.to(from_input.dtype) for part in first]
         x = torch.cat([x, ended[:, :, None].to(x.dtype)], dim=2)  # (B, S, D + 1)
         weights = [torch.cat([from_input, self.hold.to(from_input.dtype)], dim=1), *rest]

@@ -37,7 +37,7 @@ class SpellingEncoder(nn.Module):
     et al. 2018).
 
     Args:
-        dictionary: the dictionary that contains the word for each id, including the copy tail.
+        dictionary: the dictionary that maps ids to words, which includes the copy tail.
         letter: the width of the letter embeddings.
         filters: the number of filters, which is also the width of the word vectors.
         width: the kernel size of the convolution, in letters.

@@ -188,7 +188,9 @@ class RecurrentConfig(PointerOptions):
         metadata={
             "excludes": {
                 "--share-all-embeddings": "",
-                "--share-decoder-input-output-embed": "together they are --share-all-embeddings; give that instead",
+                "--share-decoder-input-output-embed": (
+                    "together they are equivalent to --share-all-embeddings; use that option instead"
+                ),
             },
             "help": "use one embedding matrix for documents and summaries, but not for the output layer",
         },

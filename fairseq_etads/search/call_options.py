@@ -168,8 +168,8 @@ def make_call_settings(
 ) -> Dict[str, Any]:
     """Return the search settings for a call, in the same format as :func:`make_search_settings`.
 
-    If the call sets ``choose`` to another value than the folder but does not set ``beam``, the beam size is taken from
-    :data:`BEAMS`.
+    If the call sets ``choose`` to a value that differs from the folder's but does not set ``beam``, the beam size is
+    taken from :data:`BEAMS`.
 
     Args:
         folder: the default options of the model folder, which may include options that have no effect.

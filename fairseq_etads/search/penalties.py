@@ -190,8 +190,8 @@ class Scoring:
 
         Without a gain, log P can only decrease. lp is monotonic in the length, so log P / lp is largest for the
         shortest or the longest summary. The "summary" cost can only increase, because the coverage can only increase.
-        The "wu" cost decreases, but the attention weights of each step sum to 1. By Jensen's inequality, the logarithms
-        of S numbers that sum to n add up to at most S log(n / S).
+        The "wu" cost can decrease, but it has a lower bound, because the attention weights of each step sum to 1: by
+        Jensen's inequality, the logarithms of S numbers that sum to n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
             largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)

@@ -106,7 +106,7 @@ class Summarizer:
     def _forget_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
-        # There is one copy per dtype, because other options do not change the weights.
+        # One copy per dtype is enough, because no other option changes the weights.
         self._copies: Dict[Optional[str], InferenceModel] = {}
         self._explainer: Optional[Explainer] = None
 

@@ -67,7 +67,7 @@ set without splits is divided according to --split."""
             raise InputError(f"--data {self._data}: no train, validation or test; it has {', '.join(names)}")
         for name in names:
             if name not in known.values():
-                self.notes.append(f"{self._data}: {name} is left out; it is no split")
+                self.notes.append(f"{self._data}: {name} is left out; it is not a split")
         if names and (args.shares is None or len(known) > 1):
             for option, value in (("--split", args.shares), ("--split-seed", args.split_seed)):
                 if value is not None:

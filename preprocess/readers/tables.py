@@ -312,7 +312,11 @@ def _get_text_pieces(value: Any, what: str) -> List[str]:
         return [line for line in value.replace("\r\n", "\n").split("\n") if line.strip()]
     if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
         return [piece for piece in value if piece.strip()]
-    kind = "a list with other things than texts" if isinstance(value, list) else f"of type {type(value).__name__}"
+    kind = (
+        "a list that contains something other than texts"
+        if isinstance(value, list)
+        else f"of type {type(value).__name__}"
+    )
     raise BadDocument(f"{what} is {kind}")
 
 

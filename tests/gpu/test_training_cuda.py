@@ -65,7 +65,7 @@ OPTIMISERS = {
 ONE_OF_EACH = {"etads", "aggregation_transformer", "feats_lvt2k_ptr", "pg_coverage", "ras_lstm", "convs2s", "abs"}
 """Presets that are tested in all number formats. The others are tested in fp16, and on a real GPU in fp32, too."""
 WITH_KERNELS = {"pointer", "switch", "coverage", "flex", "lstm"}
-"""Mechanisms whose operators on a GPU differ from the CPU's, so that a simulated GPU tests them in fp32, too."""
+"""Mechanisms with other operators on a GPU than on a CPU, so that a simulated GPU tests them in fp32, too."""
 SIMULATED = {"fp32": ("lazy_adam", "lazy_adadelta", "lazy_adagrad", "muon"), "amp": ("adam", "lazy_adam")}
 """Number formats in which a simulated GPU tests only some optimisers: the project's own, and one of each kind.
 

@@ -163,7 +163,7 @@ def _make_network(stored: Mapping[str, np.ndarray], order: int) -> FeatureNetwor
     if not fit or not layers or width != 1:
         raise ValueError("the features differ")
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays) or not (deviation > 0).all():
-        raise ValueError("a weight is no number")
+        raise ValueError("a weight is not a number")
     return FeatureNetwork(mean, deviation, tuple(layers))
 
 

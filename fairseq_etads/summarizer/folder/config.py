@@ -136,7 +136,7 @@ def read_config(folder: Path) -> FolderConfig:
 
 
 def _reject_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 class _ConfigError(Exception):  # converted to an InputError that names the file

@@ -148,7 +148,7 @@ def check_options(cfg: Any, task: Any) -> None:
     if cfg.encoder_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(
             f"--encoder-embed-dim {cfg.encoder_embed_dim} and --decoder-embed-dim {cfg.decoder_embed_dim}: the widths "
-            "must be equal, because attention compares vectors of both sides"
+            "must be equal, because attention takes dot products of encoder and decoder vectors"
         )
     if cfg.share_input_output_embed and cfg.decoder_out_embed_dim != cfg.decoder_embed_dim:
         raise ValueError(

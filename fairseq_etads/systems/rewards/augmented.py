@@ -187,7 +187,8 @@ class SummarizationRAML(SummarizationNLL):
         for row, length in zip(shares, lengths.tolist()):
             row[: length + 1] = compute_edit_distances(length, len(self.words), self.temperature)
         distances = torch.multinomial(shares, self.samples, replacement=True)  # (B, K)
-        # The e positions with the smallest random numbers are edited.
+        # Each position gets a random number. The positions with the smallest numbers will be edited, as many as the
+        # sampled distance.
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)

@@ -241,7 +241,7 @@ def test_one_table_for_both_inputs_and_another_one_for_the_output():
     "changes,message",
     [
         ({"share_all_embeddings": True}, "--share-input-embeddings has no effect with --share-all-embeddings"),
-        ({"share_decoder_input_output_embed": True}, "together they are --share-all-embeddings; give that instead"),
+        ({"share_decoder_input_output_embed": True}, "equivalent to --share-all-embeddings; use that option instead"),
         ({"decoder_embed_dim": 8}, "--share-input-embeddings needs equal widths; --encoder-embed-dim is 16 and"),
         ({"decoder_embed_path": "x"}, "--share-input-embeddings shares one table: give only --encoder-embed-path"),
         (

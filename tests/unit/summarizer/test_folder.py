@@ -205,7 +205,7 @@ def test_what_is_no_folder_or_no_config_is_refused(folder, tmp_path):
         (b"[" * 100_000, "is damaged (nested too deeply)"),
         (b'{"a":' * 50_000, "is damaged (nested too deeply)"),
         (b'{"format": ' + b"9" * 100_000 + b"}", "is damaged ("),
-        (b'{"format": NaN}', "is damaged (NaN is no number)"),
+        (b'{"format": NaN}', "is damaged (NaN is not a number)"),
         (b"[]", "not from a model folder of fairseq-etads"),
         (b'{"model_type": "bart", "architectures": ["Bart"]}', "not from a model folder of fairseq-etads"),
         (b" " * (folder_config._LARGEST_FILE + 1), "bytes are not the settings of a model"),
