@@ -3,13 +3,14 @@
 import argparse
 import itertools
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any, Iterator, List, Optional, Tuple
 
 from ..platform.console import Parser, add_device_option, command, escape_unprintable, limit_shape_caches
 from ..platform.errors import InputError
-from ..platform.outputs import check_outputs, open_output
+from ..platform.outputs import PARTIAL, check_outputs, lock_output, open_output
 from ..search import call_options
 from ..summarizer.folder.config import add_folder_argument, read_config
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
@@ -36,6 +37,11 @@ Open the page in a browser. It is a single file and loads no other files. docs/e
 LARGEST = 1_000
 """Maximum number of pages that --document all creates."""
 
+_PAGE_NAME = re.compile(rf"(index|[0-9]{{4}})\.html(?P<partial>\.[0-9a-f]{{8}}{re.escape(PARTIAL)})?")
+"""Pattern for the names of the pages that --document all creates, including those that are not yet complete."""
+_HEAD = 4096
+"""Number of bytes at the beginning of a page that contain the name of its generator."""
+
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
@@ -58,7 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         "-o",
         metavar="PAGE",
-        help="output file for the page; with --document all, output folder for the pages",
+        help="output file for the page; with --document all, output folder for the pages, which may contain only pages "
+        "of an earlier call; they are replaced",
     )
     add("--json", metavar="FILE", help="JSON output file for the values shown on the page; - writes to standard output")
     add(
@@ -109,6 +116,40 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError("--output -: --document all writes a folder; name a folder")
     if args.document == "all" and args.summary is not None:
         raise InputError("--summary is for one document: do not choose --document all")
+    if args.document == "all" and args.output is not None:
+        folder, file = os.path.realpath(args.output), os.path.realpath(args.file)
+        if args.file != STANDARD_INPUT and folder in (file, os.path.dirname(file)):
+            raise InputError(f"--output {args.output}: FILE {args.file} is read from this folder; name another folder")
+        _list_earlier_pages(Path(args.output))
+
+
+def _list_earlier_pages(folder: Path) -> List[Path]:
+    """Return the pages in an output folder that earlier calls with --document all have written.
+
+    Hidden files are ignored, because this command neither replaces nor deletes them.
+
+    Raises:
+        InputError: the folder contains other files.
+    """
+    entries = sorted(folder.iterdir()) if folder.is_dir() else []
+    pages = [path for path in entries if not path.name.startswith(".")]
+    for path in pages:
+        if not _is_own_page(path):
+            raise InputError(
+                f"--output {folder}: contains {path.name}, which is not a page of etads-explain; name a new folder"
+            )
+    return pages
+
+
+def _is_own_page(path: Path) -> bool:
+    """Return whether a file is a page, an index page or an incomplete page that --document all has written."""
+    from ..summarizer.explanation_page import GENERATOR
+
+    name = _PAGE_NAME.fullmatch(path.name)
+    if name is None or path.is_symlink() or not path.is_file():
+        return False
+    with open(path, "rb") as file:
+        return bool(name.group("partial")) or GENERATOR.encode() in file.read(_HEAD)
 
 
 def _read_input(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:
@@ -200,29 +241,35 @@ def _make_page_title(args: argparse.Namespace, document: NewDocument) -> str:
 
 
 def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say: Any) -> None:
-    """Write a page for each document and an index page to the folder specified with --output."""
+    """Write a page for each document and an index page to the folder specified with --output.
+
+    Pages of an earlier call are deleted as soon as the first new page can be written.
+    """
     from ..summarizer.explanation_page import make_index_page
 
     folder = Path(args.output)
-    folder.mkdir(exist_ok=True)
     options = call_options.get_given_options(args)
     pages: List[Tuple[str, str, str]] = []
     summarizer = _load_summarizer(args)
     failed = 0
-    for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
-        if document.problem:
-            print(f"etads-explain: {escape_unprintable(document.problem)}", file=sys.stderr)
-            failed += 1
-            continue
-        explanation = summarizer.explain(document.text, **options)
-        name = f"{number:04}.html"
-        _write_output(str(folder / name), explanation.to_html(_make_page_title(args, document)))
-        pages.append((name, document.name, explanation.summary))
-    if next(documents, None) is not None:
-        say(f"only the first {LARGEST:,} documents have a page")
-    if not pages:
-        raise InputError(f"FILE {args.file}: it has no readable document")
-    _write_output(str(folder / "index.html"), make_index_page(pages))
+    with lock_output(folder, folder=True):
+        earlier = _list_earlier_pages(folder)
+        for number, document in enumerate(itertools.islice(documents, LARGEST), 1):
+            if document.problem:
+                print(f"etads-explain: {escape_unprintable(document.problem)}", file=sys.stderr)
+                failed += 1
+                continue
+            explanation = summarizer.explain(document.text, **options)
+            while earlier:  # only now, so that a call that explains nothing keeps them
+                earlier.pop().unlink()
+            name = f"{number:04}.html"
+            _write_output(str(folder / name), explanation.to_html(_make_page_title(args, document)))
+            pages.append((name, document.name, explanation.summary))
+        if next(documents, None) is not None:
+            say(f"only the first {LARGEST:,} documents have a page")
+        if not pages:
+            raise InputError(f"FILE {args.file}: it has no readable document")
+        _write_output(str(folder / "index.html"), make_index_page(pages))
     say(f"{len(pages):,} pages: open {folder / 'index.html'} in a browser")
     if failed:
         sys.exit(1)

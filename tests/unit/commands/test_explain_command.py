@@ -10,6 +10,7 @@ from folders import make_folder
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.explain import main
+from fairseq_etads.platform.outputs import PARTIAL
 from fairseq_etads.text import files
 
 TEXTS = ["w1 w2 Zebra w3", "", "yak W5 w6 w7 w8", "w20 <b>w21</b>"]
@@ -90,6 +91,33 @@ def test_a_page_for_each(explain, wanted):
     index = (explain.path / "pages" / "index.html").read_text()
     assert wanted[2].summary in index and 'href="0003.html"' in index
     assert explain("a.txt", "--document", "all", "-o", "pages")[0] == 0, "into the same folder"
+    assert sorted(path.name for path in (explain.path / "pages").iterdir()) == ["0001.html", "index.html"]
+
+
+def test_files_that_are_no_pages_of_the_command_remain(explain):
+    folder = explain.path / "site"
+    folder.mkdir()
+    for name in ("index.html", "0001.html", "notes.txt"):
+        (folder / name).write_text("mine")
+        status, out, said = explain("a.txt", "--document", "all", "-o", "site")
+        assert (status, out) == (2, "") and f"site: contains {name}, which is not a page of etads-explain" in said
+        assert [path.read_text() for path in folder.iterdir()] == ["mine"]
+        (folder / name).unlink()
+    (folder / "a").write_text("w1")
+    for file in ("site", "site/a"):
+        status, out, said = explain(file, "--document", "all", "-o", "site")
+        assert (status, out) == (2, "") and f"FILE {file} is read from this folder; name another folder" in said
+
+
+def test_a_call_that_explains_nothing_leaves_no_folder_and_keeps_earlier_pages(explain):
+    (explain.path / "bad").write_bytes(b"\xff\n")
+    assert explain("bad", "--document", "all", "-o", "pages")[0] == 2 and not (explain.path / "pages").exists()
+    assert explain("a.txt", "--document", "all", "-o", "pages")[0] == 0
+    (explain.path / "pages" / f"0002.html.12345678{PARTIAL}").write_text("of a killed process")
+    assert explain("bad", "--document", "all", "-o", "pages")[0] == 2
+    assert (explain.path / "pages" / "0001.html").exists()
+    assert explain("a.txt", "--document", "all", "-o", "pages")[0] == 0
+    assert sorted(path.name for path in (explain.path / "pages").iterdir()) == ["0001.html", "index.html"]
 
 
 def test_a_given_summary_and_options_of_the_search(explain, folder):
