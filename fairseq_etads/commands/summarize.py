@@ -232,6 +232,9 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
     path = Path(args.output)
     if path.is_dir() or not path.parent.is_dir():
         raise InputError(f"--output {path}: {'is a folder; name a file' if path.is_dir() else 'no such folder'}")
+    for name in args.files:
+        if Path(name).is_dir() and path.parent.resolve() == Path(name).resolve():
+            raise InputError(f"--output {path}: FILE {name} is this folder, so its files are documents; name another")
     output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
     check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})

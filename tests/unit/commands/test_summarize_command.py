@@ -223,6 +223,19 @@ def test_going_on_with_another_beam_is_refused(summarize, tmp_path, monkeypatch)
     assert status == 2 and "was started with another --beam; choose another --output, or delete" in said
 
 
+def test_an_output_among_the_documents_is_refused(summarize, wanted, tmp_path):
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text(TEXTS[0])
+    (tmp_path / "link").symlink_to("docs")
+    for output in (tmp_path / "docs" / "out.jsonl", tmp_path / "link" / "out.txt"):
+        status, lines, said = summarize(tmp_path / "docs", "--output", output)
+        assert (status, lines) == (2, []) and f"--output {output}: FILE {tmp_path}/docs is this folder" in said
+    assert [path.name for path in (tmp_path / "docs").iterdir()] == ["a.txt"]
+    (tmp_path / "docs" / "inner").mkdir()
+    output = tmp_path / "docs" / "inner" / "out.txt"
+    assert summarize(tmp_path / "docs", "--output", output)[0] == 0 and output.read_text() == wanted[0] + "\n"
+
+
 def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
     """If the whole input was read first, memory would grow with the number of documents."""
     taken = itertools.count()
