@@ -133,7 +133,8 @@ class _ProgressReport:
         problem = document.problem or summary.problem
         self.counts["documents"] += 1
         self.counts["empty"] += not summary.text and not problem
-        self.counts["truncated"] += summary.truncation.left_out > 0
+        if summary.truncation.left_out:
+            self.counts["truncated" if summary.picked is None else "selection truncated"] += 1
         self._read = max(self._read, summary.truncation.read)
         surprisal = summary.surprisal
         if problem:
@@ -170,6 +171,11 @@ class _ProgressReport:
             self.say(
                 f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "
                 "model trained by scripts/train.sh --long reads documents of any length"
+            )
+        if self.counts["selection truncated"]:
+            self.say(
+                f"in {self.counts['selection truncated']:,} documents, the sentences that the extractor selected were "
+                f"truncated to their first {self._read:,} tokens"
             )
         if failed:
             print(f"etads-summarize: {failed:,} documents have no summary, for the reasons above", file=sys.stderr)

@@ -11,6 +11,7 @@ from test_explain_page import Page
 
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
+from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.defaults import set_decoding
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
@@ -178,6 +179,14 @@ def test_a_summariser_without_factors_reads_picked_sentences_too(tmp_path):
     summarizer = Summarizer.load(make_long_folder(tmp_path, factors=False, budget=20), "cpu")
     summary = summarizer.summarize(LONG)
     assert summary.picked.total > 400 and summary.truncation.read <= 20 and summarizer.picks_sentences
+
+
+def test_the_command_reports_truncated_selections_as_such(tmp_path, capsys):
+    (tmp_path / "long.txt").write_text(LONG)
+    summarize_command([str(make_long_folder(tmp_path, budget=100)), str(tmp_path / "long.txt"), "--device", "cpu"])
+    said = capsys.readouterr().err
+    assert "in 1 documents, the sentences that the extractor selected were truncated to their first 60 tokens" in said
+    assert "documents were truncated" not in said and "--long" not in said
 
 
 def test_all_tokens_are_counted_although_few_are_read(summarizer):
