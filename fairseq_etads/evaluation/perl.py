@@ -154,12 +154,13 @@ def _get_last_line(stderr: bytes) -> str:
 
 
 def _run_evaluations(
-    perl: PerlRouge, data: Path, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
+    perl: PerlRouge, data: Path, number: int, evaluations: Sequence[Sequence[Path]], options: Sequence[str]
 ) -> Dict[str, np.ndarray]:
     """Run the script once to perform several evaluations.
 
     Args:
         data: path of a data folder that was created by :func:`_make_data_folder`.
+        number: number of this call, which no other call with the same data folder may have.
         evaluations: files for each evaluation. The hypothesis file ("peer") comes first, followed by the reference
             files ("models").
         options: further command-line options of the script.
@@ -168,16 +169,16 @@ def _run_evaluations(
         A dictionary that maps metric names to arrays of shape (n, 3), which contain F1, precision and recall of each
         evaluation, in [0, 1].
     """
-    listing = data / f"{evaluations[0][0].name}.list"
+    listing = data / f"{number}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
     # The script requires at least two resamples. The confidence intervals that it reports are ignored, because they are
     # computed from the scores of single pairs instead.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}
-    for name, number, recall, precision, f1 in _SCORE_LINE.findall(done.stdout.decode("ascii", "replace")):
+    for name, row, recall, precision, f1 in _SCORE_LINE.findall(done.stdout.decode("ascii", "replace")):
         rows = scores.setdefault(name, np.full((len(evaluations), 3), np.nan))
-        rows[int(number) - 1] = float(f1), float(precision), float(recall)
+        rows[int(row) - 1] = float(f1), float(precision), float(recall)
     if done.returncode or not scores or any(np.isnan(rows).any() for rows in scores.values()):
         raise ValueError(
             f"--backend perl: {SCRIPT} failed (exit code {done.returncode}): {_get_last_line(done.stderr)}"
@@ -235,7 +236,7 @@ def score_with_perl(
         size = -(-len(evaluations) // jobs)
         parts = [evaluations[start : start + size] for start in range(0, len(evaluations), size)]
         with ThreadPoolExecutor(jobs) as pool:
-            results = list(pool.map(lambda part: _run_evaluations(perl, data, part, options), parts))
+            results = list(pool.map(lambda i: _run_evaluations(perl, data, i, parts[i], options), range(len(parts))))
     rows = np.stack([np.concatenate([result[name] for result in results]) for name in names], axis=1)
     counts = [1 if average else len(pair) - 1 for pair in texts]
     return np.split(rows, np.cumsum(counts)[:-1])

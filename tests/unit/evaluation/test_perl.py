@@ -1,12 +1,13 @@
 """ROUGE-1.5.5.pl against the Python backend, its own option -b, and hand-computed values; skipped without it."""
 
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from fairseq_etads.evaluation import Settings, pair_scores, rouge
+from fairseq_etads.evaluation import Settings, pair_scores, perl, rouge
 from fairseq_etads.evaluation.perl import find_perl_rouge, read_irregular_forms
 
 
@@ -86,6 +87,22 @@ def test_skip_bigrams_and_jobs():
     # last).
     assert one[0, 0].tolist() == pytest.approx([100 * 6 / 9] * 3, abs=0.001)
     assert (one == two).all() and one[1, 0, 0] == pytest.approx(100)
+
+
+@needs_perl
+def test_processes_that_share_the_references_of_a_document_score_their_own(monkeypatch):
+    """All lists are written before the first is read, as can happen with any threads."""
+    run, barrier = perl._run_perl, threading.Barrier(4, timeout=30)
+
+    def wait_for_all(arguments, **kwargs):
+        if "SPL" in arguments:
+            barrier.wait()
+        return run(arguments, **kwargs)
+
+    monkeypatch.setattr(perl, "_run_perl", wait_for_all)
+    references = [["x y"], ["a b"], ["x b"], ["a c"]]
+    (found,) = perl.score_with_perl(find_perl_rouge(), [[["a b"], *references]], ["rouge1"], True, True, False, jobs=4)
+    assert found[:, 0, 0].tolist() == [0, 1, 0.5, 0.5]
 
 
 def test_no_file_of_the_run_is_left_behind(tmp_path, monkeypatch):
