@@ -236,15 +236,24 @@ def score_with_bertscore(scorer: Any, hypotheses: List[str], references: List[Li
     """Compute BERTScore's F1, precision and recall for each hypothesis against the reference with the highest F1.
 
     Neither idf weighting nor rescaling is used. Empty texts receive a score of 0, because bert-score raises an error
-    for them with transformers 5.
+    for them with transformers 5. The references are scored one by one, because bert-score would return the highest
+    precision, recall and F1, even if they belong to different references.
     """
     found = np.zeros((len(hypotheses), 3))
-    texts = [[text for text in several if text] for several in references]
-    rows = [row for row, hypothesis in enumerate(hypotheses) if hypothesis and texts[row]]
-    if rows:
-        values = scorer.score([hypotheses[row] for row in rows], [texts[row] for row in rows])
+    pairs = [
+        (row, text)
+        for row, (hypothesis, several) in enumerate(zip(hypotheses, references))
+        for text in several
+        if hypothesis and text
+    ]
+    if pairs:
+        values = scorer.score([hypotheses[row] for row, _ in pairs], [text for _, text in pairs])
         precision, recall, f1 = (value.double().numpy() for value in values)
-        found[rows] = np.stack([f1, precision, recall], axis=1)
+        figures = np.stack([f1, precision, recall], axis=1)
+        rows = np.array([row for row, _ in pairs])
+        for row in np.unique(rows):
+            own = figures[rows == row]
+            found[row] = own[own[:, 0].argmax()]
     folder = Path(scorer.model_type).resolve()
     digest = hashlib.sha256()
     for path in sorted(path for path in folder.iterdir() if path.is_file()):

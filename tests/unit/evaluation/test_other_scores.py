@@ -168,16 +168,15 @@ class FakeScorer:
 
     def __init__(self, folder):
         self.model_type, self.asked = str(folder), []
+        self.figures = {"the cat is here": (0.9, 0.3, 0.45), "dogs": (0.2, 0.8, 0.32)}
 
     def score(self, hypotheses, references):
         import torch
 
         self.asked += zip(hypotheses, references)
-        return (
-            torch.full((len(hypotheses),), 0.25),
-            torch.full((len(hypotheses),), 0.75),
-            torch.full((len(hypotheses),), 0.5),
-        )
+        several = [[each] if isinstance(each, str) else each for each in references]
+        found = [[self.figures.get(text, (0.25, 0.75, 0.5)) for text in texts] for texts in several]
+        return torch.tensor([[max(each) for each in zip(*one)] for one in found]).unbind(1)
 
 
 def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, monkeypatch):
@@ -190,9 +189,10 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
     references = [REFERENCES, ["", "", "", "dogs"]]
     heads, figures, (signature,) = other_scores.compute_scores(names, HYPOTHESES, references, Settings())
     assert heads == ["BERTScore-F1", "BERTScore-P", "BERTScore-R"]
-    assert figures.tolist() == [[50, 25, 75], [0, 0, 0], [50, 25, 75], [50, 25, 75]]
-    assert scorer.asked[0] == ("the auto runs . it stops .", ["the car runs . it stops ."])
-    assert scorer.asked[2] == ("dogs sleep", ["the cat is here", "dogs"])
+    assert figures[:3].tolist() == [[50, 25, 75], [0, 0, 0], [50, 25, 75]]
+    assert figures[3] == pytest.approx([45, 90, 30]), "all of the reference with the highest F1"
+    assert scorer.asked[0] == ("the auto runs . it stops .", "the car runs . it stops .")
+    assert scorer.asked[2:] == [("dogs sleep", "the cat is here"), ("dogs sleep", "dogs")]
     assert re.fullmatch(
         rf"BERTSCORE\|.*model:{tmp_path.name},sha256 \w{{12}}\|layer:2\|idf:no\|rescaled:no\|refs:2,best", signature
     )
