@@ -35,6 +35,10 @@ from .scoring_options import (
 
 RESAMPLES = 10_000
 LIKELIHOOD = "log-likelihood"
+_OF_LIKELIHOOD = ("subset", "checkpoint", "prepared")
+"""Names of the options that have an effect only with --likelihood."""
+_OF_BOTH = ("help", "files", "a", "b", "families", "likelihood", "bootstrap", "seed", "json", "quiet")
+"""Names of the options that have an effect with and without --likelihood."""
 FEW = 10
 """Number of documents or families below which the bootstrap's intervals are much too narrow."""
 
@@ -104,8 +108,8 @@ examples:
     add(
         "--likelihood",
         action="store_true",
-        help="compare run folders of scripts/train.sh by the likelihood of the references; missing scores are "
-        "computed with etads-likelihood",
+        help="compare run folders of scripts/train.sh by the likelihood of the references rather than by scores of "
+        "summaries; missing likelihoods are computed with etads-likelihood",
     )
     add("--subset", metavar="NAME", help="split that contains the references (default: test)")
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")
@@ -141,7 +145,7 @@ def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files.
 
     Raises:
-        InputError: there are too few or too many arguments.
+        InputError: there are too few or too many arguments, or an option has no effect with or without --likelihood.
     """
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")
@@ -150,9 +154,13 @@ def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
         raise InputError(
             "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
         )
-    for option in ("subset", "checkpoint", "prepared"):
+    for option in _OF_LIKELIHOOD:
         if getattr(args, option) is not None and not args.likelihood:
             raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
+    for action in _parser()._actions if args.likelihood else ():
+        is_used = action.dest in (*_OF_LIKELIHOOD, *_OF_BOTH)
+        if not is_used and getattr(args, action.dest, action.default) != action.default:
+            raise InputError(f"{action.option_strings[0]} has no effect with --likelihood: leave out one of them")
     args.subset, args.checkpoint = args.subset or "test", args.checkpoint or "best"
     if args.likelihood and rest:
         raise InputError(f"--likelihood expects two runs, which include the references; {rest[0]} is not needed")

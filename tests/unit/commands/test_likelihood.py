@@ -168,10 +168,15 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys):
     [
         (["--likelihood", "a", "b", "c"], "c is not needed"),
         (["--likelihood", "a"], "RUN_A, RUN_B"),
+        (["--likelihood", "a", "b", "--figure", "recall"], "--figure has no effect with --likelihood"),
+        (["--likelihood", "a", "b", "--metrics", "L"], "--metrics has no effect with --likelihood"),
+        (["--likelihood", "a", "b", "--bytes", "-3"], "--bytes has no effect with --likelihood"),
+        (["--likelihood", "a", "b", "--jobs", "0"], "--jobs has no effect with --likelihood"),
+        (["--likelihood", "a", "b", "--also", "meteor"], "--also has no effect with --likelihood"),
         (["a", "b"], "REF"),
         (["ref", "--a", "x"], "--a and --b: give both or neither"),
         (["--a", "x", "--b", "y"], "REF"),
     ],
 )
-def test_missing_arguments_are_named(arguments, message, capsys):
+def test_missing_arguments_and_options_without_effect_are_named(arguments, message, capsys):
     assert compare_command.main(arguments) == 2 and message in capsys.readouterr().err
