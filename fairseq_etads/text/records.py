@@ -6,6 +6,7 @@ options of the script.
 """
 
 import argparse
+import codecs
 import contextlib
 import itertools
 import json
@@ -128,9 +129,12 @@ def _detect_standard_input_format() -> str:
 
 
 def _begins_like_json() -> bool:
-    """Return whether standard input begins like a JSON object. The input can still be read from its start."""
+    """Return whether standard input begins like a JSON object. The input can still be read from its start.
+
+    A byte order mark at the beginning is ignored, as in :func:`read_lines`.
+    """
     stream: Any = sys.stdin.buffer
-    return bool(stream.peek(1).lstrip()[:1] == b"{")
+    return bool(stream.peek(1).removeprefix(codecs.BOM_UTF8).lstrip()[:1] == b"{")
 
 
 def guess_format(paths: Sequence[Path], text: str = "file") -> str:

@@ -1,5 +1,6 @@
 """``etads-summarize``: kinds of input and output, continuing, documents that fail, options."""
 
+import codecs
 import io
 import itertools
 import json
@@ -84,6 +85,8 @@ def test_every_kind_of_input_has_the_same_summaries(summarize, wanted, tmp_path)
             summarize(*(a if str(a).startswith("-") or a == "Body" else tmp_path / a for a in arguments))[1] == wanted
         )
     assert summarize(stdin=(tmp_path / "a.jsonl").read_bytes())[1] == wanted, "told by its first character"
+    marked = codecs.BOM_UTF8 + (tmp_path / "a.jsonl").read_bytes()
+    assert summarize(stdin=marked)[1] == wanted, "also after a byte order mark"
 
 
 def test_a_text_file_is_a_document_however_many_there_are(summarize, folder, tmp_path):
