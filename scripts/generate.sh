@@ -129,6 +129,7 @@ checkpoint=${checkpoint:-$run/checkpoints/checkpoint_best.pt}
 [ -z "$shortlist" ] || [ -f "$shortlist" ] || die "--shortlist $shortlist: no such file; etads-shortlist creates it"
 [ ${#inputs[@]} -gt 0 ] || [ ${#reading[@]} -eq 0 ] || die "${reading[0]}: needs --input; see --help"
 [ ! -d "$output" ] || die "--output $output: is a folder; name a file"
+case $output in *.gz | *.xz | *.bz2 | *.zst | *.lz4) die "--output $output: is written uncompressed; choose a name without .${output##*.}" ;; esac
 if [ -n "${RANK:-}" ] && [ "${WORLD_SIZE:-1}" -gt 1 ] && [ -z "$shard" ]; then
     shard=$((RANK + 1))/$WORLD_SIZE  # torchrun
     devices=${CUDA_VISIBLE_DEVICES-$(seq -s , 0 "${LOCAL_RANK:-0}")}

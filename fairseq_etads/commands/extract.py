@@ -7,6 +7,7 @@ from pathlib import Path
 from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
+from ..platform.outputs import check_outputs
 from .labels import get_binarised_folder
 
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
@@ -134,6 +135,7 @@ def main(args: argparse.Namespace) -> None:
     _check_options(args)
     if args.truncate_source is None and args.by != "content":
         args.truncate_source = 400
+    check_outputs({"OUTPUT": args.output}, {})
     folder = get_binarised_folder(args.data)
     from ..jobs.extract import write_extracts
 

@@ -107,6 +107,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
     sources, *texts = ([_join_sentences(line, args.sentence_mark) for line in several] for several in lines)
     if args.out.resolve() in args.key.resolve().parents:
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
+    check_outputs({"--key": args.key}, {})
     for path in (args.key, args.out):
         if path.exists() and (path.is_file() or any(path.iterdir())):
             raise ValueError(f"{path} exists; its sheets may already have been distributed")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, check_positive, command
+from ..platform.outputs import check_outputs
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -58,6 +59,7 @@ examples:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)
+    check_outputs({"--report": args.report}, {})
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)
     from ..jobs.select import write_probabilities
 

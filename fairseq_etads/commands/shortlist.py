@@ -7,6 +7,7 @@ from pathlib import Path
 from ..jobs.runs import silence_info_logs
 from ..platform.console import Parser, check_positive, command
 from ..platform.errors import InputError
+from ..platform.outputs import check_outputs
 from ..summarizer.folder.config import SHORTLIST
 from .labels import get_binarised_folder
 
@@ -78,6 +79,7 @@ def main(args: argparse.Namespace) -> None:
     path = args.out or folder / SHORTLIST
     if path.is_dir():
         raise InputError(f"--out {path}: is a folder; name a file")
+    check_outputs({"--out": path}, {})
     from ..jobs.shortlist import ShortlistLimits, make_shortlist
 
     silence_info_logs()

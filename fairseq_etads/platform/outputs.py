@@ -8,7 +8,8 @@ it when
 - :func:`lock_output` prevents other processes from writing to the same file or folder, and reports which process holds
 the
   lock. The lock is released when the process ends, regardless of the reason.
-- :func:`check_outputs` raises an error if an output file is the same as an input file, directly or through a link.
+- :func:`check_outputs` raises an error if an output file is the same as an input file, directly or through a link, or
+  if it has the suffix of a compressed file.
 """
 
 import contextlib
@@ -46,6 +47,9 @@ PARTIAL = ".partial"
 """Suffix of files that are not yet complete."""
 LOCK = ".lock"
 """Suffix of the lock file for an output file, and name of the lock file in an output folder."""
+
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst", ".lz4")
+"""Suffixes of compressed files, which no command writes."""
 
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -301,17 +305,20 @@ def make_output_folder(path: Path, option: str) -> Iterator[Path]:
 
 
 def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None:
-    """Check that no output file is also an input file or another output file.
+    """Check that no output file is also an input file or another output file, or has the suffix of a compressed file.
 
     Args:
         outputs, inputs: mappings from option or argument names to a path, several paths, or None. The path ``-`` is
             ignored. For an input folder, pass the files in the folder.
 
     Raises:
-        InputError: two paths refer to the same file, either directly or through links.
+        InputError: two paths refer to the same file, either directly or through links, or the file would be written
+            uncompressed, but could not be read again under its name.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):
+        if path.suffix in COMPRESSED:
+            raise InputError(f"{option} {path}: is written uncompressed; choose a name without {path.suffix}")
         identity = _make_file_identity(path)
         if identity in written:
             raise InputError(f"{option} {path} and {written[identity][0]} name the same file: choose two names")

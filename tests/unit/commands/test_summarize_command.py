@@ -274,6 +274,7 @@ def test_an_endless_input_is_not_read_ahead(summarize, monkeypatch):
         (["--max-tokens", "0"], "--max-tokens 0: choose 1 or more"),
         (["--output", "nowhere/out"], "--output nowhere/out: no such folder"),
         (["--output", "."], "--output .: is a folder; name a file"),
+        (["--output", "a.jsonl.gz"], "--output a.jsonl.gz: is written uncompressed; choose a name without .gz"),
     ],
 )
 def test_wrong_options_are_refused_before_the_model_is_loaded(summarize, arguments, words, monkeypatch):

@@ -12,6 +12,7 @@ import pytest
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import (
+    COMPRESSED,
     check_outputs,
     lock_output,
     make_output_folder,
@@ -241,3 +242,10 @@ def test_outputs_are_no_inputs(tmp_path):
     with pytest.raises(InputError, match=r"--csv .*new and --json name the same file"):
         check_outputs({"--json": missing, "--csv": str(missing)}, {})
     check_outputs({"--json": "-", "--csv": None, "--out": missing}, {"HYP": ["-", document], "REF": None})
+
+
+@pytest.mark.parametrize("suffix", COMPRESSED)
+def test_outputs_are_not_compressed(suffix):
+    with pytest.raises(InputError, match=rf"^--output a.txt{suffix}: is written uncompressed; choose a name without"):
+        check_outputs({"--output": f"a.txt{suffix}"}, {})
+    check_outputs({"--output": "a.txt"}, {"FILE": f"a.txt{suffix}"})
