@@ -102,7 +102,7 @@ ENTRIES["etads-rouge"] = entries(
 ENTRIES["etads-compare"] = {
     **entries(
         "in/system in/system2 in/reference --bootstrap 50",
-        a="=in/reference --b in/system2 in/system2 --bootstrap 50 --a in/system in/system :: --a in/system in/system2",
+        a="=in/reference --b in/system2 --bootstrap 50 --a in/system in/system2 :: --a in/system in/reference",
         b="=in/reference --a in/system in/system2 --bootstrap 50 --b in/system2 :: --b in/system2 in/system",
         figure="--figure recall",
         families="--families in/families",

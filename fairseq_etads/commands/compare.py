@@ -3,6 +3,7 @@
 import argparse
 import itertools
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
@@ -23,6 +24,7 @@ from ..jobs.runs import find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, write_text
+from ..text.files import STANDARD_INPUT
 from ..version import version
 from .scoring_options import (
     add_scoring_options,
@@ -145,7 +147,8 @@ def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
     """Divide the arguments into files of system A, files of system B, and reference files.
 
     Raises:
-        InputError: there are too few or too many arguments, or an option has no effect with or without --likelihood.
+        InputError: there are too few or too many arguments, a file is given twice for a system, or an option has no
+            effect with or without --likelihood.
     """
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")
@@ -154,6 +157,11 @@ def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
         raise InputError(
             "the following arguments are required: " + ("RUN_A, RUN_B" if args.likelihood else "A, B, REF")
         )
+    for option, names in (("--a", first), ("--b", second)):
+        paths = [os.path.realpath(name) for name in names]
+        for name, path in zip(names, paths):
+            if name != STANDARD_INPUT and paths.count(path) > 1:
+                raise InputError(f"{option} {name} is given twice, but would count as two training runs")
     for option in _OF_LIKELIHOOD:
         if getattr(args, option) is not None and not args.likelihood:
             raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")

@@ -1,6 +1,7 @@
 """Likelihoods of references: equal to a loop over the words, cached and recomputed when necessary; tests with seeds."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -141,7 +142,8 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
     assert row["p_randomisation"] == compare_pairs(*(x[:, None] for x in scores), 200, 12345)["p_randomisation"][0]
     assert "p rand." in capsys.readouterr().out
 
-    seeds = ["--likelihood", "--a", runs[0], runs[0], "--b", runs[1], "--json", str(saved), "--bootstrap", "200"]
+    again = str(shutil.copytree(folder, tmp_path / "again"))
+    seeds = ["--likelihood", "--a", runs[0], again, "--b", runs[1], "--json", str(saved), "--bootstrap", "200"]
     assert compare_command.main(seeds) == 0
     report = json.loads(saved.read_text())
     assert report["scores"]["log-likelihood"]["first_trainings"] == pytest.approx([scores[0].mean()] * 2)
@@ -176,7 +178,9 @@ def test_likelihoods_of_other_words_are_refused(run, tmp_path, capsys):
         (["a", "b"], "REF"),
         (["ref", "--a", "x"], "--a and --b: give both or neither"),
         (["--a", "x", "--b", "y"], "REF"),
+        (["ref", "--a", "x", "./x", "--b", "y", "z"], "--a x is given twice, but would count as two training runs"),
+        (["--likelihood", "--a", "x", "--b", "y", "y/"], "--b y is given twice"),
     ],
 )
-def test_missing_arguments_and_options_without_effect_are_named(arguments, message, capsys):
+def test_arguments_that_do_not_fit_are_named(arguments, message, capsys):
     assert compare_command.main(arguments) == 2 and message in capsys.readouterr().err

@@ -238,11 +238,12 @@ def test_families_of_documents_are_drawn_together(tmp_path, capsys):
 def test_few_documents_and_families_are_pointed_out(tmp_path, capsys):
     better = write(tmp_path / "a", ["the cat sat"] * 10)
     worse, references = write(tmp_path / "b", ["the cat"] * 10), write(tmp_path / "ref", ["the cat sat"] * 10)
+    again = write(tmp_path / "again", ["the cat sat"] * 10)
     one, few = write(tmp_path / "one", ["x"] * 10), write(tmp_path / "few", ["x", "y"] * 5)
     saved = tmp_path / "report.json"
     outputs = {}
     for name, options in {"none": [], "few": ["--families", few], "one": ["--families", one]}.items():
-        files = [better, worse, references] if name != "one" else [references, "--a", better, better, "--b", worse]
+        files = [better, worse, references] if name != "one" else [references, "--a", better, again, "--b", worse]
         assert compare_main([*files, "--bootstrap", "50", "--json", str(saved), *options]) == 0
         outputs[name] = (*capsys.readouterr(), json.loads(saved.read_text()))
     assert outputs["none"][1] == ""
