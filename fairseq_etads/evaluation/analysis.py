@@ -203,7 +203,7 @@ def analyse_systems(
     analysers = {name: Analyser() for name in systems}
     for number, document in enumerate(documents):
         sentences = split_summary(document, sentence_mark, split_sentences=False)
-        source = Source([word for sentence in sentences for word in split_words(sentence)], document)
+        source = Source([word for sentence in sentences for word in split_words(sentence)], " ".join(sentences))
         for name, analyser in analysers.items():
             summary = systems[name][number]
             analyser.add(source, [split_words(sentence) for sentence in summary], summary)

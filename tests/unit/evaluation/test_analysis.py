@@ -101,6 +101,8 @@ def test_systems_are_analysed_with_the_text_of_documents_and_summaries():
     assert found["good"]["found numbers"] == found["good"]["found names"] == 100
     assert found["bad"]["found numbers"] == 0 and found["bad"]["found names"] == 50
     assert found["good"]["novel 2-grams"] == pytest.approx(100 * (1 + 1 / 2) / 2)
+    mark = analyse_systems(documents[:1], {"letter": [["They met Q"]]})["letter"]
+    assert mark.figures["found names"] == 0, "the letter of the mark <q> is no word of the document"
     marked = analyse_systems(["a <q> b"], {"all": [["a b"]]}, WORD_SPLITTERS["space"], sentence_mark="")["all"]
     assert marked.figures["novel 2-grams"] == 100  # without a mark, <q> is a word between a and b
 
