@@ -229,14 +229,17 @@ class SpecialTokens:
             eos: the id of the end symbol, or None to use the end symbol of the dictionary.
 
         Raises:
-            ValueError: a word in the settings is not in the dictionary, or the end symbol is among the suppressed
-                words.
+            ValueError: a word in the settings or a required sentence mark is not in the dictionary, or the end symbol
+                is among the suppressed words.
         """
         eos = dictionary.eos() if eos is None else eos
         suppressed = _look_up_known_ids(dictionary, settings.tokens_to_suppress, "tokens_to_suppress")
         if settings.exact_length:  # also suppress the start symbol, which is not a word and is never printed
             suppressed = (*suppressed, dictionary.bos())
-        marks = (SENTENCE_MARK,) if settings.min_sentences else ()
+        if settings.min_sentences and not _is_known(dictionary, SENTENCE_MARK):
+            raise ValueError(
+                f"--min-sentences {settings.min_sentences}: this model does not write sentence marks ({SENTENCE_MARK})"
+            )
         if eos in suppressed:
             raise ValueError(f'tokens_to_suppress "{dictionary[eos]}": summaries could not end')
         return cls(
@@ -245,14 +248,19 @@ class SpecialTokens:
             eos=eos,
             suppressed=suppressed,
             may_repeat=_look_up_known_ids(dictionary, settings.ngram_ignore_tokens, "--ngram-ignore-tokens"),
-            sentence_mark=_look_up_known_ids(dictionary, marks, "--min-sentences")[0] if marks else -1,
+            sentence_mark=dictionary.index(SENTENCE_MARK) if settings.min_sentences else -1,
         )
 
 
 def _look_up_known_ids(dictionary: Any, words: Sequence[str], option: str) -> Tuple[int, ...]:
     """Return the ids of words. Raises ValueError if a word is not a known word of the dictionary."""
-    ids = tuple(dictionary.index(word) for word in words)
-    for word, index in zip(words, ids):
-        if (index == dictionary.unk() and word != dictionary.unk_word) or index >= count_known_words(dictionary):
+    for word in words:
+        if not _is_known(dictionary, word):
             raise ValueError(f'{option} "{word}": this is not a known word of the dictionary')
-    return ids
+    return tuple(dictionary.index(word) for word in words)
+
+
+def _is_known(dictionary: Any, word: str) -> bool:
+    """Return whether a word is a known word of the dictionary."""
+    index = dictionary.index(word)
+    return (index != dictionary.unk() or word == dictionary.unk_word) and index < count_known_words(dictionary)

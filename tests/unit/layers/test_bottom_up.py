@@ -246,7 +246,7 @@ def test_options_of_decoding_are_checked():
         ({"selection_threshold": 1.0}, "--selection-threshold 1.0: choose a number below 1"),
         ({"min_sentences": -1}, "--min-sentences -1: choose 0 or more"),
         ({"min_sentences": 2, "exact_length": 5}, "--exact-length and --min-sentences cannot be combined"),
-        ({"min_sentences": 2}, '--min-sentences "<q>": this is not a known word of the dictionary'),
+        ({"min_sentences": 2}, r"--min-sentences 2: this model does not write sentence marks \(<q>\)"),
     ):
         with pytest.raises(ValueError, match=message):
             SummaryGenerator([model_of("etads")], dictionary, **wrong)
