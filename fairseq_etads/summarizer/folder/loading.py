@@ -128,8 +128,8 @@ def _verify_files(folder: Path, config: FolderConfig) -> None:
     """Raise InputError if a file is missing or does not match SHA256SUMS."""
     checksums = Checksums(folder, ADVICE)
     needed = list_needed_files(config)
-    # These files are optional, because they are used only with some decoding options.
-    for name in (SHORTLIST, CONTENT):
+    # These files are optional, because they are used only with some decoding options, or only by an extractor.
+    for name in (SHORTLIST, CONTENT, PICKING):
         if name not in needed and (name in checksums.listed or (folder / name).is_file()):
             needed.append(name)
     # If the model has an extractor, SHA256SUMS must list it, so that the model is never used without its extractor.

@@ -1,6 +1,7 @@
 """Model folders with an extractor: picked, read and displayed parts of long documents; damaged folders."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -13,6 +14,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.platform.errors import InputError
+from fairseq_etads.summarizer.folder.config import ADVICE
 from fairseq_etads.summarizer.folder.defaults import set_decoding
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
@@ -215,6 +217,9 @@ def test_a_folder_that_is_not_whole_is_refused(folder, tmp_path):
         Summarizer.load(broken("gone", shutil.rmtree))
     with pytest.raises(InputError, match=r"picking.json is damaged"):
         Summarizer.load(broken("other", lambda path: (path / "picking.json").write_text('{"words": 5, "edges": []}')))
+    words = '{"words": 40, "edges": [0.1, 0.5, 0.9]}'
+    with pytest.raises(InputError, match=rf"picking.json is damaged or was changed: .* {re.escape(ADVICE)} or, if you"):
+        Summarizer.load(broken("words", lambda path: (path / "picking.json").write_text(words)))
     with pytest.raises(InputError, match=r"model.safetensors"):
         Summarizer.load(broken("weights", lambda path: (path / "model.safetensors").unlink()))
     with pytest.raises(InputError, match=r"SHA256SUMS is damaged or was changed"):
