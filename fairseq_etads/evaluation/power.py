@@ -49,7 +49,12 @@ def compute_power(difference: float, deviation: float, trainings: int, level: fl
         deviation: standard deviation of a system's mean score over runs with different seeds, which is assumed to be
             the same for both systems.
         trainings: number of training runs per system, which must be at least 2.
+
+    Raises:
+        ValueError: the deviation is not positive, so the test is undefined.
     """
+    if not deviation > 0:
+        raise ValueError(f"the standard deviation between runs is {deviation}, but must be greater than 0")
     freedom = 2 * trainings - 2
     shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
     limit = critical_value(freedom, level)
@@ -69,6 +74,9 @@ def trainings_needed(
 
     Returns:
         The smallest sufficient number of runs, which is at least three. None if it is greater than ``most``.
+
+    Raises:
+        ValueError: the deviation is not positive, so the test is undefined.
     """
     low, high = 2, 3
     while compute_power(difference, deviation, high, level) < wanted:

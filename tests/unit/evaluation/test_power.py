@@ -35,3 +35,9 @@ def test_the_number_of_trainings_is_the_least_that_suffices():
     assert trainings_needed(0.5, 0.377, level=0.05 / 35) > found
     assert trainings_needed(9.0, 0.377) == 3
     assert trainings_needed(0.01, 0.377, most=50) is None
+
+
+@pytest.mark.parametrize("deviation", [0.0, -1.0, math.nan])
+def test_a_deviation_that_is_not_positive_is_refused(deviation):
+    with pytest.raises(ValueError, match=r"the standard deviation between runs is .*, but must be greater than 0"):
+        trainings_needed(1.0, deviation)
