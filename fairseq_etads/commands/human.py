@@ -105,7 +105,8 @@ def _make_sheets(args: argparse.Namespace) -> None:
     for name, summaries in zip(() if args.quiet else files.values(), lines[1:]):
         print_warnings("etads-human", find_leftover_marks(name, summaries))
     sources, *texts = ([_join_sentences(line, args.sentence_mark) for line in several] for several in lines)
-    if args.out.resolve() in args.key.resolve().parents:
+    key_path = args.key.resolve()
+    if args.out.resolve() in (key_path, *key_path.parents):
         raise ValueError(f"--key {args.key}: choose a path outside {args.out}, because annotators receive that folder")
     check_outputs({"--key": args.key}, {})
     for path in (args.key, args.out):

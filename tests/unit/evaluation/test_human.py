@@ -349,7 +349,7 @@ def test_command_refuses_what_is_no_key_or_sheet(texts, tmp_path, capsys):
         (tmp_path / "key").write_text(content)
         assert main(["score", "--key", str(tmp_path / "key"), "x.csv"]) == 2
         assert "not a key" in capsys.readouterr().err
-    for inside in ("k.json", "deeper/still/k.json"):
+    for inside in ("", "k.json", "deeper/still/k.json"):
         out, key = tmp_path / "s", tmp_path / "s" / inside
         assert main(["make", *texts, "--items=2", f"--out={out}", f"--key={key}"]) == 2
         assert "choose a path outside" in capsys.readouterr().err and not out.exists()
