@@ -3,7 +3,8 @@
 The metrics are defined in Lin, "ROUGE: a package for automatic evaluation of summaries" (2004), sections 2 and 3.2. The
 Python implementation uses the package rouge-score, which assigns the same scores to each pair as ROUGE-1.5.5.pl. In
 both implementations, text is lower-cased, and words are sequences of a-z and 0-9. All other characters separate words,
-including ``#`` in Gigaword and letters of other scripts.
+including ``#`` in Gigaword and letters of other scripts. "İ" (U+0130) and the Kelvin sign
+(U+212A) are exceptions: only rouge-score lower-cases them to i and k.
 
 Only ROUGE-L depends on sentence boundaries. Each sentence of the reference is matched with each sentence of the
 hypothesis, and the union of the matches is counted. A summary is a line of text, which is split into sentences in one
