@@ -41,7 +41,7 @@
 #
 # The summaries consist of detokenised words. FILE.log contains the complete output of fairseq, including scores and
 # tokens. For JSON lines, folders and several input files, FILE.names identifies the document of each summary by the
-# "id" or line number of the record, or by the file name. Examples:
+# "id" or line number of the record, or by the file name; with several inputs, numbers follow the file name. Examples:
 #
 #   scripts/generate.sh --run runs/mine --input articles/ --output summaries.jsonl
 #   scripts/generate.sh --run runs/mine --input - --output - < new-documents.txt

@@ -36,7 +36,7 @@ class NewDocument(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        name: name of the file, or id or line number of the record.
+        name: name of the file, or id or line number of the record. See :func:`read_documents` for several inputs.
         text: raw text, with one paragraph per line.
         problem: reason why the document cannot be read, or an empty string if it can be read.
     """
@@ -176,6 +176,9 @@ def _detect_format(path: Path) -> str:
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
     """Yield all documents in the input files, in order.
 
+    If there are several inputs, file names include the folder, and numbers follow the name of the input (FILE:NUMBER),
+    because they would otherwise be ambiguous. The ids of records are not changed.
+
     Args:
         kind: format of the input files, one of FORMATS.
         column: name of the field that contains the document in JSON lines and CSV. If empty, the first known name is
@@ -192,16 +195,19 @@ def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str)
             "document"
         )
     for path in paths:
+        prefix = f"{get_display_name(path)}:" if len(paths) > 1 else ""
         if kind == "lines":
             for number, line in enumerate(read_lines(path, fallback), 1):
-                yield _check_utf8(NewDocument(str(number), line), f"{get_display_name(path)}, line {number}")
+                name, where = f"{prefix}{number}", f"{get_display_name(path)}, line {number}"
+                yield _check_utf8(NewDocument(name, line), where)
         elif kind == "jsonl":
-            yield from _read_json_documents(path, column, fallback)
+            yield from _read_json_documents(path, column, fallback, prefix)
         elif kind == "csv":
-            yield from _read_csv_documents(path, column, fallback)
+            yield from _read_csv_documents(path, column, fallback, prefix)
         else:
             for file in _list_files(path) if kind == "folder" else [path]:
-                yield _read_file_document(file, file.name if kind == "folder" else str(file), fallback)
+                is_name_enough = kind == "folder" and len(paths) == 1
+                yield _read_file_document(file, file.name if is_name_enough else str(file), fallback)
 
 
 def get_unit_name(kind: str) -> str:
@@ -262,7 +268,7 @@ def _list_files(folder: Path) -> List[Path]:
     return files
 
 
-def _read_json_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
+def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[NewDocument]:
     lines: Iterator[Tuple[int, str]] = (
         numbered for numbered in enumerate(read_lines(path, fallback), 1) if numbered[1].strip()
     )
@@ -270,7 +276,7 @@ def _read_json_documents(path: Path, column: str, fallback: str) -> Iterator[New
         column, read = _find_column(lines, path)
         lines = itertools.chain(read, lines)
     for number, line in lines:
-        name, where = str(number), f"{get_display_name(path)}, line {number}"
+        name, where = f"{prefix}{number}", f"{get_display_name(path)}, line {number}"
         try:
             record = parse_json_record(line)
             if isinstance(record.get("id"), (str, int)):
@@ -306,8 +312,12 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
     return _find_known_column(*others[0]) if others else "", read
 
 
-def _read_csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewDocument]:
-    """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case."""
+def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> Iterator[NewDocument]:
+    """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case.
+
+    Args:
+        prefix: string before the numbers of rows without an id.
+    """
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")
     delimiter = _detect_delimiter(path, header)
@@ -322,7 +332,7 @@ def _read_csv_documents(path: Path, column: str, fallback: str) -> Iterator[NewD
     place = lower.index(wanted)
     has_blank_rows = len(names) == 1  # in a table with one column, a blank line represents an empty cell
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
-        name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else str(number)
+        name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else f"{prefix}{number}"
         if len(row) != len(names):
             yield NewDocument(
                 name, "", f"{get_display_name(path)}, row {number}: {len(row)} cells; {len(names)} expected"
@@ -386,7 +396,7 @@ def write_documents(args: argparse.Namespace) -> None:
     for given in args.input:
         path = Path(given)
         if given == "-":
-            path = args.out / "standard input"
+            path = args.out / STANDARD_INPUT  # messages and names refer to this file as standard input
             with open(path, "wb") as file:
                 shutil.copyfileobj(sys.stdin.buffer, file)
         elif not path.exists():

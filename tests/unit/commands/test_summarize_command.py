@@ -6,6 +6,7 @@ import itertools
 import json
 import os
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -142,6 +143,28 @@ def test_json_lines_say_where_words_come_from(summarize, tmp_path):
     assert record["copied"] and (record["read"], record["left_out"]) == (6, 0)
     for copied in record["copied"]:
         assert text[copied["start"] : copied["end"]].lower().replace("e\u0301", "é") == copied["word"]
+
+
+def test_documents_of_several_inputs_have_names_of_their_own(summarize, tmp_path):
+    def found(*arguments, stdin=b""):
+        lines = summarize(*arguments, "--output-format", "jsonl", stdin=stdin)[1]
+        return [json.loads(line)["document"] for line in lines]
+
+    paths = [tmp_path / name for name in ("a", "b")]
+    for path in paths:
+        path.write_text("w1\nw2\n")
+        Path(f"{path}.jsonl").write_text('{"text": "w1"}\n{"id": "x", "text": "w2"}\n')
+        Path(f"{path}.csv").write_text("text\nw1\n")
+        Path(f"{path}.d").mkdir()
+        (Path(f"{path}.d") / "1.txt").write_text("w1")
+    a, b = paths
+    assert found(*paths, "--lines") == [f"{a}:1", f"{a}:2", f"{b}:1", f"{b}:2"]
+    assert found(a, "-", "--lines", stdin=b"w3") == [f"{a}:1", f"{a}:2", "standard input:1"]
+    assert found(f"{a}.jsonl", f"{b}.jsonl") == [f"{a}.jsonl:1", "x", f"{b}.jsonl:1", "x"]
+    assert found(f"{a}.csv", f"{b}.csv") == [f"{a}.csv:1", f"{b}.csv:1"]
+    assert found(f"{a}.d", f"{b}.d") == [f"{a}.d/1.txt", f"{b}.d/1.txt"]
+    assert found(a, "--lines") == found("--lines", stdin=b"w1\nw2\n") == ["1", "2"]
+    assert found(f"{a}.jsonl") == ["1", "x"] and found(f"{a}.csv") == ["1"] and found(f"{a}.d") == ["1.txt"]
 
 
 def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, tmp_path):
