@@ -100,9 +100,9 @@ contains the command, the seed, the commit at which the run was recorded, and th
     scripts/reproduce/evidence.sh --corpus debian_recipe --data data/debian2
     python scripts/results_page.py
 
-The comparisons called *Debian synopses, recipe* repeat the most important ones with models trained by `scripts/train.sh
---recipe small`, tuned learning rates and other test pairs. [The protocol](protocol.md) was written before their first
-training run. The rest of this introduction describes the other comparisons.
+The comparisons called *Debian synopses, recipe* repeat the most important ones with the recipe `small` of
+`scripts/train.sh`, a tuned learning rate and other test pairs. [The protocol](protocol.md) was written before their
+first training run. The rest of this introduction describes the other comparisons.
 
 `evidence.sh --help` describes each system. All systems use the same data, number of steps and decoding options. With
 two exceptions, compared systems differ in only one respect. `es` and `gated_es` use three separate embedding tables
