@@ -1,6 +1,7 @@
 """The task ``summarization``, which loads data and builds models, criterions and generators."""
 
 import contextlib
+import copy
 import filecmp
 import logging
 import os
@@ -104,6 +105,8 @@ class SummarizationTask(FairseqTask):
         self._hides_rare_words = False  # set to True if one of the models is external
         self._trained: Optional[Dict[str, Any]] = None  # the state of this task in the checkpoint to load
         self._training_batches: Any = None
+        self._training_folder = ""
+        self._evaluated: Any = None  # the training split as a validation set
         self._criterion: Any = None  # the criterion used in training
         self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
 
@@ -237,7 +240,13 @@ class SummarizationTask(FairseqTask):
 
         The data iterators are recreated when they are needed.
         """
-        return {**vars(self), "dataset_to_epoch_iter": {}, "_training_batches": None, "_criterion": None}
+        return {
+            **vars(self),
+            "dataset_to_epoch_iter": {},
+            "_training_batches": None,
+            "_evaluated": None,
+            "_criterion": None,
+        }
 
     @property
     def is_loading(self) -> bool:
@@ -250,7 +259,13 @@ class SummarizationTask(FairseqTask):
         fairseq 0.12.3 creates the batches of all epochs at once. It uses a random seed that is the sum of --seed and
         the epoch in which the process starts. This method therefore always creates the batches as if training started
         in epoch 1.
+
+        If the training split is also a validation set (``--valid-subset train``), validation gets an iterator of its
+        own. fairseq would use the same iterator for both, and each validation would end an epoch of the training.
         """
+        trains = "update_epoch_batch_itr" in kwargs  # only fairseq's training loop passes this argument
+        if not trains and self._training_batches is not None and dataset is self.datasets.get(self.cfg.train_subset):
+            dataset = self._get_evaluated(dataset)
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
         if anew or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
@@ -259,9 +274,20 @@ class SummarizationTask(FairseqTask):
             iterator = super().get_batch_iterator(dataset, *args, **{**kwargs, "epoch": 1})
             iterator.epoch = max(epoch, 1)
             dataset.set_epoch(epoch)
-        if dataset is self.datasets.get(self.cfg.train_subset):
+        if trains and dataset is self.datasets.get(self.cfg.train_subset):
             self._training_batches = iterator
         return iterator
+
+    def _get_evaluated(self, dataset: SummarizationDataset) -> SummarizationDataset:
+        """Return the training split as a validation set, with the references and probabilities for summaries."""
+        if self._evaluated is None or self._evaluated.src is not dataset.src:
+            self._evaluated = copy.copy(dataset)
+            if self._summaries is not None:
+                self._evaluated.references = self._summaries.documents
+                self._evaluated.token_values = self.labels.load(
+                    self._training_folder, self.cfg.train_subset, dataset, self.truncate_source, False, decodes=True
+                )
+        return self._evaluated
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
         """At the start of a training epoch, scale down long word embeddings if the model has ``scale_long_rows``.
@@ -388,6 +414,8 @@ class SummarizationTask(FairseqTask):
             directory, split, dataset, self.truncate_source, self.is_loading, decodes
         )
         check_split_words(split, dataset, get_pointer_kind(self.capabilities), self)
+        if split == self.cfg.train_subset:
+            self._training_folder = directory
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
             self.summary_lengths = Lengths(sizes).percentiles()

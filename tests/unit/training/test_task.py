@@ -303,3 +303,32 @@ def test_training_that_goes_on_in_a_later_epoch_has_the_batches_of_one_without_i
         return ids
 
     assert batches(start=3, epoch=3) == batches(start=1, epoch=3) != batches(start=1, epoch=2)
+
+
+@pytest.mark.parametrize("sort_within", [0, 4])
+def test_a_validation_on_the_training_split_leaves_the_batches_of_the_training_alone(sort_within):
+    """It is also scored with references, which the training's own batches do not carry."""
+    task, sources = make_task(eval_rouge=True, eval_rouge_samples=4), [[5 + n] * (1 + n % 3) for n in range(24)]
+
+    def train(validates):
+        task.datasets["train"] = make_dataset(sources, sources, sort_within=sort_within, shuffle=True)
+        task.dataset_to_epoch_iter = {}
+        options, seen = {"max_sentences": 2, "seed": 1}, []
+        for epoch in range(1, 4):
+            iterator = task.get_batch_iterator(
+                task.datasets["train"], epoch=epoch, update_epoch_batch_itr=False, **options
+            )
+            assert iterator.next_epoch_idx == epoch
+            for number, batch in enumerate(iterator.next_epoch_itr()):
+                assert "references" not in batch
+                seen.append(batch["id"].tolist())
+                if validates and number % 6 == 4:
+                    validation = task.get_batch_iterator(task.datasets["train"], epoch=1, **options)
+                    batches = list(validation.next_epoch_itr(shuffle=False))
+                    found = {n: text for b in batches for n, text in zip(b["id"].tolist(), b["references"])}
+                    assert sorted(found) == list(range(24))
+                    assert [text.tolist()[:-1] for n, text in sorted(found.items()) if text is not None] == sources[:4]
+            assert task._training_batches is iterator
+        return seen
+
+    assert train(validates=True) == train(validates=False)

@@ -158,7 +158,8 @@ def test_rows_are_not_scaled_in_the_middle_of_an_epoch_where_training_goes_on():
     for done, is_scaled in ((0, True), (2, False)):
         model = abs_model(task=task)
         before = model.encoder.embed_tokens.weight.clone()
-        iterator = task.get_batch_iterator(dataset, max_sentences=2, seed=1, epoch=2)
+        as_in_training = {"update_epoch_batch_itr": False}  # an argument of fairseq's training loop only
+        iterator = task.get_batch_iterator(dataset, max_sentences=2, seed=1, epoch=2, **as_in_training)
         iterator.load_state_dict({"epoch": 2, "iterations_in_epoch": done})
         iterator.next_epoch_itr()
         task.begin_epoch(2, model)
