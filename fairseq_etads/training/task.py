@@ -294,8 +294,12 @@ class SummarizationTask(FairseqTask):
 
         fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
         not changed.
+
+        Before the first epoch, the method also checks the options of the summaries in validation.
         """
         super().begin_epoch(epoch, model)
+        if self._summaries is not None:
+            self._summaries.check_generator(model)
         begun = self._training_batches is not None and self._training_batches.iterations_in_epoch > 0
         if hasattr(model, "scale_long_rows") and not begun:
             model.scale_long_rows()

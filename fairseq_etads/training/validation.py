@@ -34,6 +34,9 @@ sample_logger.setLevel(logging.INFO)
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
 """Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and fairseq's ``--post-process`` values."""
 
+_NOT_IN_VALIDATION = {"constraints": "a validation set has no words that summaries must contain"}
+"""Generation options that have no effect in validation, and the reasons."""
+
 SHOWN_DOCUMENT = 200
 """Maximum number of characters of a document to log in a sample."""
 
@@ -80,7 +83,8 @@ def generation_options(text: Optional[str], longest: int) -> Any:
         longest: default value of the generation option ``max_len_b``.
 
     Raises:
-        ValueError: ``text`` is not a JSON object, an option does not exist, or a value has the wrong type.
+        ValueError: ``text`` is not a JSON object, an option does not exist or has no effect in validation, or a value
+            has the wrong type.
     """
     option = "--eval-rouge-args"
     values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
@@ -91,6 +95,8 @@ def generation_options(text: Optional[str], longest: int) -> Any:
                 f'{option}: there is no "{name}"; choose from {", ".join(known)}. The options of the task, such as '
                 "--coverage-penalty, must be given to fairseq-train itself"
             )
+        if name in _NOT_IN_VALIDATION and values[name]:
+            raise ValueError(f"{option}: {name} does not go with validation, because {_NOT_IN_VALIDATION[name]}")
     try:
         return OmegaConf.merge(OmegaConf.structured(GenerationConfig), {"max_len_b": longest, **values})
     except OmegaConfBaseException as error:
@@ -146,6 +152,7 @@ class ValidationSummaries:
             kind = detect_words(task.target_dictionary, self.post_process)
             self._sample_detokenizer = encoders.build_tokenizer(Namespace(tokenizer="etads", text_words=kind))
         self._generator: Optional[Any] = None
+        self._is_checked = False
         uses = [f"ROUGE of {self.scored:,}"] * bool(self.scored) + [f"{self.shown:,} in the log"] * bool(self.shown)
         logger.info(
             f"summaries of the first documents of a validation set ({', '.join(uses)}): at most "
@@ -156,6 +163,16 @@ class ValidationSummaries:
     def wanted(cfg: Any) -> bool:
         """Return whether the options request summaries during validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
+
+    def check_generator(self, model: Any) -> None:
+        """Create a generator once and discard it, so that unsuitable options fail now and not at the first validation.
+
+        Raises ValueError if the options are incompatible with each other, the model or the data, and InputError if a
+        file is missing or damaged.
+        """
+        if not self._is_checked:
+            self.task.build_generator([unwrap_model(model)], self.options)
+            self._is_checked = True
 
     def forget(self) -> None:
         """Delete the generator and its copies of the model. The task calls this method before each training step.

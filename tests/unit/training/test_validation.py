@@ -16,6 +16,7 @@ from helpers import make_dictionary, make_model, make_task
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
+from fairseq_etads.platform.errors import InputError
 from fairseq_etads.training.validation import ValidationSummaries, check_best_metric
 from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
 
@@ -52,6 +53,10 @@ def make_data(task, count=5, target=None, **options):
         ({"eval_rouge_args": "[1]"}, "must be a JSON object"),
         ({"eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose from beam, .*--coverage-penalty'),
         ({"eval_rouge_args": '{"score_reference": true}'}, 'no "score_reference"'),
+        (
+            {"eval_rouge_args": '{"constraints": "ordered"}'},
+            "constraints does not go with validation",
+        ),
         ({"eval_rouge_args": '{"beam": "x"}'}, "--eval-rouge-args .*'x'"),
         ({"eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from .*etads.*moses"),
         ({"eval_rouge_detok": "etads", "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
@@ -77,6 +82,31 @@ def test_options_reach_the_search():
     settings = generator.settings
     assert (settings.beam_size, settings.min_len, settings.max_len_b) == (3, 2, 6)
     assert settings.scoring.coverage_penalty == 0.5
+
+
+@pytest.mark.parametrize(
+    "options, error, words",
+    [
+        ({"shortlist": "missing.npz"}, InputError, "missing.npz"),
+        ({"content_model": "missing"}, InputError, "missing"),
+        ({"exact_length": 3, "min_sentences": 2}, ValueError, "--exact-length and --min-sentences"),
+        ({"eval_rouge_args": '{"diverse_beam_groups": 2}'}, ValueError, "--diverse-beam-groups 2"),
+        ({"eval_rouge_args": '{"min_len": 7}'}, ValueError, "--min-len 7"),
+    ],
+)
+def test_options_that_the_search_refuses_are_refused_before_the_first_update(options, error, words):
+    task = rouge_task(**options)
+    with pytest.raises(error, match=words):
+        task.begin_epoch(1, make_model(task=task))
+
+
+def test_the_generator_is_tried_once(monkeypatch):
+    task, built = rouge_task(), []
+    monkeypatch.setattr(task, "build_generator", lambda models, options: built.append((models, options)))
+    model = make_model(task=task)
+    for epoch in (1, 2):
+        task.begin_epoch(epoch, model)
+    assert built == [([model], task._summaries.options)] and task._summaries._generator is None
 
 
 @pytest.mark.parametrize(
