@@ -72,10 +72,12 @@ class SelectionNLL(FairseqCriterion):
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate the logged values over batches and workers. The loss is logged in bits."""
+        # In fairseq-validate, a worker that has no batches left logs nothing.
+        logging_outputs = [output for output in logging_outputs if "histogram" in output]
         size = max(sum(output["sample_size"] for output in logging_outputs), 1)
         loss = sum(output["loss"] for output in logging_outputs) / size / math.log(2)
         metrics.log_scalar("loss", loss, size, round=4)
-        counts = sum(output["histogram"] for output in logging_outputs)
+        counts = sum((output["histogram"] for output in logging_outputs), torch.zeros(2, len(EDGES) + 1).double())
         metrics.log_scalar("_selection", counts)
         metrics.log_derived("auc", lambda meters: round(compute_roc_auc(meters["_selection"].sum), 4))
         metrics.log_derived("f1", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[0], 4))

@@ -5,6 +5,7 @@ import random
 
 import pytest
 import torch
+from fairseq.logging import metrics
 from helpers import EOS, PAD, make_batch, make_dictionary, make_task, model_config
 from reference import novel_sentences
 from selection_data import names_of_scores
@@ -192,6 +193,19 @@ def test_selectors_learn_and_the_criterion_says_so(arch):
     criterion = task.build_criterion(model_config_of_criterion())
     loss, found_size, _ = criterion(model, sample)
     assert loss.item() == pytest.approx(expected, rel=1e-2) and found_size == size
+
+
+def test_a_worker_without_batches_changes_no_figure():
+    """fairseq-validate lets it log nothing while other workers still have batches."""
+    task, model = build("word_tagger")
+    logs, _, _ = train(task, model, 1)
+    criterion = task.build_criterion(model_config_of_criterion())
+    found = []
+    for outputs in ([logs], [{}, logs, {}], [{}]):
+        with metrics.aggregate(new_root=True) as aggregator:
+            task.reduce_metrics(outputs, criterion)
+        found.append(aggregator.get_smoothed_values())
+    assert found[0] == found[1] and found[0]["loss"] > 0 and found[2]["loss"] == 0
 
 
 def test_the_area_and_f1_are_those_of_all_pairs_and_thresholds():
