@@ -7,6 +7,7 @@ DATA/dict.factor-NAME.txt            fairseq dictionary of the values
 DATA/SPLIT.factor-NAME.{bin,idx}     ids of the values and the end symbol, in fairseq's indexed format
 """
 
+import itertools
 import json
 import os
 import re
@@ -17,7 +18,7 @@ import torch
 from fairseq import utils
 from fairseq.data import Dictionary, LanguagePairDataset, data_utils
 
-from ..vocabulary.dictionary import compute_fingerprint, load_checked_dictionary
+from ..vocabulary.dictionary import check_same_ids, compute_fingerprint, load_checked_dictionary
 
 FILE = "factors.json"
 _NAME = re.compile(r"[A-Za-z0-9_-]+")
@@ -48,8 +49,12 @@ def load_factor_dictionaries(directory: str) -> Dict[str, Dictionary]:
         file_name = os.path.join(directory, f"dict.factor-{name}.txt")
         if not os.path.isfile(file_name):
             raise FileNotFoundError(f'{path} names the factor "{name}", but there is no {file_name}')
-        dictionaries[name] = load_checked_dictionary(Dictionary.load, file_name)
+        dictionaries[name] = _load_dictionary(file_name)
     return dictionaries
+
+
+def _load_dictionary(file_name: str) -> Any:
+    return load_checked_dictionary(Dictionary.load, file_name)
 
 
 def load_factor(directory: str, split: str, name: str, dictionary: Dictionary, sizes: Sequence[int]) -> Any:
@@ -146,11 +151,16 @@ class SourceFactors:
         """Request the factors that a model reads. All batches then contain these factors in the given order.
 
         Raises:
-            ValueError: another model in the ensemble reads different factors.
+            ValueError: another model in the ensemble reads different factors, or the data folders have different
+                dictionaries of a factor.
         """
         if self.names and names and names != self.names:
             raise ValueError(f"the models of an ensemble read different factors: {self.names} and {names}")
         self.names = self.names or names
+        first, *further = utils.split_paths(self._cfg.data) if self._cfg.data else [""]
+        for name, folder in itertools.product(names, further):
+            file_name = f"dict.factor-{name}.txt"
+            check_same_ids(_load_dictionary, os.path.join(first, file_name), os.path.join(folder, file_name))
 
     def load(self, directory: str, split: str, sizes: Sequence[int]) -> Dict[str, Any]:
         """Load the values of all factors that the models read, keyed by factor name. See :func:`load_factor`."""

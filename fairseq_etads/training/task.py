@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import filecmp
+import itertools
 import logging
 import os
 from pathlib import Path
@@ -43,7 +44,13 @@ from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
 from ..search.lengths import Lengths
 from ..search.reference_scores import score_references
-from ..vocabulary.dictionary import SummarizationDictionary, check_trained_with, compute_fingerprint, limit_known_words
+from ..vocabulary.dictionary import (
+    SummarizationDictionary,
+    check_same_ids,
+    check_trained_with,
+    compute_fingerprint,
+    limit_known_words,
+)
 from ..vocabulary.kinds import detect_subwords
 from .checks import (
     check_compatible,
@@ -79,7 +86,7 @@ class SummarizationTask(FairseqTask):
         extra_updates: object that runs the auxiliary updates of --auxiliary-task, or None if this option is not set.
 
     Raises:
-        ValueError: an option has an invalid value.
+        ValueError: an option has an invalid value, or the data folders have different dictionaries.
         FileNotFoundError: the data folder, a dictionary or a split is missing.
         InputError: a data file does not match SHA256SUMS.
     """
@@ -116,7 +123,7 @@ class SummarizationTask(FairseqTask):
         compat.install()  # in a program, the module of fairseq-train may have been imported after the plugin
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
-        directory = utils.split_paths(cfg.data)[0]
+        directory, *further = utils.split_paths(cfg.data)
         if not os.path.isdir(directory):
             raise FileNotFoundError(
                 f'data folder (DATA) "{directory}" does not exist; create it with etads-prepare or fairseq-preprocess'
@@ -135,6 +142,8 @@ class SummarizationTask(FairseqTask):
                 raise FileNotFoundError(f'the data folder (DATA) "{directory}" has no dictionary {name}')
         checks = DataChecks()
         checks.check_dictionaries(directory)
+        for path, folder in itertools.product(paths, further if str(cfg.dataset_impl) != "raw" else ()):
+            check_same_ids(cls.load_dictionary, path, os.path.join(folder, os.path.basename(path)))
         src_dict = tgt_dict = cls.load_dictionary(paths[0])
         src_dict.grows = True  # words that are not in the file are added later, so that they can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):

@@ -6,7 +6,9 @@ same id in the encoder and the decoder.
 """
 
 import copy
+import filecmp
 import hashlib
+import os
 import re
 import threading
 from typing import Any, Callable, Dict, Mapping
@@ -79,6 +81,30 @@ def check_trained_with(state: Mapping[str, Any], source: Dictionary, target: Dic
                 f"checkpoint was trained with ({trained}): give the data folder of the training, or create the data "
                 "with its dictionary (etads-prepare --like)"
             )
+
+
+def check_same_ids(load: Callable[[str], Dictionary], first: str, other: str) -> None:
+    """Check that data created with one dictionary file can be read with another one.
+
+    Args:
+        load: the function that loads a dictionary file.
+        first: the path of the dictionary that the task uses.
+        other: the path of the dictionary in another data folder. Nothing is checked if there is no such file.
+
+    Raises:
+        ValueError: a word in ``other`` has a different id in ``first``.
+    """
+    if not os.path.isfile(other) or filecmp.cmp(first, other, shallow=False):
+        return
+    words, ours = load(other).symbols, load(first).symbols
+    if ours[: len(words)] != words:
+        number, word = next((n, word) for n, word in enumerate(words) if [word] != ours[n : n + 1])
+        raise ValueError(
+            f'the data folders (DATA) "{os.path.dirname(first)}" and "{os.path.dirname(other)}" have different '
+            f'dictionaries: entry {number} of {os.path.basename(other)} is "{word}" in the second folder and '
+            f'"{ours[number] if number < len(ours) else "missing"}" in the first; create all folders with the same '
+            "dictionaries (etads-prepare --like, or fairseq-preprocess --srcdict and --tgtdict)"
+        )
 
 
 def limit_known_words(dictionary: Dictionary, size: int) -> Dictionary:

@@ -168,6 +168,18 @@ def test_a_checkpoint_remembers_the_dictionaries_of_its_factors():
         task.factors.read(("pos",))
 
 
+def test_folders_with_other_values_of_a_factor_are_refused(directory, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    task = make_task(data=f"{directory}:{other}")
+    task.factors.read(("tf",))  # a missing file is reported with the split
+    write_factor(other, "pos", [["Z"]])
+    task.factors.read(("tf",))  # the model does not read the other factor
+    write_factor(other, "tf", [["e"]])
+    with pytest.raises(ValueError, match=r'have different dictionaries: entry 4 of dict\.factor-tf\.txt is "e"'):
+        task.factors.read(("tf",))
+
+
 def test_a_factors_file_is_not_taken_for_a_pair(tmp_path):
     """fairseq's function returned "factor" and "tf" if it found that file first."""
     assert detect_language_pair(str(tmp_path)) == (None, None)

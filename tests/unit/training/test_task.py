@@ -214,6 +214,30 @@ def test_a_missing_data_directory_is_named(tmp_path):
         SummarizationTask.setup_task(SummarizationConfig())
 
 
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        ("ab", ""),
+        ("a", ""),  # the ids of all its words are the same
+        (None, ""),
+        ("ba", r'"\S+/first" and "\S+/other" have different dictionaries: entry 4 of dict.source.txt is "b" .* "a"'),
+        ("abc", 'entry 6 of dict.source.txt is "c" in the second folder and "missing"'),
+    ],
+)
+def test_folders_with_other_ids_for_their_words_are_refused(words, message, tmp_path):
+    """Their documents would be read as other words without any sign of it."""
+    for folder, known in (("first", "ab"), ("other", words)):
+        (tmp_path / folder).mkdir()
+        for side in ("source", "target") if known else ():
+            (tmp_path / folder / f"dict.{side}.txt").write_text("".join(f"{word} 1\n" for word in known))
+    cfg = make_task(data=f"{tmp_path}/first:{tmp_path}/other", source_lang="source", target_lang="target").cfg
+    if message:
+        with pytest.raises(ValueError, match=message):
+            SummarizationTask.setup_task(cfg)
+    else:
+        assert len(SummarizationTask.setup_task(cfg).src_dict) == 6
+
+
 def test_a_missing_split_is_named_with_those_that_exist(tmp_path):
     (tmp_path / "train.source-target.source.idx").touch()
     task = make_task(data=str(tmp_path), source_lang="source", target_lang="target")
