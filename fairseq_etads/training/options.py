@@ -158,8 +158,11 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     left_pad_source: bool = field(default=False, metadata={"help": "pad documents on the left"})
     left_pad_target: bool = field(default=False, metadata={"help": "pad summaries on the left"})
     upsample_primary: int = field(
-        default=-1,
-        metadata={"help": "number of times to repeat the first training set when several training sets are combined"},
+        default=1,
+        metadata={
+            "bounds": Bounds(1),
+            "help": "number of times to use the first training set per epoch if there are further parts (train1, …)",
+        },
     )
     sort_within: int = field(
         default=0,

@@ -93,6 +93,8 @@ class SummarizationTask(FairseqTask):
 
     def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg)
+        if cfg.upsample_primary == -1:  # the default in older checkpoints, which had no meaning
+            cfg.upsample_primary = 1
         check_values(cfg, SummarizationConfig)
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")

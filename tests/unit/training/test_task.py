@@ -195,8 +195,8 @@ def test_another_dictionary_is_refused_even_of_the_same_size():
         other.load_state_dict(state)
 
 
-@pytest.mark.parametrize("option", ["truncate_source", "truncate_target"])
-def test_impossible_lengths_are_refused(option):
+@pytest.mark.parametrize("option", ["truncate_source", "truncate_target", "upsample_primary"])
+def test_impossible_numbers_are_refused(option):
     with pytest.raises(ValueError, match=f"--{option.replace('_', '-')} 0: choose 1 or more"):
         make_task(**{option: 0})
 
@@ -291,6 +291,17 @@ def test_the_splits_of_data_end_where_they_are_cut_or_not(option, ends, tmp_path
     items = [task.datasets["train"][number] for number in range(2)]
     assert [item["target"].tolist() for item in items] == [[5, 6, EOS] if ends else [5, 6], [5, EOS]]
     assert items[0]["source"].tolist() == [5, 6, 7, EOS]
+
+
+@pytest.mark.parametrize("option,times", [(None, 1), (-1, 1), (3, 3)])
+def test_training_data_in_parts_repeats_the_first_as_often_as_asked(option, times, tmp_path):
+    """The default of older checkpoints, -1, was an error of numpy's."""
+    options = {} if option is None else {"upsample_primary": option}
+    task = load_unknown(tmp_path, [[5, 6], [7]], pointer="none", **options)
+    for path in list(tmp_path.glob("train.*")):
+        (tmp_path / path.name.replace("train.", "train1.")).write_bytes(path.read_bytes())
+    task.load_dataset("train", combine=True)
+    assert len(task.datasets["train"]) == 2 * times + 2
 
 
 @pytest.mark.parametrize("unknown,refused", [(2, False), (3, True)])
