@@ -1,6 +1,5 @@
 """``--init-from`` and ``--extractor``: initialise a model with the weights that have the same names in a checkpoint."""
 
-import glob
 import logging
 import os
 import re
@@ -11,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
+from ..platform.training_loop import has_last_checkpoint
 from ..vocabulary.dictionary import check_trained_with, count_known_words
 from .pretrained import CheckpointWords
 from .selector import SentenceExtractor
@@ -50,8 +50,7 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))
             raise ValueError(f"{option} {path} and {other} cannot be combined: choose one")
-    # With --use-sharded-state, each worker adds a suffix to its file name.
-    return not glob.glob(os.path.join(glob.escape(cfg.save_dir), "checkpoint_last*.pt"))
+    return not has_last_checkpoint(cfg.save_dir, cfg.checkpoint_suffix)
 
 
 def load_initial_weights(

@@ -10,9 +10,9 @@ import functools
 import logging
 import math
 import os
+import re
 import signal
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
@@ -238,6 +238,20 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
     return train_epoch
 
 
+def has_last_checkpoint(save_dir: str, suffix: str = "") -> bool:
+    """Return whether a folder contains the checkpoint from which fairseq-train resumes.
+
+    A renamed copy such as checkpoint_last_old.pt does not count.
+
+    Args:
+        save_dir: the folder, which need not exist.
+        suffix: the value of --checkpoint-suffix.
+    """
+    # With --use-sharded-state, each worker adds a suffix to its file name.
+    name = re.compile(rf"checkpoint_last{re.escape(suffix)}(-shard\d+)?\.pt")
+    return os.path.isdir(save_dir) and any(name.fullmatch(found) for found in os.listdir(save_dir))
+
+
 def _continues_own_run(cfg: Any, trainer: Any) -> bool:
     """Return whether training continues the run in --save-dir with the same optimiser and schedule.
 
@@ -246,8 +260,8 @@ def _continues_own_run(cfg: Any, trainer: Any) -> bool:
     options = cfg.checkpoint
     changed = options.finetune_from_model or options.continue_once or options.reset_optimizer
     changed = changed or options.reset_lr_scheduler or options.reset_dataloader or options.reset_meters
-    # Sharded optimisers add a suffix to the name.
-    is_own = options.restore_file == "checkpoint_last.pt" and any(Path(options.save_dir).glob("checkpoint_last*.pt"))
+    is_own = options.restore_file == "checkpoint_last.pt"
+    is_own = is_own and has_last_checkpoint(options.save_dir, options.checkpoint_suffix)
     return bool(is_own and not changed and trainer.get_num_updates() > 0)
 
 

@@ -152,6 +152,7 @@ def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
 
 def init_task(tmp_path, **options):
     given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
+    given["checkpoint_suffix"] = ""
     return steps_task(init_from=str(tmp_path / "plain.pt"), **{**given, **options})
 
 
@@ -169,6 +170,14 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
     assert not begins_with_it(loading)
     (tmp_path / "run [1]").mkdir()
     assert begins_with_it(init_task(tmp_path))
+    for name in ("checkpoint_last_old.pt", "checkpoint_last.pt.bak", "checkpoint_last-shards.pt"):  # renamed by a user
+        (tmp_path / "run [1]" / name).touch()
+    assert begins_with_it(init_task(tmp_path))
+    for name, option in (("-shard1", {}), ("_a", {"checkpoint_suffix": "_a"})):
+        last = tmp_path / "run [1]" / f"checkpoint_last{name}.pt"
+        last.touch()
+        assert not begins_with_it(init_task(tmp_path, **option))
+        last.unlink()
     (tmp_path / "run [1]" / "checkpoint_last.pt").touch()
     assert not begins_with_it(init_task(tmp_path))
     (tmp_path / "plain.pt").unlink()

@@ -82,6 +82,7 @@ def test_no_update_is_made_after_the_last(limit, updates, patience, changed, tra
     (tmp_path / "checkpoint_last.pt").touch()
     resets = dict.fromkeys(("optimizer", "lr_scheduler", "dataloader", "meters"), False)
     own = {"save_dir": str(tmp_path), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
+    own["checkpoint_suffix"] = ""
     own |= {"continue_once": None, **{f"reset_{name}": value for name, value in resets.items()}, **changed}
     vars(cfg.checkpoint).update(own)
     cfg.dataset.update_ordered_indices_seed, cfg.dataset.update_epoch_batch_itr = False, False
