@@ -46,6 +46,7 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
     for other, is_given in (
         ("--restore-file", cfg.restore_file != _DEFAULT_RESTORE_FILE),
         ("--finetune-from-model", bool(cfg.finetune_from_model)),
+        ("--continue-once", bool(cfg.continue_once)),
     ):
         if is_given:
             path = getattr(cfg, option[2:].replace("-", "_"))

@@ -241,6 +241,7 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     restore_file: str = II("checkpoint.restore_file")
     checkpoint_suffix: str = II("checkpoint.checkpoint_suffix")
     finetune_from_model: Optional[str] = II("checkpoint.finetune_from_model")
+    continue_once: Optional[str] = II("checkpoint.continue_once")
     best_checkpoint_metric: str = II("checkpoint.best_checkpoint_metric")
     maximize_best_checkpoint_metric: bool = II("checkpoint.maximize_best_checkpoint_metric")
     seed: int = II("common.seed")

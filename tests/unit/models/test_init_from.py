@@ -152,7 +152,7 @@ def test_what_is_no_checkpoint_or_has_nothing_in_common_is_refused(tmp_path):
 
 def init_task(tmp_path, **options):
     given = {"save_dir": str(tmp_path / "run [1]"), "restore_file": "checkpoint_last.pt", "finetune_from_model": None}
-    given["checkpoint_suffix"] = ""
+    given.update(checkpoint_suffix="", continue_once=None)
     return steps_task(init_from=str(tmp_path / "plain.pt"), **{**given, **options})
 
 
@@ -182,7 +182,7 @@ def test_the_task_loads_once_and_not_when_training_resumes_or_a_checkpoint_is_lo
     assert not begins_with_it(init_task(tmp_path))
     (tmp_path / "plain.pt").unlink()
     assert not begins_with_it(init_task(tmp_path)), "the file may be gone by then"
-    for option in ({"restore_file": "x.pt"}, {"finetune_from_model": "x.pt"}):
+    for option in ({"restore_file": "x.pt"}, {"finetune_from_model": "x.pt"}, {"continue_once": "x.pt"}):
         with pytest.raises(ValueError, match="cannot be combined"):
             is_first_launch(init_task(tmp_path, **option).cfg)
 
