@@ -12,12 +12,15 @@ from fairseq import utils
 from fairseq.data import Dictionary, encoders
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.logging import metrics
+from fairseq.registry import REGISTRIES
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
 from ..evaluation.rouge import METRICS, Settings, score_pair
 from ..layers.decoder_output import unwrap_model
+from ..platform.option_checks import format_option_name
+from ..search.options import DECLARED, format_value_error
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.subwords import OPAQUE, SUBWORDS
 from ..vocabulary.kinds import detect_subwords, detect_words, make_opaque_encoder
@@ -34,8 +37,11 @@ sample_logger.setLevel(logging.INFO)
 POST_PROCESS = ("auto", "none", "subword_nmt", "sentencepiece", "wordpiece", "letter", "_EOW", *OPAQUE)
 """Values of ``--eval-rouge-post-process``: "auto", the kinds in OPAQUE, and fairseq's ``--post-process`` values."""
 
-_NOT_IN_VALIDATION = {"constraints": "a validation set has no words that summaries must contain"}
-"""Generation options that have no effect in validation, and the reasons."""
+_NOT_IN_VALIDATION = (
+    *("constraints", "eos_token", "lm_path", "no_seed_provided", "prefix_size", "print_alignment", "retain_dropout"),
+    *("retain_dropout_modules", "sacrebleu"),
+)
+"""Generation options that fairseq-generate reads but validation does not."""
 
 SHOWN_DOCUMENT = 200
 """Maximum number of characters of a document to log in a sample."""
@@ -84,23 +90,71 @@ def generation_options(text: Optional[str], longest: int) -> Any:
 
     Raises:
         ValueError: ``text`` is not a JSON object, an option does not exist or has no effect in validation, or a value
-            has the wrong type.
+            has the wrong type or is out of bounds.
     """
     option = "--eval-rouge-args"
     values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
     known = sorted({field.name for field in fields(GenerationConfig)} - {"_name", "score_reference"})
     for name in values:
         if name not in known:
+            choices = ", ".join(name for name in known if name not in _NOT_IN_VALIDATION)
             raise ValueError(
-                f'{option}: there is no "{name}"; choose from {", ".join(known)}. The options of the task, such as '
+                f'{option}: there is no "{name}"; choose from {choices}. The options of the task, such as '
                 "--coverage-penalty, must be given to fairseq-train itself"
             )
         if name in _NOT_IN_VALIDATION and values[name]:
-            raise ValueError(f"{option}: {name} does not go with validation, because {_NOT_IN_VALIDATION[name]}")
+            raise ValueError(f"{option}: {name} has no effect in validation; leave it out")
+    found = _merge_options(option, GenerationConfig, {"max_len_b": longest, **values})
+    for name in DECLARED.keys() & values.keys():
+        problem = format_value_error(name, found[name])
+        least = DECLARED[name].metadata.get("least_in_call")
+        if not problem and least is not None and found[name] < least:
+            problem = f"{format_option_name(name)} {found[name]}: choose {least} or more"
+        if problem:
+            raise ValueError(f"{option}: {problem}")
+    for name in ("sampling_topk", "sampling_topp"):
+        if found[name] > 0 and not found.sampling:
+            raise ValueError(f"{option}: {name} has no effect without sampling")
+    return found
+
+
+def _merge_options(option: str, config: Any, values: Dict[str, Any]) -> Any:
+    """Return the options of a dataclass with the given values. Raises ValueError if a value has the wrong type.
+
+    Args:
+        option: the option of the command that contains the values, for messages.
+        config: the dataclass that declares the options.
+    """
     try:
-        return OmegaConf.merge(OmegaConf.structured(GenerationConfig), {"max_len_b": longest, **values})
+        return OmegaConf.merge(OmegaConf.structured(config), values)
     except OmegaConfBaseException as error:
-        raise ValueError(f"{option} '{text}': {str(error).splitlines()[0]}") from None
+        raise ValueError(f"{option} '{json.dumps(values)}': {str(error).splitlines()[0]}") from None
+
+
+def build_detokenizer(name: str, text: Optional[str]) -> Any:
+    """Build one of fairseq's tokenisers.
+
+    Args:
+        name: the name of the tokeniser, such as "etads" or "moses".
+        text: a JSON object with options of the tokeniser as a string, or None.
+
+    Raises:
+        ValueError: the tokeniser or an option does not exist, or a value has the wrong type.
+    """
+    option = "--eval-rouge-detok-args"
+    values: Any = {name.replace("-", "_"): value for name, value in parse_json(option, text).items()}
+    if name not in encoders.TOKENIZER_REGISTRY:
+        choices = ", ".join(sorted(encoders.TOKENIZER_REGISTRY))
+        raise ValueError(f"--eval-rouge-detok {name}: choose from {choices}")
+    config = REGISTRIES["tokenizer"]["dataclass_registry"].get(name)
+    if config is not None:  # a tokeniser of another package need not declare its options
+        known = sorted({field.name for field in fields(config)} - {"_name"})
+        for given in values:
+            if given not in known:
+                raise ValueError(f'{option}: {name} has no "{given}"; choose from {", ".join(known) or "no options"}')
+        found = _merge_options(option, config, values)
+        values = {given: found[given] for given in values}
+    return encoders.build_tokenizer(Namespace(tokenizer=name, **values))
 
 
 class ValidationSummaries:
@@ -142,11 +196,7 @@ class ValidationSummaries:
             logger.warning(f"--eval-rouge: ROUGE is computed on the ids of pieces, because {missing}")
         self.detokenizer = None
         if cfg.eval_rouge_detok:
-            options = parse_json("--eval-rouge-detok-args", cfg.eval_rouge_detok_args)
-            names = encoders.TOKENIZER_REGISTRY
-            if cfg.eval_rouge_detok not in names:
-                raise ValueError(f"--eval-rouge-detok {cfg.eval_rouge_detok}: choose from {', '.join(sorted(names))}")
-            self.detokenizer = encoders.build_tokenizer(Namespace(tokenizer=cfg.eval_rouge_detok, **options))
+            self.detokenizer = build_detokenizer(cfg.eval_rouge_detok, cfg.eval_rouge_detok_args)
         self._sample_detokenizer: Any = self.detokenizer
         if self.shown and self.detokenizer is None:
             kind = detect_words(task.target_dictionary, self.post_process)

@@ -53,13 +53,22 @@ def make_data(task, count=5, target=None, **options):
         ({"eval_rouge_args": "[1]"}, "must be a JSON object"),
         ({"eval_rouge_args": '{"baem": 4}'}, 'no "baem"; choose from beam, .*--coverage-penalty'),
         ({"eval_rouge_args": '{"score_reference": true}'}, 'no "score_reference"'),
-        (
-            {"eval_rouge_args": '{"constraints": "ordered"}'},
-            "constraints does not go with validation",
-        ),
+        ({"eval_rouge_args": '{"constraints": "ordered"}'}, "constraints has no effect in validation"),
+        ({"eval_rouge_args": '{"prefix-size": 2}'}, "prefix_size has no effect in validation"),
+        ({"eval_rouge_args": '{"lm_path": "lm.pt"}'}, "lm_path has no effect in validation"),
+        ({"eval_rouge_args": '{"beam": 0}'}, "--eval-rouge-args: --beam 0: choose 1 or more"),
+        ({"eval_rouge_args": '{"temperature": 0}'}, "--temperature 0.0: choose more than 0"),
+        ({"eval_rouge_args": '{"max_len_b": -3}'}, "--max-len-b -3: choose 1 or more"),
+        ({"eval_rouge_args": '{"sampling_topk": 4}'}, "sampling_topk has no effect without sampling"),
         ({"eval_rouge_args": '{"beam": "x"}'}, "--eval-rouge-args .*'x'"),
         ({"eval_rouge_detok": "mose"}, "--eval-rouge-detok mose: choose from .*etads.*moses"),
         ({"eval_rouge_detok": "etads", "eval_rouge_detok_args": "1"}, "--eval-rouge-detok-args '1': must be"),
+        ({"eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_word": "ptb"}'}, 'no "text_word".*text_words'),
+        ({"eval_rouge_detok": "etads", "eval_rouge_detok_args": '{"text_words": "tree"}'}, "detok-args .*tree"),
+        (
+            {"eval_rouge_detok": "space", "eval_rouge_detok_args": '{"a": 1}'},
+            'space has no "a"; choose from no',
+        ),
     ],
 )
 def test_bad_options_are_refused_in_words(options, words):
@@ -74,6 +83,13 @@ def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
         check_best_metric(False, "rouge2", True)
     with pytest.raises(ValueError, match="rougeL: add --maximize"):
         check_best_metric(True, "rougeL", False)
+
+
+def test_options_reach_the_detokeniser():
+    found = rouge_task(
+        eval_rouge_detok="etads", eval_rouge_detok_args='{"text-words": "ptb", "text_keep_case": "no"}'
+    )._summaries.detokenizer
+    assert (found.kind, found.keep_case) == ("ptb", False)
 
 
 def test_options_reach_the_search():
@@ -92,6 +108,7 @@ def test_options_reach_the_search():
         ({"exact_length": 3, "min_sentences": 2}, ValueError, "--exact-length and --min-sentences"),
         ({"eval_rouge_args": '{"diverse_beam_groups": 2}'}, ValueError, "--diverse-beam-groups 2"),
         ({"eval_rouge_args": '{"min_len": 7}'}, ValueError, "--min-len 7"),
+        ({"eval_rouge_args": '{"nbest": 6}'}, ValueError, "--nbest 6: choose at most --beam"),
     ],
 )
 def test_options_that_the_search_refuses_are_refused_before_the_first_update(options, error, words):
