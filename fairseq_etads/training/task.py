@@ -98,7 +98,6 @@ class SummarizationTask(FairseqTask):
         check_values(cfg, SummarizationConfig)
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
             raise ValueError(f"--sort-within {cfg.sort_within}: choose 0, or 1 or more together with --batch-size")
-        check_best_metric(cfg.eval_rouge, cfg.best_checkpoint_metric, cfg.maximize_best_checkpoint_metric)
         self.src_dict = src_dict
         self.tgt_dict = tgt_dict
         self.truncate_source = cfg.truncate_source or TRUNCATE_SOURCE
@@ -230,6 +229,9 @@ class SummarizationTask(FairseqTask):
             check_compatible(cfg, self.cfg, self.capabilities, self.trained_by, trains=False)
         else:
             check_training(cfg, self.cfg, self.capabilities, self.trained_by)
+            check_best_metric(
+                self.cfg.eval_rouge, self.cfg.best_checkpoint_metric, self.cfg.maximize_best_checkpoint_metric
+            )
             # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)

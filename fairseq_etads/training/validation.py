@@ -46,6 +46,9 @@ _NOT_IN_VALIDATION = (
 SHOWN_DOCUMENT = 200
 """Maximum number of characters of a document to log in a sample."""
 
+_QUALITY = re.compile(r"accuracy|auc|f1|rewritten_rouge1|(reward|greedy|raml_reward)(_.+)?")
+"""Metrics of the criterions for which higher values are better. ROUGE scores are not included."""
+
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
 UNKNOWN_WORD = "<unk>"
@@ -53,18 +56,17 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Check that the metric for selecting checkpoints is computed, and that ROUGE scores are maximised.
+    """Check that ROUGE scores for selecting checkpoints are computed, and that qualities are maximised.
 
     Otherwise, training would fail at the first validation, or the worst checkpoint would be selected as the best.
 
     Raises:
-        ValueError: the metric is a ROUGE score, but ROUGE scores are not computed or would be minimised.
+        ValueError: the metric is a ROUGE score, but ROUGE scores are not computed, or higher values of the metric are
+            better, but it would be minimised.
     """
-    if metric not in METRICS:
-        return
-    if not eval_rouge:
+    if metric in METRICS and not eval_rouge:
         raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
-    if not maximize:
+    if not maximize and (metric in METRICS or _QUALITY.fullmatch(metric)):
         raise ValueError(
             f"--best-checkpoint-metric {metric}: add --maximize-best-checkpoint-metric, because higher is better"
         )

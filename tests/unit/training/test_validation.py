@@ -12,7 +12,8 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary, encoders
 from fairseq.logging import metrics
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
-from helpers import make_dictionary, make_model, make_task
+from helpers import SMALL, make_dictionary, make_model, make_task, model_config
+from omegaconf import OmegaConf
 
 from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
@@ -81,8 +82,32 @@ def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
     check_best_metric(True, "rouge2", True)
     with pytest.raises(ValueError, match="rouge2: add --eval-rouge"):
         check_best_metric(False, "rouge2", True)
-    with pytest.raises(ValueError, match="rougeL: add --maximize"):
-        check_best_metric(True, "rougeL", False)
+    for metric in (
+        "rougeL",
+        "auc",
+        "f1",
+        "accuracy",
+        "reward_rouge",
+        "greedy_rouge",
+        "raml_reward",
+        "rewritten_rouge1",
+    ):
+        check_best_metric(True, metric, True)
+        with pytest.raises(ValueError, match=f"{metric}: add --maximize"):
+            check_best_metric(True, metric, False)
+    for metric in ("ppl", "f1_threshold", "positive", "copied", "policy_loss"):
+        check_best_metric(False, metric, False)
+
+
+def test_a_training_asks_for_the_best_metric_but_a_checkpoint_that_is_loaded_does_not():
+    options = {"best_checkpoint_metric": "accuracy", "maximize_best_checkpoint_metric": False}
+    task = rouge_task(**options)
+    task.build_model(model_config("etads", **SMALL))
+    criterion = OmegaConf.create({"_name": "cross_entropy", "sentence_avg": False})
+    with pytest.raises(ValueError, match="accuracy: add --maximize"):
+        task.build_criterion(criterion)
+    task.load_state_dict(task.state_dict())
+    task.build_criterion(criterion)
 
 
 def test_options_reach_the_detokeniser():
