@@ -238,14 +238,19 @@ def read_column_names(path: Path, kind: str) -> List[str]:
     raise InputError(f"{get_display_name(path)}: empty")
 
 
-def _check_utf8(document: NewDocument, where: str) -> NewDocument:
+def _check_utf8(document: NewDocument, where: str, number: Optional[int] = None) -> NewDocument:
     """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8.
 
     If it is not, the result is a document with a ``problem``.
+
+    Args:
+        number: the number of the record, if the document may be named after an id in it. An id that is not valid is
+            replaced with the number. If the number is None, the name is not checked.
     """
-    if is_valid_utf8(document.text):
+    is_named = number is None or is_valid_utf8(document.name)
+    if is_named and is_valid_utf8(document.text):
         return document
-    return NewDocument(document.name, "", f"{where}: not UTF-8")
+    return NewDocument(document.name if is_named else str(number), "", f"{where}: not UTF-8")
 
 
 def _read_file_document(file: Path, name: str, fallback: str) -> NewDocument:
@@ -285,7 +290,7 @@ def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) ->
             document = NewDocument(name, "\n".join(_get_text_pieces(record, column)))
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = fallback != ESCAPE_INVALID or is_valid_utf8(line)
-            yield document if is_escaped else _check_utf8(document, where)
+            yield document if is_escaped else _check_utf8(document, where, number)
         except BadDocument as error:
             yield NewDocument(name, "", f"{where}: {error}")
 
@@ -338,7 +343,7 @@ def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> 
                 name, "", f"{get_display_name(path)}, row {number}: {len(row)} cells; {len(names)} expected"
             )
         else:
-            yield _check_utf8(NewDocument(name, row[place]), f"{get_display_name(path)}, row {number}")
+            yield _check_utf8(NewDocument(name, row[place]), f"{get_display_name(path)}, row {number}", number)
 
 
 def _find_known_column(names: Sequence[str], where: str) -> str:

@@ -7,7 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from fairseq_etads.text.records import main
+from fairseq_etads.text.files import ESCAPE_INVALID
+from fairseq_etads.text.records import main, read_documents
 
 
 @pytest.fixture
@@ -154,6 +155,20 @@ def test_what_is_not_utf8_is_named_or_replaced(read, tmp_path):
     status, _, _, said = read("--input", path, "--lines")
     assert status == 2 and "new.txt, line 2: not UTF-8" in said
     assert read("--input", path, "--lines", "--skip-bad")[1] == ["fine", "not \ufffd fine"]
+
+
+@pytest.mark.parametrize(
+    "name, lines",
+    [
+        ("new.csv", [b"id,text", b"\xff,one", b"b,two"]),
+        ("new.jsonl", [b'{"id": "\xff", "text": "one"}', b'{"id": "b", "text": "two"}']),
+    ],
+)
+def test_an_id_that_is_not_utf8_makes_a_bad_record(name, lines, tmp_path):
+    (tmp_path / name).write_bytes(b"\n".join(lines) + b"\n")
+    first, second = read_documents([tmp_path / name], name.partition(".")[2], "", ESCAPE_INVALID)
+    assert first.name == "1" and not first.text and first.problem.endswith(" 1: not UTF-8")
+    assert second[:2] == ("b", "two")
 
 
 @pytest.mark.parametrize(
