@@ -131,8 +131,8 @@ class Watcher:
         self.document = ""
         self.stopped_by_clock = False
         steps, epochs = last_option(command, "--max-update"), last_option(command, "--max-epoch")
-        self.steps = int(steps) if steps and steps.isdigit() else 0
-        self.epochs = int(epochs) if epochs and epochs.isdigit() else 0
+        self.steps = int(steps) if steps and steps.isdecimal() else 0
+        self.epochs = int(epochs) if epochs and epochs.isdecimal() else 0
 
     def read(self, line: str) -> None:
         """Read one line of the output."""

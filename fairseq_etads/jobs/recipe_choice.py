@@ -94,7 +94,7 @@ def detect_machine(cpu: bool, processes: int = 1) -> Machine:
     """
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     threads = os.environ.get("OMP_NUM_THREADS", "")
-    cores = min(available, int(threads) * processes) if threads.isdigit() and int(threads) else available
+    cores = min(available, int(threads) * processes) if threads.isdecimal() and int(threads) else available
     return Machine(max(cores, 1), 0 if cpu else _count_gpus())
 
 

@@ -311,7 +311,7 @@ class _UserOptions:
 
     def get_number(self, name: str, default: int) -> int:
         value = self._values.get(name, "")
-        return int(value) if value.isdigit() else default
+        return int(value) if value.isdecimal() else default
 
     def get_update_frequency(self) -> int:
         """Return the number of batches of a worker in a step. The last of several numbers holds for most epochs."""

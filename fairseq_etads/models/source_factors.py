@@ -39,7 +39,7 @@ def parse_factors(value: str, available: Dict[str, Dictionary], default: int = F
     widths: Dict[str, int] = {}
     for part in text.split(","):
         name, colon, width = (piece.strip() for piece in part.partition(":"))
-        if not name or name in widths or (colon and not (width.isdigit() and int(width) > 0)):
+        if not name or name in widths or (colon and not (width.isdecimal() and int(width) > 0)):
             raise ValueError(
                 f'--source-factors "{value}": "{part}" must be a new name, or name:width with a width above 0'
             )

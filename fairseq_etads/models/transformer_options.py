@@ -335,7 +335,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
     chosen: Set[int] = set()
     for part in text.split(","):
         first, dash, last = (piece.strip() for piece in part.partition("-"))
-        if not first.isdigit() or (dash and not last.isdigit()):
+        if not first.isdecimal() or (dash and not last.isdecimal()):
             raise ValueError(f'{option} "{value}": "{part}" is not a layer; choose {LAYERS_HELP}')
         low, high = int(first), int(last or first)
         if not 1 <= low <= high <= count:

@@ -247,7 +247,7 @@ class TextProcessing:
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
-            return str(self.subwords.decode(token)) if token.isdigit() else ""
+            return str(self.subwords.decode(token)) if token.isdecimal() else ""
         if self.subword_kind == "huggingface":
             return str(self.subwords.spelling(token))
         return approximate_spelling(token, self.words, self.subword_kind)

@@ -6,6 +6,7 @@ contains a complete example.
 
 import logging
 import math
+import re
 from pathlib import Path
 from typing import Any, Dict, NamedTuple, Tuple, Type
 
@@ -99,13 +100,13 @@ class Schedule(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> "Schedule":
         """Parse the value of --auxiliary-every, such as "100:10". Raises ValueError if the value is malformed."""
-        parts = text.split(":")
-        if len(parts) != 2 or not all(part.isdigit() and int(part) for part in parts):
+        found = re.fullmatch(r"0*([1-9][0-9]{0,8}):0*([1-9][0-9]{0,8})", text)
+        if found is None:
             raise ValueError(
                 f"--auxiliary-every {text}: choose N:M, two numbers above 0, for M auxiliary updates after "
                 "every N summarisation updates"
             )
-        return cls(*map(int, parts))
+        return cls(*map(int, found.groups()))
 
     def turns(self, updates: int) -> range:
         """Return the indices (from 0) of the auxiliary updates to run after summarisation update number ``updates``."""

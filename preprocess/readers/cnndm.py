@@ -149,7 +149,7 @@ def _parse_expected_counts(text: str) -> Dict[str, Tuple[int, ...]]:
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")
-    if len(parts) != len(LISTS) or not all(part.strip().isdigit() for part in parts):
+    if len(parts) != len(LISTS) or not all(part.strip().isdecimal() for part in parts):
         raise InputError(f"--expect {text}: choose published, any, or three numbers such as 1000,50,50")
     return {split: (int(part),) for split, part in zip(LISTS, parts)}
 

@@ -36,6 +36,7 @@ def test_presets_have_the_papers_sizes():
         ({"dropout": 1.5}, "--dropout 1.5"),
         ({"source_factors": "tf,lemma"}, 'no factor "lemma"; DATA has tf, pos, ner, idf'),
         ({"source_factors": "tf:x"}, '"tf:x" must be a new name'),
+        ({"source_factors": "tf:²"}, '"tf:²" must be a new name'),
         ({"source_factors": "tf,tf"}, '"tf" must be a new name'),
         ({"share_all_embeddings": True, "decoder_embed_dim": 8}, "--encoder-embed-dim is 16 and --decoder-embed-dim 8"),
         ({"encoder_embed_path": "/nowhere/vectors"}, '--encoder-embed-path "/nowhere/vectors": no such file'),

@@ -259,7 +259,7 @@ def test_parse_layers():
     assert parse_layers(" 1, 3-4 ", 4, "--x") == {0, 2, 3}
 
 
-@pytest.mark.parametrize("value", ["5-9", "0", "2-1", "a", "1,,2", "", "-1", "1-", "1.5"])
+@pytest.mark.parametrize("value", ["5-9", "0", "2-1", "a", "1,,2", "", "-1", "1-", "1.5", "²"])
 def test_bad_layer_lists_are_refused_in_words(value):
     with pytest.raises(ValueError) as error:
         make_model("etads", focus_layers=value, encoder_layers=4)

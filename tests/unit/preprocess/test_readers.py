@@ -80,6 +80,8 @@ def test_published_numbers_and_missing_stories_of_cnn_daily_mail(tmp_path, capsy
     assert report["splits"]["train"]["dropped"] == {"empty source": 1, "story not found": 3}
     error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", "many")
     assert "--expect many: choose published, any, or three numbers" in error
+    error = refused(tmp_path / "c", capsys, "cnndm", "--stories", *both, "--urls", urls, "--expect", "5,2,²")
+    assert "--expect 5,2,²: choose published, any, or three numbers" in error
     error = refused(tmp_path / "c", capsys, "cnndm", "--stories", cnn, "--urls", cnn)
     assert "no list of URLs; looked for all_train.txt" in error
 

@@ -179,6 +179,7 @@ def test_with_uniform_weights_the_classifier_has_them_too(folder):
     [
         ({"auxiliary_every": "100"}, "--auxiliary-every 100: choose N:M, two numbers above 0"),
         ({"auxiliary_every": "5:0"}, "--auxiliary-every 5:0"),
+        ({"auxiliary_every": "²:1"}, "--auxiliary-every ²:1: choose N:M"),
         ({"auxiliary_batch_size": 0}, "--auxiliary-batch-size 0: choose 1 or more"),
         ({"auxiliary_data": None}, "--auxiliary-task entailment needs pairs of texts: --auxiliary-data DIR"),
         ({"auxiliary_data": "nowhere"}, "--auxiliary-data nowhere: no such folder, or no file"),
