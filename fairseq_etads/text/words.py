@@ -10,6 +10,7 @@ slow down commands such as ``etads-rouge --help``.
 
 import functools
 import re
+import unicodedata
 from typing import Any, Dict, Iterator, List
 
 from ..platform.deferred import STATISTICS, defer_imports
@@ -28,6 +29,9 @@ LONGEST_CHUNK = 200
 
 Longer chunks are split, because the running time of the rules for quotes is quadratic in the length of the chunk.
 """
+
+_JOINER = "\u200d"
+"""Zero-width joiner, which combines emoji into one."""
 
 BLOCK = 20_000
 """Approximate number of characters to process at a time when text is split into sentences."""
@@ -253,13 +257,16 @@ class TreebankWords:
 class Characters:
     """Split Chinese, Japanese and Korean text into single characters.
 
-    Sequences of other letters or digits are not split.
+    Sequences of other letters or of digits are not split. All other characters are tokens of their own, such as the
+    point in 12.5 and the marks in a decomposed é.
     """
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"
     wide = re.compile(f"[{_wide}]")
     _token = re.compile(rf"<unk>|[{_wide}]|[^\W{_wide}]+|\S")
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
+    # A comma may also separate two numbers, so it only joins groups of three digits.
+    _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """Return one string for each chunk of text between white space.
@@ -270,8 +277,22 @@ class Characters:
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text without spaces next to wide characters."""
-        return self._narrow_gap.sub("", " ".join(tokens))
+        """Join tokens into text without spaces next to wide characters, in numbers and in composed characters."""
+        pieces: List[str] = []
+        for token in tokens:
+            if pieces and (_continues_character(token) or pieces[-1].endswith(_JOINER)):
+                pieces[-1] += token
+            else:
+                pieces.append(token)
+        text = self._narrow_gap.sub("", " ".join(pieces))
+        return self._in_number.sub(lambda found: found[1] or "", text)
+
+
+def _continues_character(token: str) -> bool:
+    """Return whether a token modifies the character before it, like an accent, a skin tone or the joiner of emoji."""
+    first = token[0]
+    is_mark = first == _JOINER or "\U0001f3fb" <= first <= "\U0001f3ff"
+    return not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
 
 
 def make_words(kind: str, language: str = "en") -> Any:

@@ -99,7 +99,28 @@ def test_chinese_sentences_and_characters():
     tokenizer = Characters()
     encoded = " ".join(tokenizer.encode("我们用 PyTorch 2.0 训练<unk>。"))
     assert encoded == "我 们 用 pytorch 2 . 0 训 练 <unk> 。"
-    assert tokenizer.decode(encoded.split()) == "我们用pytorch 2 . 0训练<unk>。"
+    assert tokenizer.decode(encoded.split()) == "我们用pytorch 2.0训练<unk>。"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "增长12.5%，约3,000家，gdp为1,234,567.8万亿。",
+        "在10:30见",
+        "版本1.2.3",
+        "cafe\u0301",
+        "我👨‍👩‍👧‍👦你👍🏽",
+        "か\u3099",
+    ],
+)
+def test_what_characters_split_within_numbers_and_signs_is_joined_again(text):
+    tokenizer = Characters()
+    assert tokenizer.decode(" ".join(tokenizer.encode(text)).split()) == text
+
+
+def test_two_numbers_stay_apart():
+    for text in ("10 , 2 , 3000 a", "5 % 3", "3 : a . 5"):
+        assert Characters().decode(text.split()) == text.replace("5 %", "5%")
 
 
 def test_a_long_line_is_cut_in_blocks_at_the_same_places(monkeypatch):
