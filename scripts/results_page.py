@@ -126,8 +126,8 @@ does not depend on the search. This cell is empty if the two systems use differe
 - **Documents.** Debian's 2,000 test pairs belong to 979 families of packages with the same source or a common text, and
   the bootstrap resamples whole families. The {seen} pairs that are also validation or test pairs of the sample corpus
   are excluded from the tests, because length limits and other options were chosen on the sample. SumPubMed's 563 test
-  pairs were also used in earlier measurements. The tests with the recipe exclude all families in which a choice was made
-  before, so that 1,870 pairs in 1,062 families remain.
+  pairs were also used in earlier measurements. The tests with the recipe exclude all families with pairs on which a
+  choice was made before, so that 1,870 pairs in 1,062 families remain.
 - **Many claims.** *p (Holm)* is corrected for the number of claims in the same paper (Holm 1979), separately for the
   comparisons with the recipe. A claim *holds* or is
   *contradicted* only if the corrected p-value is below {level}; otherwise the claim is *undecided*.
