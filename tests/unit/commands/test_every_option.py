@@ -15,6 +15,7 @@ from typing import Dict, NamedTuple
 import pytest
 from commands_options import ENTRIES, INPUTS, NEEDED, Entry
 from documented import parser_of, project_commands
+from etads_preprocess import debian
 
 TESTS = Path(__file__).parents[2]
 RECORDS = ("report.json", "prepare.json", "SHA256SUMS", "preprocess.log", "options.json", "complete")
@@ -75,6 +76,7 @@ def run(tmp_path, monkeypatch, capsys):
             (folder / "in" / file).parent.mkdir(exist_ok=True)
             (folder / "in" / file).write_bytes(text if isinstance(text, bytes) else text.encode())
         monkeypatch.chdir(folder)
+        monkeypatch.setattr(debian, "LISTS", Path("no-lists"))  # the machine may have APT's lists
         program, *subcommand = name.split()
         for line in make or ():
             other, *arguments = shlex.split(line)
