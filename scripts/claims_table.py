@@ -253,7 +253,7 @@ def cost(row: Row, deviation: float) -> str:
 
     The number is computed with and without correction for multiple comparisons.
     """
-    if not row.published:
+    if not row.published or not deviation > 0:  # NaN if no system has enough training runs
         return ""
     claims = sum(other.paper == row.paper for other in ROWS)
     shown = []

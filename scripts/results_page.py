@@ -417,7 +417,9 @@ def all_claims_section(
         for corpus, systems in records.items()
     }
     yield ALL_CLAIMS.format(
-        deviations=" and ".join(f"{one.deviation:.2f} on {CORPORA[corpus]}" for corpus, one in answers.items())
+        deviations=" and ".join(
+            f"{one.deviation:.2f} on {CORPORA[corpus]}" for corpus, one in answers.items() if one.deviation > 0
+        )
     )
     heads = ["paper", "claim", "where", "published", *(CORPORA[corpus] for corpus in records)]
     yield table(list(rows_of(answers)), heads)

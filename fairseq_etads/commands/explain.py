@@ -143,13 +143,15 @@ def _list_earlier_pages(folder: Path) -> List[Path]:
 
 def _is_own_page(path: Path) -> bool:
     """Return whether a file is a page, an index page or an incomplete page that --document all has written."""
-    from ..summarizer.explanation_page import GENERATOR
+    from ..summarizer.explanation_page import GENERATOR, INDEX_TITLE
 
     name = _PAGE_NAME.fullmatch(path.name)
     if name is None or path.is_symlink() or not path.is_file():
         return False
     with open(path, "rb") as file:
-        return bool(name.group("partial")) or GENERATOR.encode() in file.read(_HEAD)
+        head = file.read(_HEAD)
+    # Index pages of earlier versions did not name their generator.
+    return bool(name.group("partial")) or GENERATOR.encode() in head or INDEX_TITLE.encode() in head
 
 
 def _read_input(args: argparse.Namespace) -> Tuple[str, Iterator[NewDocument]]:

@@ -250,9 +250,8 @@ def score_with_bertscore(scorer: Any, hypotheses: List[str], references: List[Li
         values = scorer.score([hypotheses[row] for row, _ in pairs], [text for _, text in pairs])
         precision, recall, f1 = (value.double().numpy() for value in values)
         figures = np.stack([f1, precision, recall], axis=1)
-        rows = np.array([row for row, _ in pairs])
-        for row in np.unique(rows):
-            own = figures[rows == row]
+        rows, starts = np.unique([row for row, _ in pairs], return_index=True)
+        for row, own in zip(rows, np.split(figures, starts[1:])):
             found[row] = own[own[:, 0].argmax()]
     folder = Path(scorer.model_type).resolve()
     digest = hashlib.sha256()

@@ -21,6 +21,8 @@ from .surprisal import UNUSUAL
 PAGE = Path(__file__).with_name("page")
 GENERATOR = '<meta name="generator" content="fairseq-etads">'
 """Element near the beginning of all pages, which shows that this project has written them."""
+INDEX_TITLE = "<title>Why these summaries</title>"
+"""Title element of pages that list other pages."""
 _LEVELS = 9
 """Number of word shades in the HTML. The script replaces them with finer shades."""
 _KINDS = {
@@ -75,7 +77,7 @@ def make_index_page(pages: Sequence[Tuple[str, str, str]]) -> str:
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta http-equiv="Content-Security-Policy" '
         f"content=\"default-src 'none'; style-src '{_escape_source(style)}'; base-uri 'none'; form-action 'none'\">"
         '<meta name="viewport" content="width=device-width, initial-scale=1"><meta name="color-scheme" '
-        f'content="light dark">{GENERATOR}<title>Why these summaries</title><style>{style}</style></head><body>'
+        f'content="light dark">{GENERATOR}{INDEX_TITLE}<style>{style}</style></head><body>'
         f'<h1>Why these summaries</h1><table class="card"><thead><tr><th scope="col">document</th>'
         f'<th scope="col">summary</th></tr></thead><tbody>{rows}</tbody></table></body></html>\n'
     )

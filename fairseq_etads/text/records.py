@@ -238,19 +238,19 @@ def read_column_names(path: Path, kind: str) -> List[str]:
     raise InputError(f"{get_display_name(path)}: empty")
 
 
-def _check_utf8(document: NewDocument, where: str, number: Optional[int] = None) -> NewDocument:
+def _check_utf8(document: NewDocument, where: str, other_name: Optional[str] = None) -> NewDocument:
     """Check whether a document that was read with ESCAPE_INVALID is valid UTF-8.
 
     If it is not, the result is a document with a ``problem``.
 
     Args:
-        number: the number of the record, if the document may be named after an id in it. An id that is not valid is
-            replaced with the number. If the number is None, the name is not checked.
+        other_name: name that replaces the document's name if this name is not valid. If it is None, the name is not
+            checked.
     """
-    is_named = number is None or is_valid_utf8(document.name)
+    is_named = other_name is None or is_valid_utf8(document.name)
     if is_named and is_valid_utf8(document.text):
         return document
-    return NewDocument(document.name if is_named else str(number), "", f"{where}: not UTF-8")
+    return NewDocument(document.name if is_named else str(other_name), "", f"{where}: not UTF-8")
 
 
 def _read_file_document(file: Path, name: str, fallback: str) -> NewDocument:
@@ -281,7 +281,8 @@ def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) ->
         column, read = _find_column(lines, path)
         lines = itertools.chain(read, lines)
     for number, line in lines:
-        name, where = f"{prefix}{number}", f"{get_display_name(path)}, line {number}"
+        numbered = name = f"{prefix}{number}"
+        where = f"{get_display_name(path)}, line {number}"
         try:
             record = parse_json_record(line)
             if isinstance(record.get("id"), (str, int)):
@@ -290,7 +291,7 @@ def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) ->
             document = NewDocument(name, "\n".join(_get_text_pieces(record, column)))
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = fallback != ESCAPE_INVALID or is_valid_utf8(line)
-            yield document if is_escaped else _check_utf8(document, where, number)
+            yield document if is_escaped else _check_utf8(document, where, numbered)
         except BadDocument as error:
             yield NewDocument(name, "", f"{where}: {error}")
 
@@ -337,13 +338,12 @@ def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> 
     place = lower.index(wanted)
     has_blank_rows = len(names) == 1  # in a table with one column, a blank line represents an empty cell
     for number, row in enumerate((row or [""] for row in rows if row or has_blank_rows), 1):
-        name = row[lower.index("id")] if "id" in lower and len(row) == len(names) else f"{prefix}{number}"
+        numbered, where = f"{prefix}{number}", f"{get_display_name(path)}, row {number}"
         if len(row) != len(names):
-            yield NewDocument(
-                name, "", f"{get_display_name(path)}, row {number}: {len(row)} cells; {len(names)} expected"
-            )
+            yield NewDocument(numbered, "", f"{where}: {len(row)} cells; {len(names)} expected")
         else:
-            yield _check_utf8(NewDocument(name, row[place]), f"{get_display_name(path)}, row {number}", number)
+            name = row[lower.index("id")] if "id" in lower else numbered
+            yield _check_utf8(NewDocument(name, row[place]), where, numbered)
 
 
 def _find_known_column(names: Sequence[str], where: str) -> str:

@@ -277,7 +277,10 @@ class Characters:
         return [" ".join(self._token.findall(chunk)) for chunk in chunks]
 
     def decode(self, tokens: List[str]) -> str:
-        """Join tokens into text without spaces next to wide characters, in numbers and in composed characters."""
+        """Join tokens into text without spaces next to wide characters, in numbers and before combining marks.
+
+        A space may remain after a mark, because the tokens do not show whether the word ends there.
+        """
         pieces: List[str] = []
         for token in tokens:
             if pieces and (_continues_character(token) or pieces[-1].endswith(_JOINER)):
@@ -290,7 +293,7 @@ class Characters:
 
 def _continues_character(token: str) -> bool:
     """Return whether a token modifies the character before it, like an accent, a skin tone or the joiner of emoji."""
-    first = token[0]
+    first = token[:1] or " "
     is_mark = first == _JOINER or "\U0001f3fb" <= first <= "\U0001f3ff"
     return not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
 

@@ -46,7 +46,7 @@ _NOT_IN_VALIDATION = (
 SHOWN_DOCUMENT = 200
 """Maximum number of characters of a document to log in a sample."""
 
-_QUALITY = re.compile(r"accuracy|auc|f1|rewritten_rouge1|(reward|greedy|raml_reward)(_.+)?")
+_QUALITY = re.compile(r"accuracy|auc|f1|rewritten_rouge1|(reward|greedy|raml_reward)(_.+(?<!_loss))?")
 """Metrics of the criterions for which higher values are better. ROUGE scores are not included."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
@@ -110,7 +110,8 @@ def generation_options(text: Optional[str], longest: int) -> Any:
     for name in DECLARED.keys() & values.keys():
         problem = format_value_error(name, found[name])
         least = DECLARED[name].metadata.get("least_in_call")
-        if not problem and least is not None and found[name] < least:
+        is_enough = name == "max_len_b" and found.max_len_a > 0  # a limit that depends only on the document
+        if not problem and least is not None and found[name] < least and not (is_enough and found[name] == 0):
             problem = f"{format_option_name(name)} {found[name]}: choose {least} or more"
         if problem:
             raise ValueError(f"{option}: {problem}")

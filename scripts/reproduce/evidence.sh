@@ -17,8 +17,8 @@
 #   --seeds LIST    random seeds for training (default: "1")
 #   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed, 1400 on debian_recipe)
 #   --rate R        learning rate (default: as described below)
-#   --rates LIST    only compare learning rates: train each system once with each rate, and write the validation perplexities
-#                   to OUT/results/rates.json
+#   --rates LIST    only compare learning rates: train each of --systems once with each rate, and write the validation
+#                   perplexities to OUT/results/rates.json
 #   --cpu           do not use a GPU
 #
 # Systems, all with a soft pointer unless said otherwise:
@@ -78,6 +78,10 @@ for system in $systems; do
     case $system in lead-* | textrank-* | lexrank-*) ;; *) trained+=" $system" ;; esac
 done
 need_choices --systems "$trained" "$extracts $all transformer_words"
+if [ -n "$rates" ]; then
+    [ -z "$rate" ] || die "--rate $rate: has no effect with --rates"
+    systems=$trained
+fi
 steps=${steps:-$usual_steps} out=${out:-$ROOT/runs/evidence/$corpus}
 results=${results:-$out/results}
 need_integer --steps "$steps"
@@ -108,11 +112,11 @@ train_transformer() {
 # train_ours RUN PREPARED SEED ARCH [options of fairseq-train]: train one of this project's Transformers with a pointer.
 train_ours() {
     local run=$1 prepared=$2 seed=$3 arch=$4
+    shift 4
     if [ "$corpus" != debian_recipe ]; then
-        train_transformer "$@" "${SINUSOIDAL[@]}" --pointer soft "${cut[@]}"
+        train_transformer "$run" "$prepared" "$seed" "$arch" "${SINUSOIDAL[@]}" --pointer soft "${cut[@]}" "$@"
         return
     fi
-    shift 4
     supervise "$ROOT/scripts/train.sh" --recipe small --no-content --prepared "$prepared" --out "$run" --arch "$arch" --pointer soft \
         --max-update "$steps" "${device[@]}" -- --seed "$seed" "$@" ${rate:+--lr "$rate"}
 }
@@ -246,8 +250,8 @@ if [ -n "$rates" ]; then
     runs=()
     for system in $systems; do
         for rate in $rates; do
-            runs+=("$out/rates/$system-$rate")
-            train_system "$out/rates/$system-$rate" "$system" "${seeds%% *}"
+            runs+=("$out/rates/$steps/$system-$rate")
+            train_system "$out/rates/$steps/$system-$rate" "$system" "${seeds%% *}"
         done
     done
     exec python "$ROOT/scripts/evidence.py" rates "${runs[@]}" --results "$results"

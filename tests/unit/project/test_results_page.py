@@ -95,6 +95,7 @@ def test_fewer_than_three_trainings_decide_nothing(seeds, tmp_path, monkeypatch)
     (row,) = rows(text, "etads_focus", "etads_basic")
     assert text.index("no verdicts") < text.index(row)
     assert "holds" not in row and cells_of(row)[4] == f"{len(seeds[0])}, {len(seeds[1])}"
+    assert not re.search(r"\bnan\b", text), "no deviation between seeds is known"
 
 
 def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):

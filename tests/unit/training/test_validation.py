@@ -95,7 +95,7 @@ def test_a_best_metric_that_is_not_computed_or_minimised_is_refused():
         check_best_metric(True, metric, True)
         with pytest.raises(ValueError, match=f"{metric}: add --maximize"):
             check_best_metric(True, metric, False)
-    for metric in ("ppl", "f1_threshold", "positive", "copied", "policy_loss"):
+    for metric in ("ppl", "f1_threshold", "positive", "copied", "policy_loss", "reward_loss"):
         check_best_metric(False, metric, False)
 
 
@@ -115,6 +115,11 @@ def test_options_reach_the_detokeniser():
         eval_rouge_detok="etads", eval_rouge_detok_args='{"text-words": "ptb", "text_keep_case": "no"}'
     )._summaries.detokenizer
     assert (found.kind, found.keep_case) == ("ptb", False)
+
+
+def test_a_limit_may_depend_on_the_document_alone():
+    task = rouge_task(eval_rouge_args='{"max_len_a": 1.5, "max_len_b": 0}')
+    assert task.build_generator([make_model(task=task)], task._summaries.options).settings.max_len_b == 0
 
 
 def test_options_reach_the_search():
