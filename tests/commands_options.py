@@ -340,7 +340,7 @@ DECODING = {
     "max_len": "--max-len 3",
     "max_len_a": "--max-len 3 :: --max-len-a 0.2",
     "exact_length": "--exact-length 3",
-    "min_sentences": '--min-sentences 2 !! --min-sentences "<q>"',
+    "min_sentences": "--min-sentences 2 !! --min-sentences 2: this model does not write sentence marks",
     "lenpen": "--lenpen 3",
     "length_penalty_type": "--length-penalty-type wu",
     "length_penalty_beta": "--length-penalty-type wu --lenpen 2 :: --length-penalty-beta 1",
