@@ -28,6 +28,8 @@ BENCHMARKS = ROOT / "benchmarks" / "results"
 CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed", "debian_recipe": "Debian synopses, recipe"}
 RECIPE = "debian_recipe"
 """Corpus of the comparisons in docs/protocol.md, which have settings and test documents of their own."""
+PLANNED = {"ETADS": 5}
+"""Number of claims of each paper that the protocol tests."""
 RESAMPLES = 10_000
 LEVEL = 0.05
 SEEDS = 3
@@ -128,8 +130,8 @@ does not depend on the search. This cell is empty if the two systems use differe
   are excluded from the tests, because length limits and other options were chosen on the sample. SumPubMed's 563 test
   pairs were also used in earlier measurements. The tests with the recipe exclude all families with pairs on which a
   choice was made before, so that 1,870 pairs in 1,062 families remain.
-- **Many claims.** *p (Holm)* is corrected for the number of claims in the same paper (Holm 1979), separately for the
-  comparisons with the recipe. A claim *holds* or is
+- **Many claims.** *p (Holm)* is corrected for the number of claims in the same paper (Holm 1979). With the recipe, this
+  number is five, also before all five have been tested. A claim *holds* or is
   *contradicted* only if the corrected p-value is below {level}; otherwise the claim is *undecided*.
 - **Published sizes.** *published size excluded* means that the gain reported in the paper lies above the interval
   measured here: at this scale, there is no effect of the published size.
@@ -160,7 +162,8 @@ the mean of ROUGE-1, 2 and L. The cells for each corpus contain the verdict, an 
 a verdict. This cost is the number of seeds per system needed to detect a difference of the published size with a
 probability of 80 % at a significance level of 0.05 (`fairseq_etads/evaluation/power.py`). The number in brackets
 applies to a level of 0.05 divided by the number of the paper's claims in the table. The standard deviation between
-seeds of a system, pooled over the systems with three training runs, is {deviations}.
+seeds of a system, pooled over the systems with three training runs, is
+{deviations}.
 """
 
 
@@ -284,7 +287,13 @@ def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
 
 def source(records: Iterable[str]) -> str:
     """Return the line below a table that names the folders with the records."""
-    return f"\nSource: {' and '.join(f'`results/{corpus}/`' for corpus in records)}.\n"
+    return f"\nSource: {listed(f'`results/{corpus}/`' for corpus in records)}.\n"
+
+
+def listed(parts: Iterable[str]) -> str:
+    """Format a list as "a, b and c", or an empty list as "not known"."""
+    *before, last = [*parts] or ["not known"]
+    return f"{', '.join(before)} and {last}" if before else last
 
 
 class Comparison(NamedTuple):
@@ -349,12 +358,17 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Compute the p-values with Holm's correction for the number of comparisons from the same paper and protocol."""
+    """Compute the p-values with Holm's correction for the number of comparisons from the same paper and protocol.
+
+    The number of comparisons in the protocol includes those that cannot be decided yet.
+    """
     values = [0.0] * len(found)
     kinds = [(comparison.claim.paper, comparison.corpus == RECIPE) for comparison in found]
     for kind in set(kinds):
         places = [place for place, other in enumerate(kinds) if other == kind]
-        for place, value in zip(places, correct_p_values([found[place].scores[3].p for place in places])):
+        p_values = [found[place].scores[3].p for place in places]
+        open_yet = max(PLANNED.get(kind[0], 0) - len(places), 0) if kind[1] else 0
+        for place, value in zip(places, correct_p_values([*p_values, *[1.0] * open_yet])):
             values[place] = float(value)
     return values
 
@@ -417,7 +431,7 @@ def all_claims_section(
         for corpus, systems in records.items()
     }
     yield ALL_CLAIMS.format(
-        deviations=" and ".join(
+        deviations=listed(
             f"{one.deviation:.2f} on {CORPORA[corpus]}" for corpus, one in answers.items() if one.deviation > 0
         )
     )

@@ -109,6 +109,14 @@ def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
     assert corrected >= 3 * plain  # three of the five claims have a difference
 
 
+def test_p_values_with_the_recipe_are_corrected_for_all_planned_claims():
+    claim = next(claim for claim in results_page.CLAIMS if (claim.first, claim.second) == ("etads", "etads_basic"))
+    scores = [results_page.Difference(1.0, 0.1, 1.9, 0.01)] * 4
+    of_recipe = results_page.Comparison(claim, results_page.RECIPE, [], [], scores, None)
+    assert results_page.corrected([of_recipe]) == [pytest.approx(0.05)]
+    assert results_page.corrected([of_recipe._replace(corpus="debian")]) == [pytest.approx(0.01)]
+
+
 def test_all_claims_have_a_verdict_an_answer_or_a_cost(tmp_path, monkeypatch):
     monkeypatch.setattr(results_page, "RESAMPLES", 400)
     for seed in (1, 2, 3):
