@@ -244,7 +244,8 @@ def test_the_page_has_the_difference_of_every_claim(monkeypatch):
     assert found
     for comparison in found:
         claim, corpus = comparison.claim, results_page.CORPORA[comparison.corpus]
-        (shown,) = [row for row in rows(PAGE, claim.first, claim.second) if corpus in row and claim.text in row]
+        found_rows = rows(PAGE, claim.first, claim.second)
+        (shown,) = [row for row in found_rows if cells_of(row)[1:3] == [claim.text, corpus]]
         values = [float(cell.split(" ")[0]) for cell in cells_of(shown)[5:9]]
         assert values == pytest.approx([score.value for score in comparison.scores], abs=0.006)
 
