@@ -12,7 +12,6 @@ limits and blocked n-grams were chosen on the sample, so its validation and test
 """
 
 import argparse
-import lzma
 from pathlib import Path
 from typing import Dict, List
 
@@ -20,12 +19,13 @@ from etads_preprocess.debian import SAMPLE
 from etads_preprocess.debian_splits import Pair, group_pairs
 
 from fairseq_etads.text.atomic import SPLITS
+from fairseq_etads.text.files import open_binary
 
 
 def lines(path: Path) -> List[str]:
     """Read the lines of a text file, which may be compressed."""
-    text = lzma.decompress(path.read_bytes()) if path.suffix == ".xz" else path.read_bytes()
-    return text.decode("utf-8").split("\n")[:-1]
+    with open_binary(path) as file:
+        return file.read().decode("utf-8").split("\n")[:-1]
 
 
 def read_pairs(folder: Path, split: str, suffix: str = "") -> List[Pair]:

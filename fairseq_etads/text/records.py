@@ -19,6 +19,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tu
 from ..platform.console import Parser, escape_unprintable, report_errors_in_one_line
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, open_output
+from .compression import DECOMPRESSORS
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
 from .documents import BadDocument, Document, LineOptions, make_lines, parse_json_record
 from .files import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_valid_utf8, read_lines
@@ -29,7 +30,6 @@ SOURCE_COLUMNS = tuple(dict.fromkeys(source for source, _ in COLUMNS))
 
 _RECORDS_SEARCHED = 100
 """Number of JSON records to search for a field with a known name."""
-_COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 
 
 class NewDocument(NamedTuple):
@@ -161,7 +161,7 @@ def _detect_format(path: Path) -> str:
         return "jsonl" if sys.stdin is not None and not sys.stdin.isatty() and _begins_like_json() else ""
     if path.is_dir():
         return "folder"
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in _COMPRESSED]
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix not in DECOMPRESSORS]
     if suffixes[-1:] in ([".jsonl"], [".json"], [".ndjson"]):
         return "jsonl"
     if suffixes[-1:] in ([".csv"], [".tsv"]):

@@ -57,18 +57,16 @@ def tied(**mechanisms):
     return check
 
 
-def of_fairseq(run):
-    """fairseq's own model, on pieces of words."""
-    command = (run.folder / "finished.txt").read_text(encoding="utf-8")
-    assert " --arch transformer " in command and "/pieces/prepared/bin " in command
-    assert not any("pointer" in key or "focal" in key for key in run.parameters)
+def of_fairseq(on_pieces):
+    """fairseq's own model, on pieces of words or on the words of this project's systems."""
 
+    def check(run):
+        command = (run.folder / "finished.txt").read_text(encoding="utf-8")
+        assert " --arch transformer " in command and ("/pieces/prepared/bin " in command) == on_pieces
+        assert ("/pieces/" in command) == on_pieces
+        assert not any("pointer" in key or "focal" in key for key in run.parameters)
 
-def of_fairseq_on_words(run):
-    """fairseq's own model, on the words of this project's systems."""
-    command = (run.folder / "finished.txt").read_text(encoding="utf-8")
-    assert " --arch transformer " in command and "/pieces/" not in command
-    assert not any("pointer" in key or "focal" in key for key in run.parameters)
+    return check
 
 
 def of_fairseqs_example(run):
@@ -91,8 +89,8 @@ EVIDENCE = {
     "etads_saliency": debian_transformer(**PLAIN, saliency=True),
     "etads": continuation(False),
     "etads_options": continuation(True),
-    "transformer_bpe": of_fairseq,
-    "transformer_words": of_fairseq_on_words,
+    "transformer_bpe": of_fairseq(on_pieces=True),
+    "transformer_words": of_fairseq(on_pieces=False),
     "transformer_pointer": of_fairseqs_example,
     "plain": three_layers(),
     **{f"{kind}_1": three_layers(kind, aggregation=kind != "add") for kind in ("add", "proj", "attn")},
