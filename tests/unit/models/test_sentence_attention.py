@@ -222,7 +222,13 @@ def save(model, path, task):
 def trained(tmp_path, monkeypatch):
     """Checkpoints of an extractor and of an abstractor, and a task to train a model that has both."""
     monkeypatch.setattr("fairseq.checkpoint_utils.load_checkpoint_to_cpu", lambda path: torch.load(path))
-    task = recurrent_task(restore_file="checkpoint_last.pt", finetune_from_model=None, save_dir=str(tmp_path / "run"))
+    task = recurrent_task(
+        restore_file="checkpoint_last.pt",
+        finetune_from_model=None,
+        continue_once=None,
+        checkpoint_suffix="",
+        save_dir=str(tmp_path / "run"),
+    )
     sizes = {"encoder_embed_dim": 6, "encoder_hidden_size": 4}
     extractor = task.build_model(model_config("sentence_extractor", **sizes))
     abstractor = task.build_model(config("pointer_generator_coverage"))

@@ -113,7 +113,7 @@ def test_the_model_of_papers_is_small_and_its_card_says_where_it_comes_from_and_
     assert sum(path.stat().st_size for path in PAPER.rglob("*")) <= 25e6
     card = (PAPER / "README.md").read_text(encoding="utf-8")
     assert re.search(r"ROUGE-1 \| \d\d\.\d\d", card) and "ROUGE|backend:" in card and "--seed 1" in card
-    for words in ("scripts/bundled_model.sh paper", "SumPubMed", "MIT", "no medical advice", "--source-factors"):
+    for words in ("scripts/bundled_model.sh paper", "SumPubMed", "MIT", "not medical advice", "--source-factors"):
         assert words in card
 
 
