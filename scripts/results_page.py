@@ -25,11 +25,12 @@ from fairseq_etads.evaluation.rouge import METRICS, SEED
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
 BENCHMARKS = ROOT / "benchmarks" / "results"
-CORPORA = {"debian": "Debian synopses", "sumpubmed": "SumPubMed", "debian_recipe": "Debian synopses, recipe"}
-RECIPE = "debian_recipe"
-"""Corpus of the comparisons in docs/protocol.md, which have settings and test documents of their own."""
-PLANNED = {"ETADS": 5}
-"""Number of claims of each paper that the protocol tests."""
+CORPORA = {
+    "debian": "Debian synopses",
+    "sumpubmed": "SumPubMed",
+    "debian_recipe": "Debian synopses, recipe",
+    "sumpubmed_recipe": "SumPubMed, recipe",
+}
 RESAMPLES = 10_000
 LEVEL = 0.05
 SEEDS = 3
@@ -85,6 +86,34 @@ CLAIMS = (
     Claim("this project", "ETADS is better than a recurrent pointer-generator", "etads", "pg_coverage"),
 )
 
+OTHERS = {
+    "transformer_words": "fairseq's transformer on words",
+    "transformer_bpe": "fairseq's transformer on subwords",
+    "transformer_pointer": "fairseq's pointer-generator",
+    "pg_coverage": "a recurrent pointer-generator",
+    "lead-8-words": "the first 8 words",
+    "lead-120-words": "the first 120 words",
+}
+"""The systems of others in docs/protocol.md."""
+
+
+def better_than(*others: str, systems: Sequence[str]) -> List[Claim]:
+    """Return the claims that each of the project's systems is better than each system of others."""
+    return [
+        Claim("this project", f"better than {OTHERS[other]}", system, other) for system in systems for other in others
+    ]
+
+
+TRAINED = ("transformer_words", "transformer_pointer", "pg_coverage")
+PLANNED = {
+    "debian_recipe": [
+        *CLAIMS[:5],
+        *better_than(*TRAINED, "transformer_bpe", "lead-8-words", systems=("etads_basic", "etads")),
+    ],
+    "sumpubmed_recipe": better_than(*TRAINED, "lead-120-words", systems=("etads", "etads_content")),
+}
+"""The comparisons planned in docs/protocol.md. On other corpora, all CLAIMS are tested."""
+
 HEAD = """\
 # Results
 
@@ -100,11 +129,12 @@ contains the command, the seed, the commit at which the run was recorded, and th
     scripts/reproduce/evidence.sh --corpus debian --data data/debian
     scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed
     scripts/reproduce/evidence.sh --corpus debian_recipe --data data/debian2
+    scripts/reproduce/evidence.sh --corpus sumpubmed_recipe --data data/sumpubmed_long
     python scripts/results_page.py
 
-The comparisons called *Debian synopses, recipe* repeat the most important ones with the recipe `small` of
-`scripts/train.sh`, a tuned learning rate and other test pairs. [The protocol](protocol.md) was written before their
-first training run. The rest of this introduction describes the other comparisons.
+The comparisons called *Debian synopses, recipe* and *SumPubMed, recipe* use the recipe `small` of `scripts/train.sh`,
+tuned learning rates and, on Debian, other test pairs. [The protocol](protocol.md) was written before their first
+training run. The rest of this introduction describes the other comparisons.
 
 `evidence.sh --help` describes each system. All systems use the same data, number of steps and decoding options. With
 two exceptions, compared systems differ in only one respect. `es` and `gated_es` use three separate embedding tables
@@ -131,7 +161,7 @@ does not depend on the search. This cell is empty if the two systems use differe
   pairs were also used in earlier measurements. The tests with the recipe exclude all families with pairs on which a
   choice was made before, so that 1,870 pairs in 1,062 families remain.
 - **Many claims.** *p (Holm)* is corrected for the number of claims in the same paper (Holm 1979). With the recipe, this
-  number is five, also before all five have been tested. A claim *holds* or is
+  is the number of comparisons in the protocol, even if some have not been tested yet. A claim *holds* or is
   *contradicted* only if the corrected p-value is below {level}; otherwise the claim is *undecided*.
 - **Published sizes.** *published size excluded* means that the gain reported in the paper lies above the interval
   measured here: at this scale, there is no effect of the published size.
@@ -296,6 +326,11 @@ def listed(parts: Iterable[str]) -> str:
     return f"{', '.join(before)} and {last}" if before else last
 
 
+def runs(records: Sequence[Record]) -> float:
+    """Return the number of training runs, or infinity for an extract, which has the same scores with every seed."""
+    return np.inf if records[0]["system"].startswith(("lead-", "oracle-", "textrank-", "lexrank-")) else len(records)
+
+
 class Comparison(NamedTuple):
     """A claim on one corpus, with the records of both systems and the differences between them."""
 
@@ -311,7 +346,7 @@ class Comparison(NamedTuple):
     @property
     def is_decidable(self) -> bool:
         """Return whether there are enough training runs for a verdict."""
-        return min(len(self.first), len(self.second)) >= SEEDS
+        return min(runs(self.first), runs(self.second)) >= SEEDS
 
     def cells(self) -> List[Any]:
         """Return the cells in the row of this comparison, without a verdict."""
@@ -335,21 +370,24 @@ class Comparison(NamedTuple):
 
 
 def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
-    """Compare the systems of each claim on every corpus for which there are records."""
-    found = []
-    for claim in CLAIMS:
-        for corpus, systems in records.items():
-            if claim.can_be_tested(systems):
-                found.append(_compare(results, claim, corpus, systems[claim.first], systems[claim.second]))
-    return found
+    """Compare the systems of each claim on every corpus for which there are records and the claim is planned."""
+    claims = dict.fromkeys([*CLAIMS, *(claim for planned in PLANNED.values() for claim in planned)])
+    return [
+        _compare(results, claim, corpus, systems[claim.first], systems[claim.second])
+        for claim in claims
+        for corpus, systems in records.items()
+        if claim in PLANNED.get(corpus, CLAIMS) and claim.can_be_tested(systems)
+    ]
 
 
 def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
     """Test a claim with all training runs of both systems on the unseen documents in a corpus."""
     families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
     families = np.unique(families[unseen], return_inverse=True)[1]
-    several = min(len(first), len(second)) >= SEEDS
-    scores = differences(scores_of(first)[:, unseen], scores_of(second)[:, unseen], families, several)
+    several = min(runs(first), runs(second)) >= SEEDS
+    extract = runs(second) == np.inf  # it is compared as if each run of the first system had been compared with it
+    of_second = scores_of(second * len(first) if extract else second)
+    scores = differences(scores_of(first)[:, unseen], of_second[:, unseen], families, several)
     likelihood = None
     if same_words(first[0], second[0]):
         figures = likelihoods_of(first)[:, unseen], likelihoods_of(second)[:, unseen]
@@ -358,16 +396,20 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
 
 
 def corrected(found: Sequence[Comparison]) -> List[float]:
-    """Compute the p-values with Holm's correction for the number of comparisons from the same paper and protocol.
+    """Compute the p-values with Holm's correction for the number of comparisons from the same paper.
 
-    The number of comparisons in the protocol includes those that cannot be decided yet.
+    Each corpus with planned comparisons is corrected separately, for the number of planned comparisons, which includes
+    those that cannot be decided yet.
     """
     values = [0.0] * len(found)
-    kinds = [(comparison.claim.paper, comparison.corpus == RECIPE) for comparison in found]
-    for kind in set(kinds):
-        places = [place for place, other in enumerate(kinds) if other == kind]
+    kinds = [
+        (comparison.claim.paper, comparison.corpus if comparison.corpus in PLANNED else None) for comparison in found
+    ]
+    for paper, corpus in set(kinds):
+        places = [place for place, other in enumerate(kinds) if other == (paper, corpus)]
         p_values = [found[place].scores[3].p for place in places]
-        open_yet = max(PLANNED.get(kind[0], 0) - len(places), 0) if kind[1] else 0
+        planned = [claim for claim in PLANNED.get(corpus, ()) if claim.paper == paper]
+        open_yet = max(len(planned) - len(places), 0)
         for place, value in zip(places, correct_p_values([*p_values, *[1.0] * open_yet])):
             values[place] = float(value)
     return values

@@ -7,15 +7,16 @@
 #   scripts/prepare_sumpubmed.sh --data DIR --out data/sumpubmed -- --size 8000 --source-sentence-marks --factors tf idf
 #   scripts/reproduce/evidence.sh --corpus sumpubmed --data data/sumpubmed [options]
 #
-#   --corpus NAME   corpus: debian (default), sumpubmed, or debian_recipe (other settings, see below; docs/protocol.md shows how
-#                   to prepare its data)
+#   --corpus NAME   corpus: debian (default), sumpubmed, or debian_recipe or sumpubmed_recipe (other settings, see below;
+#                   docs/protocol.md shows how to prepare their data)
 #   --data DIR      output folder of the script above
 #   --out DIR       output folder for runs (default: runs/evidence/CORPUS in the repository)
 #   --results DIR   output folder for a record of each run, CORPUS/SYSTEM-SEED.json (default: OUT/results); the records
 #                   behind docs/results.md are in results/
 #   --systems LIST  systems from the list below (default: all)
 #   --seeds LIST    random seeds for training (default: "1")
-#   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed, 1400 on debian_recipe)
+#   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed, 1400 on
+#                   debian_recipe, 1100 on sumpubmed_recipe)
 #   --rate R        learning rate (default: as described below)
 #   --rates LIST    only compare learning rates: train each of --systems once with each rate, and write the validation
 #                   perplexities to OUT/results/rates.json
@@ -33,19 +34,22 @@
 #   pg_coverage       the pointer-generator with coverage
 #   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, in the usual setting, without a pointer
 #   transformer_words   fairseq's own transformer on the words of this project's systems, only if named
+#   etads_content     etads on sumpubmed_recipe, whose summaries consist of the sentences that a content model chooses, only if named
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   no training: the document's first words or sentences; the three
 #                     sentences that match the summary best
-#   lead-12-words textrank-14-words lexrank-14-words (debian), lead-120-words (sumpubmed)   the number of words that is best on the validation pairs (results/extracts.json,
+#   lead-12-words textrank-14-words lexrank-14-words (debian), lead-120-words (sumpubmed, and by default sumpubmed_recipe)   the number of words that is best on the validation pairs (results/extracts.json,
 #                     by scripts/evidence.py choose), only if named; TextRank and LexRank pick the most central sentence: pip install sumy
 #
 # Transformers have 2+2 layers of width 128 unless said otherwise, recurrent models GRUs of 128. Adam, batches of 4,000 source
 # tokens (recurrent: 50 pairs), documents cut after 60 words (sumpubmed: 200). All systems
 # share the length limits and n-gram blocking that suited etads-1 on the validation pairs. (821 of Debian's test pairs are
 # in the sample corpus, which was used for other choices; scripts/results_page.py leaves them out of its tests.)
-# On debian_recipe, Transformers of this project are trained with "train.sh --recipe small --no-content" instead. This means
-# Muon with a rate of 6e-3, batches of 2,000 source tokens, --pointer-continue, neighbours of words as inputs, and initial word
-# vectors and an output bias from the training text. The recipe also sets the length limits of decoding.
+# On debian_recipe and sumpubmed_recipe, Transformers of this project are trained with "train.sh --recipe small --no-content"
+# instead. This means Muon with a rate of 6e-3, batches of 2,000 source tokens, --pointer-continue, neighbours of words as
+# inputs, and initial word vectors and an output bias from the training text. The recipe also sets the length limits of
+# decoding. On sumpubmed_recipe, all trained systems read the sentences that an extractor picked (scripts/shorten.sh), and this
+# project's Transformers also read their probability levels (--source-factors salience).
 # The recipe can be interrupted and started again, and calls with other systems or seeds can run at the same time. It
 # prints a table of all records of the corpus. python scripts/results_page.py --help explains how to test the papers'
 # claims with them.
@@ -56,7 +60,9 @@ all="etads_basic etads transformer_bpe transformer_pointer etads_focus etads_sal
 all+=" layers_none layers_1-2 layers_3-4 layers_1-4 words_lvt2k words_lvt2k_temp_att words_lvt2k_hieratt feats_lvt2k"
 corpus=debian data="" out="" results="" seeds="1" steps="" systems="" rate="" rates=""
 read_options "--corpus --data --out --results --systems --seeds --steps --rate --rates --cpu" "$@"
-need_choice --corpus "$corpus" debian sumpubmed debian_recipe
+need_choice --corpus "$corpus" debian sumpubmed debian_recipe sumpubmed_recipe
+# readable: folder of the text that models read; inputs: additional options of this project's Transformers
+readable=$data/text inputs=()
 case $corpus in
     debian)
         words=(60 40) pieces=(80 50) usual_steps=1500
@@ -70,6 +76,10 @@ case $corpus in
         words=(60 20) pieces=(80 30) usual_steps=1400
         GENERATE=(--beam 5 --min-len 4 --max-len 16 --no-repeat-ngram-size 2)
         extracts="lead-8-words" ;;
+    sumpubmed_recipe)
+        words=(230 130) pieces=(300 170) usual_steps=1100 readable=$data/shortened/text inputs=(--truncate-source 230 --source-factors salience)
+        GENERATE=(--beam 5 --min-len 85 --max-len 128 --no-repeat-ngram-size 3)
+        extracts="lead-120-words" ;;
 esac
 need_prepared --data "$data" "scripts/prepare_${corpus%_recipe}.sh"
 systems=${systems:-$extracts $all}
@@ -77,7 +87,11 @@ trained=""  # scripts/evidence.py checks the names of extractive systems
 for system in $systems; do
     case $system in lead-* | textrank-* | lexrank-*) ;; *) trained+=" $system" ;; esac
 done
-need_choices --systems "$trained" "$extracts $all transformer_words"
+need_choices --systems "$trained" "$extracts $all transformer_words etads_content"
+case "$corpus $trained" in
+    sumpubmed_recipe*) ;;
+    *etads_content*) die "--systems etads_content: needs --corpus sumpubmed_recipe" ;;
+esac
 if [ -n "$rates" ]; then
     [ -z "$rate" ] || die "--rate $rate: has no effect with --rates"
     systems=$trained
@@ -113,12 +127,12 @@ train_transformer() {
 train_ours() {
     local run=$1 prepared=$2 seed=$3 arch=$4
     shift 4
-    if [ "$corpus" != debian_recipe ]; then
+    if [[ $corpus != *_recipe ]]; then
         train_transformer "$run" "$prepared" "$seed" "$arch" "${SINUSOIDAL[@]}" --pointer soft "${cut[@]}" "$@"
         return
     fi
     supervise "$ROOT/scripts/train.sh" --recipe small --no-content --prepared "$prepared" --out "$run" --arch "$arch" --pointer soft \
-        --max-update "$steps" "${device[@]}" -- --seed "$seed" "$@" ${rate:+--lr "$rate"}
+        --max-update "$steps" "${device[@]}" -- --seed "$seed" "${inputs[@]}" "$@" ${rate:+--lr "$rate"}
 }
 
 # train_recurrent_system RUN SEED ARCH [options of fairseq-train]
@@ -171,6 +185,10 @@ train_system() {
     local run=$1 system=$2 seed=$3 ours=("$1" "$data/prepared" "$3")
     local deeper=(--encoder-layers 3 --decoder-layers 3)
     case $system in
+        etads_content)
+            train_system "$out/etads-$seed" etads "$seed"
+            mkdir -p "$run"
+            ln -sfn "$out/etads-$seed"/{checkpoints,finished.txt,recipe.json,train.log} "$run" ;;
         etads_options)
             train_ours "${ours[@]}" etads --pointer-continue --focus-center relative \
                 --focus-initial-scope 2,2,2,half ;;
@@ -209,7 +227,9 @@ summarise_system() {
         pg_coverage) checkpoint=last ;;  # the checkpoint with the best likelihood may predate the coverage loss
         *lvt2k*) options=(-- --replace-unknown) ;;
     esac
-    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${GENERATE[@]}" "${device[@]}" \
+    local search=("${GENERATE[@]}")
+    [ "$system" != etads_content ] || search=(--min-len 75 --content "$data/shortened/extractor")
+    summarise_once "$run" "$run/summaries.txt" --prepared "$prepared" "${search[@]}" "${device[@]}" \
         --checkpoint "$run/checkpoints/checkpoint_$checkpoint.pt" "${options[@]}"
     supervise etads-likelihood "$run" --prepared "$prepared" --checkpoint "$checkpoint" ${device[@]+--device cpu}
 }
@@ -223,7 +243,7 @@ record_system() {
         -- etads-analyse --source "$text/test.source" --reference "$text/test.target" --system "summaries=$run/summaries.txt" \
         --json "$run/analysis.json" > /dev/null
     case $system in
-        etads_basic) ;;
+        etads_basic | etads_content) ;;
         etads* | layers_*)
             once --makes "$run/attention.json" --reads "$run/checkpoints/checkpoint_best.pt" "$data/prepared/bin" \
                 -- python "$ROOT/scripts/attention_figures.py" "$run" --prepared "$data/prepared" --json "$run/attention.json" ;;
@@ -237,7 +257,7 @@ record_system() {
 }
 
 # The system transformer_bpe needs separate prepared data, with BPE.
-case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$data/text" "$out/pieces/prepared" --tokens bpe --size 8000 ;; esac
+case " $systems " in *" transformer_bpe "*) supervise etads-prepare "$readable" "$out/pieces/prepared" --tokens bpe --size 8000 ;; esac
 
 for system in $systems; do
     case $system in lead* | oracle* | textrank* | lexrank*) run=$out/$system-1 ;; *) continue ;; esac
