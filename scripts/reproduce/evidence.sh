@@ -34,7 +34,7 @@
 #   pg_coverage       the pointer-generator with coverage
 #   transformer_bpe   fairseq's own transformer on 8,000 pieces of words, in the usual setting, without a pointer
 #   transformer_words   fairseq's own transformer on the words of this project's systems, only if named
-#   etads_content     etads on sumpubmed_recipe, whose summaries consist of the sentences that a content model chooses, only if named
+#   etads_content     etads on sumpubmed_recipe, with a content model that chooses the sentences of a summary, only if named
 #   transformer_pointer   fairseq's example examples/pointer_generator, with its own scripts, task and criterion; 8,000 words
 #   lead-8-words (debian), lead-3, oracle-3 (sumpubmed)   no training: the document's first words or sentences; the three
 #                     sentences that match the summary best
