@@ -16,7 +16,7 @@
 #   --systems LIST  systems from the list below (default: all)
 #   --seeds LIST    random seeds for training (default: "1")
 #   --steps N       number of training steps of each model (default: 1500 on debian, 1300 on sumpubmed, 1400 on
-#                   debian_recipe, 1100 on sumpubmed_recipe)
+#                   debian_recipe, 700 on sumpubmed_recipe)
 #   --rate R        learning rate (default: as described below)
 #   --rates LIST    only compare learning rates: train each of --systems once with each rate, and write the validation
 #                   perplexities to OUT/results/rates.json
@@ -77,7 +77,7 @@ case $corpus in
         GENERATE=(--beam 5 --min-len 4 --max-len 16 --no-repeat-ngram-size 2)
         extracts="lead-8-words" ;;
     sumpubmed_recipe)
-        words=(230 130) pieces=(300 170) usual_steps=1100 readable=$data/shortened/text inputs=(--truncate-source 230 --source-factors salience)
+        words=(230 130) pieces=(300 170) usual_steps=700 readable=$data/shortened/text inputs=(--truncate-source 230 --source-factors salience)
         GENERATE=(--beam 5 --min-len 85 --max-len 128 --no-repeat-ngram-size 3)
         extracts="lead-120-words" ;;
 esac
