@@ -188,7 +188,7 @@ train_system() {
         etads_content)
             train_system "$out/etads-$seed" etads "$seed"
             mkdir -p "$run"
-            ln -sfn "$out/etads-$seed"/{checkpoints,finished.txt,recipe.json,train.log} "$run" ;;
+            ln -sfn "$(cd "$out/etads-$seed" && pwd)"/{checkpoints,finished.txt,recipe.json,train.log} "$run" ;;
         etads_options)
             train_ours "${ours[@]}" etads --pointer-continue --focus-center relative \
                 --focus-initial-scope 2,2,2,half ;;

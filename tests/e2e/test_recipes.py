@@ -7,6 +7,7 @@ to the plain model had an effect. A new recipe or row is a line in RECIPES.
 import json
 import re
 
+import corpora
 import pytest
 from abs_checks import attention_based
 from entailment_checks import entailment
@@ -437,6 +438,33 @@ def test_the_evidence_is_repeated_with_the_settings_of_a_recipe(shop):
     assert record["command"].endswith(f"--steps {STEPS} --rate 0.01")
     for option in ("--arch etads_focus", "--optimizer muon", "--pointer-continue", "--embed-from-text", "--lr 0.01"):
         assert f" {option}" in record["training"]
+
+
+def test_the_evidence_is_repeated_on_picked_sentences(shop):
+    """evidence.sh --corpus sumpubmed_recipe: a model with and without a content model, and a lead baseline."""
+    shop.once("raw sumpubmed", lambda: corpora.sumpubmed(shop.folder / "DIR", 25))
+    long = "data/sumpubmed_long"
+    shop.run(["etads-corpus", "sumpubmed", "--data", "DIR", "--out", f"{long}/text", "--jobs", "1"])
+    for path in (shop.folder / long / "text").glob("*.target"):  # as long as the shortest summaries of the search
+        lines = path.read_text(encoding="utf-8").splitlines()
+        path.write_text("".join(" <q> ".join([line] * 6) + "\n" for line in lines), encoding="utf-8")
+    (shop.folder / long / "text/SHA256SUMS").unlink()
+    shop.run(["scripts/shorten.sh", "--text", f"{long}/text", "--out", f"{long}/shortened", "--words", "60", "--cpu"])
+    prepared = [f"{long}/shortened/text", f"{long}/prepared", "--tokens", "word", "--size", "20", "--words", "ptb"]
+    shop.run(["etads-prepare", *prepared, "--factors", "salience", "--jobs", "1"])
+    shop.run(["etads-content", f"{long}/shortened/extractor"])
+    command = ["scripts/reproduce/evidence.sh", "--corpus", "sumpubmed_recipe", "--data", long, *STEPPED]
+    command += ["--out", "runs/evidence_long", "--systems"]
+    assert "== training runs" in shop.run([*command, "lead-120-words etads"]).stdout
+    assert "== training runs" not in shop.run([*command, "etads_content"]).stdout
+    folder = shop.folder / "runs/evidence_long/results/sumpubmed_recipe"
+    etads, content, lead = (
+        json.loads((folder / f"{system}-1.json").read_text(encoding="utf-8"))
+        for system in ("etads", "etads_content", "lead-120-words")
+    )
+    assert content["training"] == etads["training"] and " --source-factors salience" in etads["training"]
+    assert content["analysis"] != etads["analysis"] and content["log_likelihood"] == etads["log_likelihood"]
+    assert lead["analysis"]["words"] > 60, "the lead is taken from the whole document"
 
 
 @pytest.mark.parametrize("recipe", RECIPES_AND_ROWS, ids=NAMES)
