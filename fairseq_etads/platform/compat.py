@@ -1,4 +1,4 @@
-"""Patch fairseq and torch. This module contains all code that depends on particular versions of these packages.
+"""Patch fairseq and torch. The patches depend on the versions of these packages.
 
 :func:`install` is called when the plugin is imported and when the task is set up. It can be called repeatedly.
 """
@@ -86,7 +86,7 @@ def _load_weights_only() -> Iterator[None]:
     """Context manager in which torch.load uses weights_only=True, regardless of torch's default and the environment.
 
     If a file was not written by torch.save, torch raises various errors with messages that recommend disabling this
-    protection. These errors are therefore replaced with _UnreadableError.
+    protection. These errors are therefore replaced with _UnreadableFileError.
     """
     plain_load = torch.load
 
@@ -151,7 +151,7 @@ def _is_complete_archive(path: str) -> bool:
 
 
 def _read_training_progress(path: str) -> Tuple[int, bool]:
-    """Return the number of updates before a checkpoint was saved, and whether training can resume from the checkpoint.
+    """Return the number of updates after which a checkpoint was saved, and whether training can resume from it.
 
     The result is (-1, False) if the file is not a checkpoint, or if it was saved because training failed (crash.pt).
     The tensors in the file are not read.
@@ -163,7 +163,7 @@ def _read_training_progress(path: str) -> Tuple[int, bool]:
         if not isinstance(state["model"], dict) or "train_iterator" not in state["extra_state"]:
             return -1, False
         return updates, state.get("last_optimizer_state") is not None
-    # Various errors can occur, see _weights_only. A checkpoint that causes an error is never recommended.
+    # Various errors can occur (see _load_weights_only). A checkpoint that causes an error is never recommended.
     except Exception:
         return -1, False
 
@@ -265,7 +265,7 @@ def _avoid_attribute_recursion(plain: Callable[[Any, str], Any]) -> Callable[[An
     """Wrap the ``__getattr__`` method of fairseq's task state to avoid infinite recursion.
 
     If the state has no fields, the original method calls itself endlessly. This occurs while a state is being unpickled
-    or copied, so tasks could be neither unpickled nor copied.
+    or copied, so without the wrapper, tasks could be neither unpickled nor copied.
     """
 
     @functools.wraps(plain)
@@ -435,10 +435,10 @@ def _unscale_once(step: Callable[..., Any]) -> Callable[..., Any]:
 def _check_norm_without_scaler(clip: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.clip_grad_norm`` for CPUs, on which torch disables the scaler of --amp.
 
-    If a gradient is not finite, fairseq would ask the disabled scaler for its next scale, which it does not have.
+    If a gradient is not finite, fairseq would read the backoff factor of the scaler, but a disabled scaler has none.
 
     Raises:
-        FloatingPointError: as in training without --amp, a gradient is not finite.
+        FloatingPointError: a gradient is not finite. Training without --amp raises the same error.
     """
 
     @functools.wraps(clip)
@@ -456,7 +456,7 @@ def _check_norm_without_scaler(clip: Callable[..., Any]) -> Callable[..., Any]:
 def _save_bad_epochs(get_state: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``state_dict`` of ``--lr-scheduler reduce_lr_on_plateau``, so that it includes the counter of --lr-patience.
 
-    Otherwise, a resumed training would start counting from 0 again.
+    Otherwise, resumed training would start counting from 0 again.
     """
 
     @functools.wraps(get_state)
@@ -479,9 +479,9 @@ def _load_bad_epochs(load: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _copy_integers(average: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap the averaging of ``--store-ema`` to copy tensors that do not contain floating-point numbers.
+    """Wrap the averaging of ``--store-ema``, so that integers and booleans are copied instead of averaged.
 
-    fairseq's class would also multiply integers and booleans by the decay, which torch refuses.
+    fairseq would multiply them by the decay, which causes an error in torch.
     """
 
     @functools.wraps(average)

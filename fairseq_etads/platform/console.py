@@ -40,15 +40,15 @@ class Parser(argparse.ArgumentParser):
             )
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse the command line like argparse, but also accept files after options.
+        """Parse the command line like argparse, but also accept file names that follow options.
 
-        The words of the command line are stored for error messages.
+        The arguments are stored for error messages.
         """
         if self._is_intermixed:
             return super().parse_known_args(args, namespace)
         self._words = list(sys.argv[1:] if args is None else args)
         parsed, rest = super().parse_known_args(args, namespace)
-        if rest and namespace is None and self._allows_intermixed():  # the remaining words may be files after options
+        if rest and namespace is None and self._allows_intermixed():  # the rest may be file names that follow options
             self._is_intermixed = True
             try:
                 return self.parse_known_intermixed_args(args)
@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _VersionAction(argparse.Action):
-    """Action that prints the version, which is only determined when the option is used."""
+    """Action that prints the version, which is determined only when the option is used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
         print(f"{parser.prog} {version()}")
@@ -172,7 +172,7 @@ def check_positive(**numbers: Optional[int]) -> None:
 
 
 MAX_TOKENS = 8000
-"""Default value of the option --max-tokens of commands that run a model without training it."""
+"""Default value of --max-tokens in commands that run a model without training it."""
 
 
 def add_max_tokens_option(add: Callable[..., Any]) -> None:
@@ -187,7 +187,7 @@ def add_device_option(add: Callable[..., Any]) -> None:
 
 
 def escape_unprintable(text: str) -> str:
-    """Escape characters in a text that cannot be printed or that control a terminal.
+    """In a text, escape all characters that cannot be printed or that control a terminal.
 
     This is necessary because names in the input can contain any characters.
     """
@@ -301,9 +301,9 @@ def _open_closed_files() -> None:
 def limit_shape_caches() -> None:
     """Limit the number of matrix shapes for which torch caches kernels. Call this function before importing torch.
 
-    torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes. Without a
-    limit, memory use increases by 170 MB after 2,600 documents. With the limit, memory use does not increase, and the
-    speed does not change.
+    By default, torch and oneDNN cache kernels for the last 1,024 shapes, but each batch of documents has new shapes, so
+    memory use grows by 170 MB over 2,600 documents. With a lower limit, memory use does not grow, and the speed does
+    not change.
     """
     os.environ.setdefault("LRU_CACHE_CAPACITY", "16")
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "16")

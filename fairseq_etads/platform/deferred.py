@@ -31,7 +31,7 @@ class _ModulePlaceholder(ModuleType):
 def defer_imports(*names: str) -> Iterator[None]:
     """Context manager that defers ``from NAME import function`` and ``from PACKAGE import MODULE``.
 
-    The imported functions work as usual, but the real module is only imported when they are called for the first time.
+    The imported functions work as usual, but the real module is imported only when one of them is first called.
     Modules that have already been imported and imports outside the context are not affected.
 
     Args:

@@ -3,10 +3,9 @@
 fairseq sets the number of processes to the number of GPUs. On a machine without a GPU, ``torchrun fairseq-train``
 therefore divides by zero, ``--distributed-world-size 2`` does not start any processes, and ``--ddp-backend
 pytorch_ddp`` passes device indices to torch, which raises an error. With ``--cpu`` on a machine with GPUs, fairseq
-starts a worker for each GPU, and with ``--bf16`` it searches for a TPU. :func:`install` corrects these errors in
-fairseq-train, fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while parsing
-their options, before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not
-corrected there.
+starts a worker for each GPU. With ``--bf16``, it expects a TPU. :func:`install` corrects these errors in fairseq-train,
+fairseq-validate and fairseq-generate. These commands import the plugin (``--user-dir``) while parsing their options,
+before they start processes. fairseq-hydra-train imports the plugin too late, so the errors are not corrected there.
 
 fairseq-generate accepts the options ``--num-shards`` and ``--shard-id`` for dividing the work but ignores them. After
 :func:`install`, these options have an effect.
@@ -161,7 +160,7 @@ def _check_sharding(cfg: Any) -> None:
 
 
 def _set_up_cpu_workers(options: Any, launched: Optional[Launched]) -> None:
-    """Configure the connection between workers on CPUs, which fairseq only does for GPUs.
+    """Configure the connection between workers on CPUs, which fairseq does only for GPUs.
 
     Args:
         options: the options ``cfg.distributed_training``, which are modified in place.
@@ -207,7 +206,7 @@ def _find_free_port() -> int:
 def _spawn_workers(cfg: Any, main: Callable[..., Any], kwargs: Any) -> None:
     """Start the workers on this machine, and wait until they end.
 
-    If training uses several machines, --distributed-num-procs is greater than 1 and determines the number of workers on
+    If --distributed-num-procs is greater than 1, as in training on several machines, it sets the number of workers on
     this machine. Otherwise, the number of workers is --distributed-world-size. The rank of the first worker is
     --distributed-rank.
 
@@ -295,8 +294,8 @@ def _generate_in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap the ``main`` function of fairseq-generate, so that each of n processes summarises every n-th batch.
 
     The number of processes and the index of the current process are set by --num-shards and --shard-id. If these
-    options are not set, --distributed-world-size and --distributed-rank are used. If these are not set either, the
-    values are provided by torchrun. With --results-path, each process writes to its own subfolder, such as "2-of-4".
+    options are not set, --distributed-world-size and --distributed-rank are used. If these are not set either, torchrun
+    provides the values. With --results-path, each process writes to its own subfolder, such as "2-of-4".
     """
 
     @functools.wraps(main)
@@ -319,7 +318,7 @@ def _generate_in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
             return main(cfg)
         except (
             ZeroDivisionError
-        ):  # fairseq divides by the elapsed time and the number of words, which are 0 without batches
+        ):  # fairseq divides by the elapsed time and the number of words, which are 0 if there are no batches
             if options.distributed_world_size == 1 or _TrackedTimer.has_run:
                 raise
             return logger.info("Translated 0 sentences: there are fewer batches than processes")

@@ -5,14 +5,14 @@ is checked:
 
 - ``bounds``: the :class:`Bounds` of a numeric option.
 - ``choices``: the valid values of a string option that is not an enumeration.
-- ``needs``: options or mechanisms of the model, in the form in which options are written on a command line
-  ("--pointer switch"). If none of them is enabled, the option has no effect. ``without`` replaces the end of the
-  message, such as "without --pointer switch".
+- ``needs``: options or mechanisms of the model, written as on the command line ("--pointer switch"). If none of them is
+  enabled, the option has no effect.
+- ``without``: alternative end of the message for ``needs``, which is otherwise of the form "without --pointer switch".
 - ``excludes``: mapping from options or mechanisms to the reason why this option cannot be combined with them. If the
   reason is empty, the message states that this option has no effect in combination with the other one.
 
-:func:`find_conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists all of
-them.
+:func:`find_conflict` checks ``needs`` and ``excludes`` for training and for decoding. ``docs/rules.md`` lists all
+these rules.
 """
 
 import math
@@ -39,7 +39,7 @@ class Bounds(NamedTuple):
     most: Optional[float] = None
 
     def admit(self, value: float) -> bool:
-        """Return whether a value is valid. NaN is never valid, and infinity is only valid if there are no bounds."""
+        """Return whether a value is within the bounds. NaN is never valid, and ``above`` also excludes infinity."""
         low = -math.inf if self.at_least is None else self.at_least
         high = math.inf if self.most is None else self.most
         return (
@@ -108,8 +108,8 @@ def check_requirements(cfg: Any, config: Any, has: Collection[str] = (), skip: C
     Args:
         cfg: values of the options.
         config: dataclass that declares the options.
-        has: mechanisms of the model, and options declared by other dataclasses, in the form in which they are written
-            on a command line. Options in ``config`` need not be included.
+        has: mechanisms of the model, and options declared by other dataclasses, written as on the command line. Options
+            in ``config`` need not be included.
         skip: names of options that are not checked.
     """
     present = {option.name: getattr(cfg, option.name, option.default) for option in fields(config)}
@@ -126,10 +126,9 @@ def find_conflict(given: Mapping[str, Any], declared: Mapping[str, Mapping[str, 
     The message is empty if there are no conflicts.
 
     Args:
-        given: mapping from the names of options with non-default values to their values.
+        given: options with non-default values, as a mapping from their names to these values.
         declared: mapping from option names to the metadata of the options.
-        there: options and mechanisms that are enabled, in the form in which they are written on a command line, see
-            :func:`list_enabled_options`.
+        there: enabled options and mechanisms, written as on the command line; see :func:`list_enabled_options`.
     """
     for name, value in given.items():
         metadata = declared.get(name, {})

@@ -2,12 +2,10 @@
 
 All commands of this project use this module to write files:
 
-- :func:`open_output` and :func:`open_binary_output` write a file under a temporary name in the same folder. They rename
-it when
-  it is complete. If the process is killed, an existing file is not changed.
+- :func:`open_output` and :func:`open_binary_output` write a file under a temporary name in the same folder, and rename
+  it when it is complete. If the process is killed, an existing file is not changed.
 - :func:`lock_output` prevents other processes from writing to the same file or folder, and reports which process holds
-the
-  lock. The lock is released when the process ends, regardless of the reason.
+  the lock. The lock is released when the process ends, regardless of the reason.
 - :func:`check_outputs` raises an error if an output file is the same as an input file, directly or through a link, or
   if it has the suffix of a compressed file.
 """
@@ -127,8 +125,8 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
     lock. A child process that inherits the descriptor also holds the lock.
 
     Args:
-        output: path of a file in an existing folder, or path of a folder. A folder is created if necessary. It is
-            deleted on exit if it is still empty.
+        output: path of a file in an existing folder, or path of a folder. A missing folder is created, and deleted on
+            exit if it is still empty.
         option: name of the option that specifies the output, for error messages.
         folder: whether the output is a folder rather than a file.
 
@@ -312,8 +310,8 @@ def check_outputs(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> None
             ignored. For an input folder, pass the files in the folder.
 
     Raises:
-        InputError: two paths refer to the same file, either directly or through links, or the file would be written
-            uncompressed, but could not be read again under its name.
+        InputError: an output path and another path refer to the same file, either directly or through links, or an
+            output file has the suffix of a compressed file although it would not be compressed.
     """
     written: Dict[str, Tuple[str, Path]] = {}
     for option, path in _iterate_paths(outputs):

@@ -28,7 +28,7 @@ _KEEPING_SCHEDULERS = ("reduce_lr_on_plateau", "reduce_lr_on_validation")
 After that, they modify the current learning rate, which is stored in checkpoints.
 """
 _AT_THE_START = ("initial_accumulator", "no_bias_correction")
-"""Optimiser options that only have an effect at the start of training."""
+"""Optimiser options that have an effect only at the start of training."""
 
 
 class _EpochPosition(NamedTuple):
@@ -40,7 +40,7 @@ class _EpochPosition(NamedTuple):
 
 
 class ResumableBatches(iterators.EpochBatchIterator):
-    """fairseq's batch iterator, which can be resumed with a different number of workers or a different --update-freq.
+    """Version of fairseq's batch iterator that can resume with a different number of workers or --update-freq.
 
     fairseq stores the number of batches that each worker has read. This number is incorrect if training resumes with a
     different number of workers. Moreover, with --curriculum, fairseq starts to shuffle batches after the given number
@@ -160,9 +160,9 @@ class _CheckpointAdapter:
     """Compare a checkpoint with the current options, and adapt it before fairseq's trainer loads it.
 
     Args:
-        trainer: the trainer of fairseq that loads the checkpoint.
-        reset_optimizer, reset_lr_scheduler: values of the fairseq options with these names. --finetune-from-model also
-            sets them.
+        trainer: fairseq's trainer, which loads the checkpoint.
+        reset_optimizer, reset_lr_scheduler: values of fairseq's options with these names, which --finetune-from-model
+            also sets.
         overrides: value of --optimizer-overrides.
     """
 
@@ -221,7 +221,7 @@ class _CheckpointAdapter:
             state["extra_state"]["ema"] = dict(state["model"])
 
     def _store_missing_result(self, state: Dict[str, Any]) -> None:
-        """Store the validation result that the scheduler lacks in the state, so that :meth:`finish` can pass it on.
+        """Store a validation result that the scheduler has not yet received, so that :meth:`finish` can pass it on.
 
         fairseq saves the checkpoint at the end of an epoch before it passes the result to the scheduler.
         """
@@ -273,7 +273,7 @@ class _CheckpointAdapter:
                 state["extra_state"].pop(name, None)
 
     def finish(self, extra_state: Dict[str, Any]) -> None:
-        """After the trainer has loaded the checkpoint, apply what the trainer ignores: results and changed settings."""
+        """Apply the validation result and the changed options that the trainer ignores when it loads the checkpoint."""
         if "missing_result" in extra_state:
             rate = self.trainer.get_lr()
             self.trainer.lr_step(*extra_state.pop("missing_result"))
@@ -384,7 +384,7 @@ def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[.
         # --finetune-from-model.
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]
-        # The number of updates is 0 if the checkpoint is the start of another training.
+        # The number of updates is 0 if a new training run starts from the checkpoint.
         due = (extra_state or {}).get("validation_is_due") and trainer.get_num_updates() > 0
         if due and not trainer.cfg.dataset.disable_validation:
             training_loop.validate_after_resuming(command, trainer, extra_state["train_iterator"])

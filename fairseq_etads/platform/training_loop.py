@@ -40,7 +40,7 @@ class InterruptionHandler:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """Whether the handler may raise an exception, which is the case while no weights are being modified."""
+        """Whether the handler may raise an exception. True only during validation in the middle of an epoch."""
         self.misses_validation = False
         """True if the signal prevented or interrupted a validation that was due."""
 
@@ -97,7 +97,7 @@ def is_validation_or_saving_due(
     With ``--validate-interval-updates 0`` (the default), the model is validated whenever a checkpoint is saved, as in
     fairseq. With a value N > 0, the model is validated every N updates. With -1, the model is validated only at the end
     of an epoch. In the last two cases, ``--save-interval-updates`` saves checkpoints without validation. A checkpoint
-    is saved after each validation, because the best checkpoint might otherwise be missed.
+    is saved after each validation in the middle of an epoch, because the best checkpoint might otherwise be missed.
     """
     interval, after = cfg.dataset.validate_interval_updates, cfg.dataset.validate_after_updates
     every = cfg.checkpoint.save_interval_updates
@@ -139,7 +139,7 @@ def _save(trainer: Any, epoch_itr: Any, loss: Optional[float]) -> None:
 
 
 def is_validation_missed() -> bool:
-    """Return whether a signal prevented a validation that was due, so that a resumed training must make up for it."""
+    """Return whether a signal prevented a validation that was due. If so, it must be run when training resumes."""
     return _interruption.misses_validation
 
 
@@ -149,7 +149,7 @@ def validate_after_resuming(command: Any, trainer: Any, position: Dict[str, Any]
     Args:
         command: the module ``fairseq_cli.train``.
         trainer: the trainer of fairseq, which has loaded the checkpoint.
-        position: the position in the epoch that the checkpoint contains.
+        position: the position in the epoch, as stored in the checkpoint.
     """
     at_end = not position.get("iterations_in_epoch")
     epoch = position["epoch"] - at_end  # at the end of an epoch, the position is the start of the next one
@@ -204,7 +204,7 @@ def wrap_train_epoch(train: Callable[..., Any], command: Any) -> Callable[..., A
     """Wrap fairseq-train's ``train``, so that it logs the plan first and never exceeds --max-update or --patience.
 
     ``train`` runs one epoch. fairseq checks the number of updates only after an update, and --patience only after a
-    validation. If training were started again after it has finished, fairseq would therefore continue until then.
+    validation. If a completed run were started again, fairseq would therefore train until the next of these checks.
     """
 
     @functools.wraps(train)
@@ -255,7 +255,7 @@ def has_last_checkpoint(save_dir: str, suffix: str = "") -> bool:
 def _continues_own_run(cfg: Any, trainer: Any) -> bool:
     """Return whether training continues the run in --save-dir with the same optimiser and schedule.
 
-    A training that begins with a checkpoint of another run, or resets part of its state, is a new one.
+    Training that starts from a checkpoint of another run or resets part of the state counts as a new run.
     """
     options = cfg.checkpoint
     changed = options.finetune_from_model or options.continue_once or options.reset_optimizer
@@ -268,11 +268,11 @@ def _continues_own_run(cfg: Any, trainer: Any) -> bool:
 def check_batch_seed(cfg: Any, task: Any) -> None:
     """Check that --update-ordered-indices-seed has an effect.
 
-    If the batches of all epochs are created at once, the option only changes their seed, by the number of the epoch in
-    which the process starts. A resumed training would therefore use other batches.
+    If the batches of all epochs are created at once, the option merely adds to their seed the number of the epoch in
+    which the process starts. Resumed training would therefore use different batches.
 
     Raises:
-        ValueError: the option is given, but the batches are not created for each epoch.
+        ValueError: the option is set, but the batches are not created separately for each epoch.
     """
     options = cfg.dataset
     if not options.update_ordered_indices_seed or options.update_epoch_batch_itr or task.has_sharded_data("train"):

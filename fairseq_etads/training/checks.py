@@ -39,8 +39,7 @@ def check_training(
         cfg: the options of the criterion.
         task_cfg: the options of the summarisation task.
         capabilities: the mechanisms that the model supports.
-        trained_by: the criterion that trains the model, if the model selects words or sentences. None for all other
-            models.
+        trained_by: the criterion for training the model if the model selects words or sentences, and None otherwise.
 
     Raises:
         ValueError: an option has no effect, or the model does not support it.
@@ -86,12 +85,11 @@ def get_criterion_class(cfg: Any) -> Any:
 
 
 def check_selector(cfg: Any, trained_by: Optional[TrainingCriterion], trains: bool, task_cfg: Any) -> None:
-    """Raise ValueError if a content selector has an incompatible criterion, or if an option has no effect.
+    """Raise ValueError if a content selector and the criterion do not match, or if an option has no effect.
 
     Args:
         cfg: the options of the criterion.
-        trained_by: the criterion that trains the model, if the model selects words or sentences. None for all other
-            models.
+        trained_by: the criterion for training the model if the model selects words or sentences, and None otherwise.
         trains: whether the model will be trained rather than only evaluated.
         task_cfg: the options of the summarisation task.
     """
@@ -135,9 +133,9 @@ def check_selection(selection: Optional[str], args: Any, models: Iterable[Any]) 
 
 
 def check_task_options(task_cfg: Any) -> None:
-    """Check the task options before training starts. Raises ValueError if an option has no effect.
+    """Check before training that the task options have an effect. Raises ValueError if one of them has none.
 
-    If a decoding option has no effect, only a warning is logged, because a later command may use the option.
+    For decoding options, the function logs a warning instead, because a later command may use these options.
     """
     check_requirements(task_cfg, SummarizationConfig, skip=_DECODING)
     given = get_given_options(task_cfg, SummarizationConfig)

@@ -23,7 +23,10 @@ from .losses import NonFiniteLossError
 logger = logging.getLogger(__name__)
 
 _NARROW = (FP16Optimizer, MemoryEfficientFP16Optimizer, AMPOptimizer)
-"""fairseq's optimisers for --fp16, --bf16 and --amp. FP16Optimizer would also update weights without a gradient."""
+"""fairseq's optimisers for --fp16, --bf16 and --amp, which auxiliary updates do not support.
+
+FP16Optimizer would also update weights without a gradient.
+"""
 
 
 class AuxiliaryTask:
@@ -92,7 +95,7 @@ def get_auxiliary_task(name: str) -> Type[AuxiliaryTask]:
 
 
 class Schedule(NamedTuple):
-    """Schedule that runs ``times`` auxiliary updates after every ``every`` summarisation updates."""
+    """Schedule in which ``times`` auxiliary updates follow each block of ``every`` summarisation updates."""
 
     every: int
     times: int
@@ -121,8 +124,8 @@ class ExtraUpdates:
 
     Auxiliary updates use the same optimiser and learning rate as summarisation updates, but different batches. fairseq
     does not count auxiliary updates, so --max-update, learning rates and validation depend only on summarisation
-    updates. Each auxiliary update depends only on the number of the preceding summarisation update. A resumed run
-    therefore produces the same results as an uninterrupted run.
+    updates. The indices of the auxiliary updates to run depend only on the number of completed summarisation updates. A
+    resumed run therefore performs the same auxiliary updates as an uninterrupted run.
 
     Args:
         task, model: the summarisation task and the model, which are passed to the :class:`AuxiliaryTask`.
@@ -145,7 +148,7 @@ class ExtraUpdates:
             raise ValueError(f"{self.flag} trains in float32: leave out --fp16, --bf16 and --amp")
 
     def follow(self, optimizer: Any, model: Any, updates: int) -> None:
-        """Run the auxiliary updates that are due after ``updates`` summarisation updates, and log their mean values."""
+        """Run the auxiliary updates that are due after ``updates`` summarisation updates, and log their results."""
         sums: Dict[str, float] = {}
         total = 0
         for number in self.schedule.turns(updates):

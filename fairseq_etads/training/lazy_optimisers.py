@@ -1,10 +1,10 @@
-"""Lazy optimisers, which only update the embeddings of the words in a batch.
+"""Lazy optimisers, which update only the embeddings of words in the batch.
 
-Only the rows of a word embedding table that belong to words in the batch have a nonzero gradient. However, fairseq's
-Adam, Adadelta and Adagrad process the whole table in every step, including its gradient, the norm of the gradient and
-the moments. ``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same update rules only to rows with a
-nonzero gradient. The duration of a step therefore depends on the number of words in the batch rather than on the size
-of the dictionary. The weights and moments of all other rows do not change, and weight decay is not applied to them.
+Only the rows of a word embedding table that belong to words in the batch have a nonzero gradient. In every step,
+however, fairseq's Adam, Adadelta and Adagrad process the whole table, its whole gradient and all moments.
+``lazy_adam``, ``lazy_adadelta`` and ``lazy_adagrad`` apply the same update rules only to rows with a nonzero gradient.
+The duration of a step therefore depends on the number of words in the batch rather than on the size of the dictionary.
+The weights and moments of all other rows do not change, and weight decay is not applied to them.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ logger = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def only_touched_rows(optimizer: torch.optim.Optimizer, tables: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Replace the optimiser's embedding tables with tables of the rows with a nonzero gradient in a ``with`` block.
+    """Context manager that temporarily reduces embedding tables in an optimiser to the rows with a nonzero gradient.
 
-    Every table with a sparse gradient is replaced. The tables in ``tables`` are replaced even if their gradients are
-    dense. At the end of the block, the rows and their optimiser states are written back to the original tables. A
-    tensor in the optimiser state is split into rows if its length equals the length of the table. This works for every
-    optimiser that processes rows independently.
+    Every table with a sparse gradient is reduced. The tables in ``tables`` are reduced even if their gradients are
+    dense. Each tensor in the optimiser state that has as many rows as the table is reduced in the same way. On exit,
+    the rows are written back to the original tables and to their optimiser states. This works for every optimiser that
+    processes rows independently.
     """
     dense = {id(table) for table in tables}
     swapped: List[Tuple[List[Any], int, Any, Any, Tensor]] = []
@@ -78,7 +78,7 @@ def _find_rows_with_gradient(gradient: Tensor) -> Tuple[Tensor, Tensor]:
 
 
 def _apply_to_rows(state: Dict[str, Any], length: int, function: Any) -> Dict[str, Any]:
-    """Apply ``function`` to all tensors in an optimiser state that have ``length`` rows."""
+    """Apply ``function`` to each tensor with ``length`` rows in an optimiser state."""
     return {
         name: function(value) if isinstance(value, Tensor) and value.dim() and len(value) == length else value
         for name, value in state.items()
@@ -100,9 +100,9 @@ def _store_row_state(optimizer: torch.optim.Optimizer, table: Any, state: Dict[s
 class LazyRows(FairseqOptimizer):
     """Mixin that makes a fairseq optimiser lazy. List the mixin before fairseq's class in the base classes.
 
-    With several processes, gradients are dense, because fairseq can only sum dense gradients across processes. The same
-    rows are updated, but the update is not faster. In half precision, the optimiser behaves like fairseq's, because
-    torch cannot add sparse half-precision gradients on every device.
+    With several processes, gradients are dense, because fairseq can sum only dense gradients across processes. In this
+    case, the same rows are updated, but updates are not faster. In half precision, the optimiser behaves like
+    fairseq's, because torch cannot add sparse half-precision gradients on every device.
     """
 
     def __init__(self, cfg: Any, params: Any):
@@ -138,13 +138,13 @@ class LazyRows(FairseqOptimizer):
         """Multiply all gradients by ``c``, including sparse gradients, which fairseq's method does not support."""
         for parameter in self.params:
             if parameter.grad is not None and parameter.grad.is_sparse:
-                # Coalescing sums the gradients of words that occur more than once.
+                # Coalescing adds up the gradients of words that occur more than once.
                 parameter.grad = parameter.grad.coalesce() * c
             elif parameter.grad is not None:
                 parameter.grad.mul_(c)
 
     def clip_grad_norm(self, max_norm: float, aggregate_norm_fn: Optional[Any] = None) -> Tensor:
-        """Clip the gradients and return their norm. Only rows with a gradient are read."""
+        """Clip the gradients and return their norm. Of a sparse gradient, only the stored rows are read."""
         gradients: List[Any] = []
         for parameter in self.params:
             if parameter.grad is None:
@@ -167,12 +167,12 @@ class LazyRows(FairseqOptimizer):
 
 @register_optimizer("lazy_adam", dataclass=FairseqAdamConfig)
 class LazyAdam(LazyRows, FairseqAdam):
-    """fairseq's Adam, applied only to rows with a gradient. Bias correction uses the step count of the whole table."""
+    """fairseq's Adam with lazy embedding updates. Bias correction uses the step count of the whole table."""
 
 
 @dataclass
 class _LazyOptimiserConfig(FairseqDataclass):
-    """Options that fairseq only adds to its argument parser. ``fairseq-hydra-train`` requires them in a dataclass."""
+    """Options that fairseq declares only in its argument parser. ``fairseq-hydra-train`` requires a dataclass."""
 
     weight_decay: float = field(default=0.0, metadata={"help": "weight decay", "argparse_alias": "--wd"})
     lr: List[float] = II("optimization.lr")
@@ -200,14 +200,15 @@ class LazyAdagradConfig(_LazyOptimiserConfig):
 
 @register_optimizer("lazy_adadelta", dataclass=LazyAdadeltaConfig)
 class LazyAdadelta(LazyRows, Adadelta):
-    """fairseq's Adadelta, applied only to rows with a gradient."""
+    """fairseq's Adadelta with lazy embedding updates."""
 
 
 @register_optimizer("lazy_adagrad", dataclass=LazyAdagradConfig)
 class LazyAdagrad(LazyRows, Adagrad):
-    """fairseq's Adagrad, applied only to rows with a gradient.
+    """fairseq's Adagrad with lazy embedding updates.
 
-    The results are the same as with fairseq's Adagrad, which does not change the other rows either.
+    Without weight decay, the results are the same as with fairseq's Adagrad, which does not change rows with a zero
+    gradient either.
     """
 
     @property

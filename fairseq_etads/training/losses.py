@@ -1,7 +1,7 @@
 """Loss functions, and the criterion ``summarization_nll``, which computes their weighted sum.
 
-The functions compute losses from model outputs. There are losses for coverage, word labels, sentence labels, sentence
-selection and a closed-book decoder. The criterion adds the negative log-likelihood, label smoothing and the loss of a
+The functions compute losses for coverage, word labels, sentence labels, sentence selection and a closed-book decoder
+from model outputs. The criterion itself computes the negative log-likelihood, label smoothing and the loss of a
 supervised switch. :class:`LossChecks` rejects non-finite losses, and :func:`convert_to_numbers` converts logged tensors
 to numbers.
 """
@@ -75,7 +75,10 @@ def compute_selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Te
 
 
 def compute_sentence_loss(logits: Tensor, labels: Tensor, real: Tensor) -> Tensor:
-    """Average :func:`compute_selection_losses` over the sentences of each document, shape (B,) (Hsu et al. 2018)."""
+    """Compute the mean of the label losses over the sentences of each document, shape (B,) (Hsu et al. 2018).
+
+    See :func:`compute_selection_losses` for the arguments.
+    """
     return compute_selection_losses(logits, labels, real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
 
 
@@ -86,7 +89,8 @@ def compute_selection_loss(
 
     Args:
         selection: sentence selections from a forward pass, or None if the model does not select sentences.
-        sample: the batch, which contains the target selections "sentence_targets", shape (N, n, m).
+        sample: the batch. Its entry "sentence_targets" contains the target selections, which are the ``targets`` of
+            :meth:`SentenceSelection.divergence`.
         no_words: dictionary ids of summary tokens that are not words, i.e. the sentence mark, the end symbol and
             padding.
         training: whether the model is being trained.
@@ -170,7 +174,7 @@ class LossChecks:
 
     On a CPU, losses are checked immediately. On a GPU, such a check would have to wait for the loss between the forward
     and the backward pass. An invalid loss is therefore replaced with NaN, so that the gradient also becomes NaN.
-    fairseq waits for the gradient in any case and skips the update, after which the error is raised.
+    fairseq waits for the gradient in any case, and skips the update. The error is then raised.
     """
 
     def __init__(self) -> None:
@@ -261,7 +265,7 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--coverage-loss",),
-            "help": "number of updates over which the coverage loss increases to its full weight",
+            "help": "number of updates over which the weight of the coverage loss increases to its full value",
         },
     )
     switch_loss: float = field(
@@ -380,10 +384,10 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
 
 
 def options_of(cfg: Any, config: Any) -> Dict[str, Any]:
-    """Return the values in ``cfg`` of all options in ``config``, as arguments for a criterion's constructor.
+    """Return the values in ``cfg`` of all options in ``config`` as keyword arguments of a criterion's constructor.
 
-    fairseq's ``build_criterion`` passes only the arguments that the constructor of the class itself declares. It omits
-    the arguments of inherited constructors.
+    fairseq's ``build_criterion`` passes only the arguments that the class's own constructor declares, and omits those
+    that only an inherited constructor declares.
     """
     return {option.name: cfg[option.name] for option in fields(config) if option.name != "_name"}
 
@@ -531,7 +535,7 @@ class SummarizationNLL(FairseqCriterion):
         return total, logging_output["sample_size"], logging_output
 
     def forward_pass(self, model: Any, net_input: Dict[str, Any], target: Tensor) -> DecoderOutput:
-        """Run the model. If it can compute selected log-probabilities only, request only those that the loss needs.
+        """Run the model. If it can compute selected log-probabilities, request only those that the loss needs.
 
         Args:
             model: the model that is being trained or evaluated.
@@ -602,7 +606,7 @@ class SummarizationNLL(FairseqCriterion):
         return found
 
     def _weighted_sum(self, values: Tensor, real: Tensor, weights: Tensor) -> Tensor:
-        """Compute the sum of ``values`` (N, T), which must be 0 at padding, with the row weights ``weights`` (N,).
+        """Compute the sum of ``values`` (N, T), weighted by ``weights`` (N,). The values must be 0 at padding.
 
         With --length-normalised, the values are averaged over the words of each summary before they are summed.
         """
@@ -646,11 +650,11 @@ class SummarizationNLL(FairseqCriterion):
         return -log_prob, self._smooth_labels(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
     def _sum_producible_log_probs(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
-        """Compute the sum of the log-probabilities over which label smoothing averages.
+        """Compute the sum of the log-probabilities that label smoothing averages.
 
         Returns:
-            The sum over all words in the softmax, shape (N, T), or 0 without label smoothing. Also returns the number
-            of these words as an int or a tensor (N, 1).
+            The sum over all words in the softmax except padding and the start symbol, shape (N, T), or 0 without label
+            smoothing; and the number of these words, as an int or a tensor (N, 1).
         """
         if isinstance(log_vocab, WordLogProbs):
             return log_vocab.total, log_vocab.width - len(self.specials)
@@ -670,7 +674,7 @@ class SummarizationNLL(FairseqCriterion):
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
         """Aggregate logged values over batches and workers, and log means over words or summaries.
 
-        Losses are in bits.
+        The total loss and the negative log-likelihood are in bits.
         """
 
         def sum_logs(name: str) -> float:

@@ -19,7 +19,7 @@ from .validation import POST_PROCESS
 
 TRUNCATE_SOURCE = 400
 TRUNCATE_TARGET = 100
-"""Default maximum lengths of documents (400 tokens) and summaries (100 tokens), see ETADS, section 4.1."""
+"""Default maximum lengths of documents (400 tokens) and summaries (100 tokens); see ETADS, section 4.1."""
 
 _IN_VALIDATION = ("--eval-rouge", "--validation-samples")
 
@@ -87,8 +87,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     init_from: Optional[str] = field(
         default=None,
         metadata={
-            "help": "initialise weights from this checkpoint where the names match, even if it comes from a model "
-            "without a pointer or coverage; ignored when training is resumed"
+            "help": "initialise weights with matching names from this checkpoint, even if its model has no pointer or "
+            "coverage; ignored when training is resumed"
         },
     )
     extractor: Optional[str] = field(
@@ -161,14 +161,15 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default=1,
         metadata={
             "bounds": Bounds(1),
-            "help": "number of times to use the first training set per epoch if there are further parts (train1, …)",
+            "help": "number of times per epoch to use the first part of the training set (train) if there are further "
+            "parts (train1, …)",
         },
     )
     sort_within: int = field(
         default=0,
         metadata={
-            "help": "number of batches of --batch-size to sort by length at a time, after shuffling all pairs in "
-            "each epoch (Nallapati et al.: 10; 0: sort all pairs once and shuffle the batches, as fairseq does)",
+            "help": "in each epoch, shuffle all pairs, and sort each block of N times --batch-size pairs by length "
+            "(Nallapati et al.: 10; 0: sort all pairs once and shuffle the batches, as fairseq does)",
         },
     )
     save_interval_minutes: float = field(
@@ -232,8 +233,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
         default=0,
         metadata={
             "bounds": Bounds(0),
-            "help": "number of documents at the start of each validation set to log as text at each validation, with "
-            "generated and reference summaries; --eval-rouge-args sets the generation options, even without "
+            "help": "number of documents, from the start of each validation set, to log in each validation together "
+            "with their generated and reference summaries; --eval-rouge-args sets the generation options, even without "
             "--eval-rouge",
         },
     )

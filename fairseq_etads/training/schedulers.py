@@ -1,4 +1,4 @@
-"""``--lr-scheduler reduce_lr_on_validation``, which reduces the learning rate if the validation result stagnates."""
+"""``--lr-scheduler reduce_lr_on_validation``, which reduces the learning rate if validation results stagnate."""
 
 from dataclasses import dataclass, field
 from typing import Optional
@@ -21,7 +21,7 @@ class ReduceLROnValidationConfig(ReduceLROnPlateauLRScheduleConfig):
 
 @register_lr_scheduler("reduce_lr_on_validation", dataclass=ReduceLROnValidationConfig)
 class ReduceLROnValidation(ReduceLROnPlateauLRSchedule):
-    """fairseq's ``reduce_lr_on_plateau``, which here counts validations instead of epochs (Chen and Bansal 2018)."""
+    """fairseq's ``reduce_lr_on_plateau``, modified to count validations instead of epochs (Chen and Bansal 2018)."""
 
     def step(self, epoch: int, val_loss: Optional[float] = None) -> float:
         """Do not change the learning rate, because the validation at the end of the epoch has already been counted."""

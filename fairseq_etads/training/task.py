@@ -76,12 +76,11 @@ class SummarizationTask(FairseqTask):
     result, documents are truncated in the same way in training and generation, and different dictionaries are rejected.
 
     Attributes:
-        factors: the source factors in the data, and the source factors that the models read.
+        factors: object that manages the source factors in the data and the source factors that the models read.
         labels: object that adds labels and selection probabilities to batches.
         data_checks: object that compares the data files with their checksums.
         capabilities: the mechanisms of all models that the task has built.
-        trained_by: the criterion that trains the model, if the model selects words or sentences. None for all other
-            models.
+        trained_by: the criterion for training the model if the model selects words or sentences, and None otherwise.
         summary_lengths: length percentiles of the truncated training summaries, or None if the lengths are unknown.
         extra_updates: object that runs the auxiliary updates of --auxiliary-task, or None if this option is not set.
 
@@ -93,7 +92,7 @@ class SummarizationTask(FairseqTask):
 
     def __init__(self, cfg: SummarizationConfig, src_dict: Dictionary, tgt_dict: Dictionary):
         super().__init__(cfg)
-        if cfg.upsample_primary == -1:  # the default in older checkpoints, which had no meaning
+        if cfg.upsample_primary == -1:  # the default in older checkpoints, where it has no effect
             cfg.upsample_primary = 1
         check_values(cfg, SummarizationConfig)
         if cfg.sort_within < 0 or (cfg.sort_within and not isinstance(cfg.batch_size, int)):
@@ -149,8 +148,8 @@ class SummarizationTask(FairseqTask):
         src_dict.grows = True  # words that are not in the file are added later, so that they can also be copied
         if not filecmp.cmp(paths[0], paths[1], shallow=False):
             tgt_dict = cls.load_dictionary(paths[1])
-            # If both vocabularies contain the same words, source and target share one dictionary, but their vocabulary
-            # sizes may differ.
+            # If both files contain the same words, source and target share one dictionary, but may differ in the number
+            # of known words.
             if tgt_dict.symbols == src_dict.symbols:
                 if tgt_dict.known_words > src_dict.known_words:
                     raise ValueError(
@@ -239,7 +238,7 @@ class SummarizationTask(FairseqTask):
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
-        """Build fairseq's subword encoder. Before that, check the subword model against SHA256SUMS in its folder."""
+        """Build fairseq's subword encoder, after checking the subword model against SHA256SUMS in its folder."""
         check_subword_model(args)
         return super().build_bpe(args)
 
@@ -267,14 +266,14 @@ class SummarizationTask(FairseqTask):
         return self._trained is not None
 
     def get_batch_iterator(self, dataset: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return fairseq's batch iterator, such that a resumed run uses the same batches as an uninterrupted run.
+        """Return a batch iterator of fairseq that yields the same batches in resumed and in uninterrupted runs.
 
         fairseq 0.12.3 creates the batches of all epochs at once. It uses a random seed that is the sum of --seed and
         the epoch in which the process starts. This method therefore always creates the batches as if training started
         in epoch 1.
 
-        If the training split is also a validation set (``--valid-subset train``), validation gets an iterator of its
-        own. fairseq would use the same iterator for both, and each validation would end an epoch of the training.
+        If the training split is also a validation set (``--valid-subset train``), validation gets its own iterator.
+        fairseq would use the same iterator for both, so that each validation would end the current training epoch.
         """
         trains = "update_epoch_batch_itr" in kwargs  # only fairseq's training loop passes this argument
         if not trains and self._training_batches is not None and dataset is self.datasets.get(self.cfg.train_subset):
@@ -292,7 +291,7 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def _get_evaluated(self, dataset: SummarizationDataset) -> SummarizationDataset:
-        """Return the training split as a validation set, with the references and probabilities for summaries."""
+        """Return the training split as a validation set, including everything that validation summaries require."""
         if self._evaluated is None or self._evaluated.src is not dataset.src:
             self._evaluated = copy.copy(dataset)
             if self._summaries is not None:
@@ -308,7 +307,7 @@ class SummarizationTask(FairseqTask):
         fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
         not changed.
 
-        Before the first epoch, the method also checks the options of the summaries in validation.
+        Before the first epoch, the method also checks the options for generating summaries during validation.
         """
         super().begin_epoch(epoch, model)
         if self._summaries is not None:
@@ -342,7 +341,7 @@ class SummarizationTask(FairseqTask):
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """Compute the validation loss of a batch.
 
-        The method also logs samples and computes ROUGE scores if requested.
+        If the options request it, the method also logs samples and computes ROUGE scores.
         """
         self.data_checks.check_unchanged()
         if not sample:  # fairseq-validate passes an empty batch to workers that have no batches left
@@ -362,7 +361,7 @@ class SummarizationTask(FairseqTask):
             self._summaries = summaries
 
     def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
-        """Replace target words that the model cannot generate, if the model is an external model."""
+        """If the model is external, replace target words that it cannot generate."""
         if not self._hides_rare_words:
             return sample
         return {**sample, "target": replace_rare_words(sample["target"], self.tgt_dict)}
@@ -578,7 +577,7 @@ class SummarizationTask(FairseqTask):
         }
 
     def check_resumed(self, state: Dict[str, Any], path: str) -> None:
-        """Check that the dictionaries match a checkpoint before training uses the weights of the checkpoint.
+        """Check that the dictionaries match a checkpoint before training loads its weights.
 
         Args:
             state: the task state in the checkpoint, or an empty dictionary if the checkpoint was written by another

@@ -30,7 +30,7 @@ sample_logger = logging.getLogger(f"{__name__}.samples")
 """Logger for the samples in a validation set.
 
 fairseq silences the root logger of all workers except the first, but each worker may have to log a sample. A worker
-without a last batch repeats its first batch, so a sample can be logged twice.
+with fewer batches than the others evaluates the first batch of the set again, so a sample can be logged twice.
 """
 sample_logger.setLevel(logging.INFO)
 
@@ -47,7 +47,7 @@ SHOWN_DOCUMENT = 200
 """Maximum number of characters of a document to log in a sample."""
 
 _QUALITY = re.compile(r"accuracy|auc|f1|rewritten_rouge1|(reward|greedy|raml_reward)(_.+(?<!_loss))?")
-"""Metrics of the criterions for which higher values are better. ROUGE scores are not included."""
+"""Names of all criterion metrics that should be maximised, except ROUGE scores."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -56,13 +56,13 @@ _UNKNOWN = {"hypothesis": "unknownwordofhypothesis", "reference": "unknownwordof
 
 
 def check_best_metric(eval_rouge: bool, metric: str, maximize: bool) -> None:
-    """Check that ROUGE scores for selecting checkpoints are computed, and that qualities are maximised.
+    """Check the metric for selecting the best checkpoint.
 
-    Otherwise, training would fail at the first validation, or the worst checkpoint would be selected as the best.
+    Without this check, training could fail at the first validation, or select the worst checkpoint as the best.
 
     Raises:
-        ValueError: the metric is a ROUGE score, but ROUGE scores are not computed, or higher values of the metric are
-            better, but it would be minimised.
+        ValueError: the metric is a ROUGE score although ROUGE scores are not computed, or it would be minimised
+            although higher values are better.
     """
     if metric in METRICS and not eval_rouge:
         raise ValueError(f"--best-checkpoint-metric {metric}: add --eval-rouge, which computes it")
@@ -125,7 +125,7 @@ def _merge_options(option: str, config: Any, values: Dict[str, Any]) -> Any:
     """Return the options of a dataclass with the given values. Raises ValueError if a value has the wrong type.
 
     Args:
-        option: the option of the command that contains the values, for messages.
+        option: name of the command-line option that contains the values, for error messages.
         config: the dataclass that declares the options.
     """
     try:
@@ -164,7 +164,7 @@ class ValidationSummaries:
     """Summarise the first documents of a validation set to compute ROUGE scores and log samples.
 
     Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected
-    from the dictionary (see :func:`detect_words`), and ROUGE is computed on the words in the data.
+    from the dictionary (see :func:`detect_words`), and ROUGE is computed on the tokenised text.
 
     Each worker logs sums over its documents, together with the number of documents. The mean scores therefore do not
     depend on the batches or the number of workers. The generator is created for the first batch of a validation and
@@ -218,7 +218,7 @@ class ValidationSummaries:
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def check_generator(self, model: Any) -> None:
-        """Create a generator once and discard it, so that unsuitable options fail now and not at the first validation.
+        """Create a generator once and discard it, so that unsuitable options cause an error now.
 
         Raises ValueError if the options are incompatible with each other, the model or the data, and InputError if a
         file is missing or damaged.
@@ -310,7 +310,7 @@ class ValidationSummaries:
             sample_logger.info(f"validation sample {number} {what} {text}")
 
     def _generate_summaries(self, sample: Dict[str, Any], model: Any, rows: Sequence[int]) -> List[Tensor]:
-        """Generate the best summaries for the documents in ``rows`` of a batch. Returns their dictionary ids (T,)."""
+        """Generate a summary of each document in ``rows`` of a batch. Returns the summaries' dictionary ids (T,)."""
         model = unwrap_model(model)
         if self._generator is None:
             self._generator = self.task.build_generator([model], self.options)
@@ -322,8 +322,7 @@ class ValidationSummaries:
         if "selection" in sample:
             part["selection"] = sample["selection"][chosen]
         cuda = chosen.is_cuda
-        # Sampling (--eval-rouge-args) uses random numbers, but validation must not affect the random numbers in
-        # training.
+        # Sampling (--eval-rouge-args) uses random numbers, but must not affect the random numbers in training.
         with torch.random.fork_rng(devices=[chosen.device] if cuda else []):
             hypotheses = self.task.inference_step(self._generator, [model], part)
         return [found[0]["tokens"] for found in hypotheses]
