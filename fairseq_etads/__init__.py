@@ -36,7 +36,7 @@ class _RegisterWithFairseq(importlib.abc.MetaPathFinder):
         """Number of modules in this package or in fairseq that are currently being imported."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Optional[ModuleSpec]:
-        """Find a module of fairseq or of this package with the other finders, and keep track of its import."""
+        """Use the other finders to find fairseq or a module of this package, and keep track of its import."""
         if name != "fairseq" and not name.startswith("fairseq_etads."):
             return None
         others = (finder for finder in list(sys.meta_path) if finder is not self and hasattr(finder, "find_spec"))

@@ -395,7 +395,7 @@ def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[.
 
 
 def install(command: Any) -> None:
-    """Patch fairseq to improve resuming. This function can be called repeatedly.
+    """Patch fairseq to correct how training resumes. This function can be called repeatedly.
 
     Args:
         command: the module ``fairseq_cli.train``.

@@ -139,7 +139,7 @@ def _save(trainer: Any, epoch_itr: Any, loss: Optional[float]) -> None:
 
 
 def is_validation_missed() -> bool:
-    """Return whether a signal prevented a validation that was due. If so, it must be run when training resumes."""
+    """Return whether a signal prevented a validation that was due. This validation must run when training resumes."""
     return _interruption.misses_validation
 
 

@@ -45,7 +45,7 @@ class NonFiniteLossError(RuntimeError):
 def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
     """Compute the coverage loss Σ_j min(a_tj, c_tj) of See et al. 2017, equation 12.
 
-    The coverage vector c_t is the sum of the attention distributions at all previous words.
+    The coverage vector c_t is the sum of the attention distributions at all previous decoding steps.
 
     Args:
         attention: attention weights, shape (B, T, S). Each row sums to 1.
@@ -358,7 +358,7 @@ def check_criterion(name: str, pointer: str, large_vocabulary_trick: bool, adapt
         large_vocabulary_trick: whether the model's softmax is computed only over candidate words.
         adaptive_softmax: whether the model has an adaptive softmax (--adaptive-softmax-cutoff).
     """
-    # Criterions that inherit these options can compute the likelihood of copied words and of candidate words.
+    # Criterions with the options of SummarizationNLLConfig can compute the likelihood of copied and candidate words.
     ours = issubclass(CRITERION_DATACLASS_REGISTRY.get(name, object), SummarizationNLLConfig)
     if pointer == "switch" and not ours:
         raise ValueError(

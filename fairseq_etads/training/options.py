@@ -80,8 +80,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     no_end_if_cut: bool = field(
         default=False,
         metadata={
-            "help": "do not train the model to generate the end symbol where --truncate-target cuts a summary (See "
-            "et al. 2017)"
+            "help": "do not train the model to generate the end symbol after summaries that --truncate-target cuts "
+            "(See et al. 2017)"
         },
     )
     init_from: Optional[str] = field(

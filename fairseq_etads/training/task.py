@@ -73,7 +73,7 @@ class SummarizationTask(FairseqTask):
     """fairseq task for summarising documents.
 
     The state of the task in a checkpoint contains the truncation lengths and the fingerprints of the dictionaries. As a
-    result, documents are truncated in the same way in training and generation, and different dictionaries are rejected.
+    result, documents are truncated in the same way in training and generation, and other dictionaries are rejected.
 
     Attributes:
         factors: object that manages the source factors in the data and the source factors that the models read.
@@ -81,7 +81,7 @@ class SummarizationTask(FairseqTask):
         data_checks: object that compares the data files with their checksums.
         capabilities: the mechanisms of all models that the task has built.
         trained_by: the criterion for training the model if the model selects words or sentences, and None otherwise.
-        summary_lengths: length percentiles of the truncated training summaries, or None if the lengths are unknown.
+        summary_lengths: percentiles of the truncated training summaries' lengths, or None if these are unknown.
         extra_updates: object that runs the auxiliary updates of --auxiliary-task, or None if this option is not set.
 
     Raises:
@@ -120,7 +120,7 @@ class SummarizationTask(FairseqTask):
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
         """Create the task and load the dictionaries in the data folder."""
-        compat.install()  # in a program, the module of fairseq-train may have been imported after the plugin
+        compat.install()  # in a Python program, the module of fairseq-train may have been imported after the plugin
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory, *further = utils.split_paths(cfg.data)
@@ -302,7 +302,7 @@ class SummarizationTask(FairseqTask):
         return self._evaluated
 
     def begin_epoch(self, epoch: int, model: Any) -> None:
-        """At the start of a training epoch, scale down long word embeddings if the model has ``scale_long_rows``.
+        """At the start of a training epoch, let models with ``scale_long_rows`` scale down embeddings with large norms.
 
         fairseq also calls this method when training resumes in the middle of an epoch. In this case, the embeddings are
         not changed.
@@ -594,7 +594,7 @@ class SummarizationTask(FairseqTask):
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Set the truncation lengths from a checkpoint, unless they are set by options. Reject different dictionaries.
+        """Set the truncation lengths from a checkpoint, unless they are set by options. Reject other dictionaries.
 
         fairseq calls this method when it loads models for generation, validation or scoring. When training resumes,
         only the dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read
