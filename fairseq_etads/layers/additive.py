@@ -1,4 +1,4 @@
-"""Additive and dot attention for a recurrent decoder. All decoding steps share the encoder's tensors.
+"""Additive and dot-product attention for a recurrent decoder. All decoding steps share the encoder's tensors.
 
 Each query depends on the result of the previous step, so the steps cannot be computed in one matrix product. With plain
 autograd, the backward pass of every step would allocate a gradient with the shape of the encoder states. In this
@@ -17,7 +17,7 @@ from ..kernels.lookup import get_backward_pass_id
 from ..kernels.precision import at_least_float32
 
 _CACHED = 2**19
-"""Number of float32 values that fit in a processor cache of 2 MiB. Repeated passes over them are then fast."""
+"""Number of float32 values that fit in a CPU cache of 2 MiB, so that repeated passes over them are fast."""
 
 
 class _StepGradients:
@@ -170,7 +170,7 @@ class AdditiveAttention(nn.Module):
 
 
 class _SharedTensorFunction(torch.autograd.Function):
-    """The identity function. The function ``total`` computes its gradient from the records of all steps."""
+    """The identity function, with a gradient that ``total`` computes from the records of all steps."""
 
     @staticmethod
     def forward(ctx: Any, tensor: Tensor, gradients: _StepGradients, total: Callable[[List[Any]], Tensor]) -> Tensor:
@@ -317,4 +317,4 @@ def _compute_sigmoid(query: Tensor, keys: Tensor, *coverage: Tensor, rows: slice
     if coverage:
         covered, weight = (at_least_float32(x) for x in coverage)
         inner.addcmul_(covered[rows][..., None], weight)
-    return inner.sigmoid_().contiguous()  # a sum has the memory layout of its terms
+    return inner.sigmoid_().contiguous()  # a sum inherits the memory layout of its terms

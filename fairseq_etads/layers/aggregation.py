@@ -77,7 +77,7 @@ class EncoderGate(nn.Module):
         self.document_proj = nn.Linear(embed_dim, embed_dim)
 
     def forward(self, states: Tensor, padding_mask: Optional[Tensor] = None) -> Tensor:
-        """Apply the gate to states (S, B, d_m). The padding mask (B, S) is True at padding, or None."""
+        """Apply the gate to states (S, B, d_m). The padding mask (B, S), if any, is True at padding."""
         return self.apply_gate(states, select_last_real_state(states, padding_mask))
 
     def apply_gate(self, states: Tensor, document: Tensor) -> Tensor:

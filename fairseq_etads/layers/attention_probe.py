@@ -12,8 +12,8 @@ from ..kernels.focus import compute_token_positions
 FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_strength")
 """Names of the attention statistics in the training log. All statistics are means over layers and heads.
 
-- gate: the fraction of the attention that passes the saliency gate, sum over j of g_ij a_ij, computed at the middle
-  word i of each summary. If the gate has the initial value 1, twice this fraction is reported.
+- gate: the total attention that passes the saliency gate, which is the sum of g_ij a_ij over j, computed at the middle
+  word i of each summary. The maximum is 1, or 2 if the gate values are between 0 and 2.
 - focus_distance: the distance |mu_i - P_i| between the centre of attention and the query's position, in tokens.
 - focus_scope: the scope sigma, in tokens.
 - focus_share: the scope divided by the document length, sigma / m.
@@ -92,7 +92,7 @@ class AttentionRecord(AttentionObserver):
 
 
 class AttentionStatistics(AttentionObserver):
-    """Sums and counts from which the means of :data:`FIGURES` over all layers are computed.
+    """Sums and counts from which the statistics in :data:`FIGURES` are computed.
 
     For speed, the gate is computed at only one word of each summary. For focus-attention, only the centres, scopes and
     strengths are read.
@@ -166,7 +166,7 @@ def observe_attention(model: nn.Module, real: Tensor) -> Iterator[AttentionStati
 def record_attention(model: nn.Module) -> Iterator[Dict[str, AttentionRecord]]:
     """Record the values of all observable attention modules during a forward pass in a ``with`` block.
 
-    The context manager returns a dictionary from module names to records.
+    The context manager yields a dictionary from module names to records.
     """
     named = {name: module for name, module in model.named_modules() if isinstance(module, ObservableAttention)}
     records = {name: AttentionRecord() for name in named}

@@ -7,8 +7,8 @@ treated as additional queries for the same keys, and reordering hypotheses does 
 - Tensors that are computed once per document, such as projected keys and values, are stored in
   :attr:`BeamState.memory`.
 - The keys and values of earlier decoding steps are stored in one row per document, with a column for each beam and
-  step. A mask ensures that each hypothesis sees only the columns of its ancestors. Columns without descendants are
-  dropped every few steps.
+  step. A mask ensures that each hypothesis sees only the columns of its ancestors. Every few steps, columns that
+  no hypothesis sees are dropped.
 
 If ``incremental_state`` is a :class:`BeamState`, rows are sorted by document and then by beam.
 """
@@ -67,7 +67,7 @@ class BeamState(Dict[str, Dict[str, Optional[Tensor]]]):
         self._free_steps = 0  # number of steps for which the cached tensors still have space
 
     def begin_step(self) -> None:
-        """Add one column for each beam. The column is visible only to this beam.
+        """For each beam, add one column that is visible only to that beam.
 
         Call this method before each decoder step.
         """

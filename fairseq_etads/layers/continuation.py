@@ -37,8 +37,8 @@ class CopyHistory(NamedTuple):
         """Compute the copy history for the last ``steps`` of T' decoding steps.
 
         Args:
-            previous: the dictionary ids (N, T'), int64, of the start symbol and the words so far. Words in the copy
-                tail have different ids.
+            previous: the dictionary ids (N, T'), int64, of the start symbol and the words so far. Each word in the
+                copy tail has its own id.
             source: the source documents (B, S) as dictionary ids. N is a multiple of B.
             steps: T, the number of last steps for which the history is returned.
             unk: the id of the unknown word. This id represents many different words, so it does not match any word.
@@ -57,13 +57,14 @@ class CopyHistory(NamedTuple):
 
 
 class ContinuationTerms(nn.Module):
-    """Computes terms from a :class:`CopyHistory` that are added to the logits of copy attention and p_gen.
+    """Uses a :class:`CopyHistory` to compute terms that are added to the logits of copy attention and p_gen.
 
     If the k-th feature is true at position j, the value v_k is added to the logit of position j, for k = 1, 2 and 3.
     The values v = W h + b depend on the decoder state h, because copying should continue at some steps and stop at
-    others. W is initialised to 0, and b to :data:`FIRST_VALUES`, which slightly favours continuing. Two learned
-    numbers, which are initialised to 0, are added to the logit of p_gen. The first is added if any position follows the
-    last word. The second is added if any position follows the last two words.
+    others. W is initialised to 0, and b to :data:`FIRST_VALUES`, which slightly favours continuing.
+
+    A learned number, initialised to 0, is added to the logit of p_gen if any position follows the last word. Another
+    such number is added if any position follows the last two words.
 
     Args:
         features: the width of the decoder state h.

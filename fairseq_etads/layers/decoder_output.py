@@ -22,7 +22,7 @@ from .pointer import LogVocab, Pointer, PointerHead, PointerOutput, WordLogProbs
 from .sentence_selector import SentenceAttention, SentenceSelection
 
 Capabilities = FrozenSet[str]
-"""The names of a model's mechanisms. Each name is the option that enables it, such as "--pointer soft"."""
+"""The names of a model's mechanisms. Each name is the option that enables the mechanism, such as "--pointer soft"."""
 
 
 class TrainingCriterion(NamedTuple):
@@ -30,8 +30,8 @@ class TrainingCriterion(NamedTuple):
 
     Attributes:
         criterion: the name of the criterion.
-        model: a description of the required model for messages, such as "an architecture that selects words or
-            sentences".
+        model: a description of the model that the criterion requires, for use in messages, such as "an architecture
+            that selects words or sentences".
     """
 
     criterion: str
@@ -50,7 +50,7 @@ class DecoderCapabilities(NamedTuple):
             :class:`OutputVocabulary`.
         pointer: the pointer head, or None if the model has no pointer.
         large_vocabulary_trick: the number of words over which the softmax is computed, or 0 for all words.
-        is_incremental: whether the decoder is one of fairseq's incremental decoders.
+        is_incremental: whether the decoder is a ``FairseqIncrementalDecoder``.
         has_adaptive_softmax: whether the decoder uses an adaptive softmax, which divides the vocabulary into clusters.
     """
 

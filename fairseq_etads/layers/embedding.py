@@ -11,7 +11,7 @@ from ..vocabulary.dictionary import hide_unknown_words
 
 
 def mark_lookup_table(weight: nn.Parameter) -> None:
-    """Mark a weight (V, D) as a lookup table. Only rows of it are looked up, so its gradient may be sparse."""
+    """Mark a weight (V, D) as a lookup table. It is used only to look up rows, so its gradient may be sparse."""
     weight.is_lookup_table = True  # type: ignore[attr-defined]
 
 

@@ -18,9 +18,9 @@ from .beam_state import IncrementalState
 CENTERS = ("absolute", "relative")
 STRENGTHS = ("fixed", "learned")
 SCOPES_HELP = (
-    'initial scope (sigma) of focus-attention in tokens, or "half" for half of the document, as in the ETADS paper; '
-    'a list such as "2,2,8,half" assigns scopes to the heads in turn. At a distance of one scope from the centre, the '
-    "attention weight is e^-2 = 0.14 times as large as at the centre"
+    'initial scope (sigma) of focus-attention in tokens, or "half" for half of the document length, as in the ETADS '
+    'paper; a list such as "2,2,8,half" assigns scopes to the heads in turn. At a distance of one scope from the '
+    "centre, the attention weight is e^-2 = 0.14 times as large as at the centre"
 )
 
 
@@ -80,8 +80,8 @@ class FocalNetwork(nn.Module):
         num_heads: H, the number of heads. Each head has a separate slice of u and separate vectors U_c and U_d.
         center: the method for predicting the centres, one of ``CENTERS``.
         initial_scope: the initial scopes of the heads, in the format that ``SCOPES_HELP`` describes.
-        strength: the type of the bias's factor, one of ``STRENGTHS``. With "learned", the focal bias of each head is
-            multiplied by a learned factor, ``strength`` (H,). Initially, the factor is 0, which corresponds to plain
+        strength: the type of factor by which the focal bias is multiplied, one of ``STRENGTHS``. With "learned", each
+            head has a learned factor, ``strength`` (H,). Initially, the factor is 0, which corresponds to plain
             attention.
     """
 
@@ -285,8 +285,8 @@ def _attend_blockwise(q: Tensor, k: Tensor, v: Tensor, key_padding_mask: Optiona
 MANY_WEIGHTS = 2**22
 """Minimum number of attention weights (B * H * T * S) for which :class:`EncoderAttention` uses blocks.
 
-This number of float32 values needs 16 MiB. Compared with fairseq's attention, blocks take 15 % less time for a document
-of 1,024 tokens, 29 % less for four such documents, and 2 % less for a document of 400 tokens.
+This number of float32 values needs 16 MiB. Blockwise attention takes 15 % less time than fairseq's for a document of
+1,024 tokens, 29 % less for four such documents, and 2 % less for a document of 400 tokens.
 """
 
 

@@ -80,8 +80,8 @@ class PointerOutput:
         kind: the kind of pointer, "soft" or "switch".
         hard: whether to choose the more probable of generating and copying instead of mixing both distributions. Words
             that only the other distribution contains then have probability 0. :meth:`mixed` returns a mixture.
-        selective: whether document words without copy attention cannot be copied. Otherwise, they have the smallest
-            possible copy probability, which keeps the loss finite.
+        selective: whether the copy probability of document words without copy attention is 0. Otherwise, it is the
+            smallest positive number, which keeps the loss finite.
     """
 
     log_copy: Tensor
@@ -111,7 +111,7 @@ class PointerOutput:
         """Return a pointer output that copies only the selected words, with a higher probability.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
-        copy attention with masked words set to 0 (Gehrmann et al. 2018, section 4; the released program does not
+        copy attention, set to 0 at masked words (Gehrmann et al. 2018, section 4; the released program does not
         normalise P). The decoder's own attention to the document is not masked.
 
         Let A be the sum of all ã_j. The result is equivalent to a pointer with the copy attention ã / A, in which the
@@ -325,8 +325,8 @@ class PointerHead(nn.Module):
 
         For this purpose, w is set to 0, and b is set to the logit of the probability.
 
-        A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability would depend on the
-        untrained copy attention.
+        A pretrained decoder can already generate words. With p_gen = 1/2, half of the probability mass would come from
+        the untrained copy attention.
         """
         nn.init.zeros_(self.gate.weight)
         nn.init.constant_(self.gate.bias, math.log(probability / (1 - probability)))

@@ -38,9 +38,12 @@ class SentenceFeatures(nn.Module):
 
     0. cosine similarity between the sentence and the whole document, represented as weighted word counts
     1. ln(1 + number of words) / 4
-    2. share of the document's sentences before this sentence, 3. after this sentence; 4. whether it is the last one
-    5. share of content words that also occur in other sentences, 6. in no earlier sentence, 7. frequently in the
-       document
+    2. share of the document's sentences that precede this sentence
+    3. share of the document's sentences that follow this sentence
+    4. whether this sentence is the last one
+    5. share of content words that also occur in other sentences
+    6. share of content words that occur in no earlier sentence
+    7. share of content words that occur frequently in the document
     8. share of content words among all words
     9. number of words with a digit or placeholders such as ``<dig>``, at most five, divided by five
 
@@ -84,8 +87,8 @@ class SentenceFeatures(nn.Module):
         pairs, of_pair, in_sentence = ((documents * count + sentences) * span + ids).unique(
             return_inverse=True, return_counts=True
         )  # P (sentence, word) pairs
-        place = pairs // span  # index of a document and one of its sentences
-        # index of the word among the distinct words of documents
+        place = pairs // span  # combined index of a document and one of its sentences
+        # index of the word among the D pairs of document and word
         word = of_document.new_zeros(len(pairs)).scatter(0, of_pair, of_document)
         in_document = torch.bincount(of_document, minlength=len(different))
         known = (different % span).clamp(max=len(weights) - 1)

@@ -12,7 +12,7 @@ from .aggregation import EncoderGate
 from .embedding import wants_sparse_gradient
 
 SENTENCE_POSITIONS = 100
-"""Number of sentence positions. All sentences after the last position share its embedding."""
+"""Number of position embeddings for sentences. All later sentences share the last embedding."""
 SENTENCE_POSITION_DIM = 32
 """Width of the position embeddings of sentences. The paper does not specify it."""
 
@@ -20,10 +20,10 @@ SENTENCE_POSITION_DIM = 32
 class Bidirectional(nn.Module):
     """A bidirectional recurrent network that ignores padding on either side of a sequence.
 
-    This class wraps one of PyTorch's recurrent networks. On a GPU, they use cuDNN, and packed sequences skip the
-    padding. On a CPU, the backward pass of a packed sequence takes quadratic time, because it fills a gradient for the
-    whole batch at each step. Therefore, on a CPU, documents are shifted to the first column, each direction is run
-    separately, and states after the end of a document are discarded.
+    This class wraps one of PyTorch's recurrent networks. On a GPU, the network uses cuDNN, and packed sequences
+    skip the padding. On a CPU, the backward pass of a packed sequence takes quadratic time, because it fills a gradient
+    for the whole batch at each step. Therefore, on a CPU, documents are shifted to the first column, each direction is
+    run separately, and states after the end of a document are discarded.
 
     Args:
         rnn: the PyTorch network, created with ``batch_first=True`` and ``bidirectional=True``.
@@ -63,12 +63,11 @@ class Bidirectional(nn.Module):
             padding: the padding mask (B, S), bool, True at padding.
 
         Returns:
-            Three values. The first contains the states (B, S, 2 * hidden), which are 0 at padding. The second contains
-            the final states (B, 2 * hidden), which are the forward state at the last real token and the backward state
-            at the first real token. The third contains the memory cells (B, 2 * hidden) at the same positions, or is
-            None if the network has no memory cells.
+            Three values: the states (B, S, 2 * hidden), which are 0 at padding; the final states (B, 2 * hidden), which
+            consist of the forward state at the last real token and the backward state at the first real token; and the
+            memory cells (B, 2 * hidden) at the same positions, or None if the network has no memory cells.
         """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): the positions of real tokens in order, then padding
         lengths = (~padding).sum(dim=1).clamp(min=1)
         run = self._run_packed if x.is_cuda else self._run_directions
         states, last, cells = run(reorder_positions(x, order), lengths)
@@ -232,9 +231,9 @@ class ElmanCell(nn.Module):
 
 
 def run_lstm(network: nn.Module, x: Tensor, state: Optional[Tuple[Tensor, Tensor]] = None) -> Any:
-    """Run PyTorch's LSTM on inputs x (B, T, D), on a CPU without autocast, and return its states and its last state.
+    """Run PyTorch's LSTM on inputs x (B, T, D), and return its states and its last state.
 
-    oneDNN can run but not train an LSTM in half precision on every processor.
+    On a CPU, autocast is disabled, because oneDNN on some processors can run but not train an LSTM in half precision.
     """
     if x.device.type != "cpu":
         return network(x, state)

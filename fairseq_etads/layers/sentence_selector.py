@@ -140,7 +140,8 @@ class SentenceAttention(NamedTuple):
 
     Attributes:
         log_word: the logarithms of the word-level attention α (N, T, S), before it is combined with β.
-        log_selected: log β of the sentence that contains each word (B, S), where β is the probability of selecting it.
+        log_selected: log β of the sentence that contains each word (B, S), where β is the probability of selecting
+            the sentence.
         extraction: the output of the extractor for the B documents.
     """
 

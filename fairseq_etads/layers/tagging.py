@@ -32,7 +32,7 @@ class SelectorOutput(NamedTuple):
 class SpellingEncoder(nn.Module):
     """Computes word vectors from spellings, so that different unknown words have different vectors.
 
-    A spelling consists of a begin symbol, the UTF-8 bytes of the word, called letters here, and an end symbol. A
+    A spelling consists of a begin symbol, the UTF-8 bytes of the word (here called letters), and an end symbol. A
     convolution over the letters is followed by a ReLU and max-pooling (Kim et al. 2016; the released tagger of Gehrmann
     et al. 2018).
 
@@ -102,7 +102,7 @@ class TaggerLSTM(nn.Module):
 
         Returns the states (B, S, 2 * hidden), which are 0 at padding.
         """
-        order = padding.int().argsort(dim=1, stable=True)  # (B, S): positions of real tokens first, in order
+        order = padding.int().argsort(dim=1, stable=True)  # (B, S): the positions of real tokens in order, then padding
         lengths = (~padding).sum(dim=1, keepdim=True)
         positions = torch.arange(x.shape[1], device=x.device).expand(x.shape[:2])
         reverse = torch.where(positions < lengths, lengths - 1 - positions, positions)
@@ -139,7 +139,7 @@ def group_words_by_sentence(
     lengths = torch.zeros_like(numbers).scatter_add(1, numbers, real.long())  # (B, S), 0 after the last sentence
     starts = lengths.cumsum(1) - lengths
     rank = real.long().cumsum(1) - 1 - starts.gather(1, numbers)  # position of a word in its sentence
-    # copy both numbers at once, so that the CPU waits for a GPU only once
+    # copy both numbers at once, so that the CPU waits for the GPU only once
     last, longest = torch.stack([numbers.max(), lengths.max()]).tolist() if numbers.numel() else (0, 0)
     count, width = min(last + 1, sentences), max(1, min(longest, words))
     kept = real & (numbers < count) & (rank < width)

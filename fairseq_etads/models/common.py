@@ -118,7 +118,7 @@ class PositionedModel(SummarizationModel):
 def to_namespace(cfg: Any) -> Any:
     """Convert a model's options to a plain namespace.
 
-    Enumerations are converted to strings, so that they can be pickled.
+    Enumerations are converted to strings, so that the options can be pickled.
     """
     options: Any = (
         OmegaConf.to_container(cfg, resolve=True, enum_to_str=True) if OmegaConf.is_config(cfg) else vars(cfg)
@@ -133,7 +133,7 @@ def make_preset_dataclass(
 
     Args:
         name: the name of the preset.
-        options: a tuple for each option, which contains its name, type, default and metadata.
+        options: the options, each described by a tuple of its name, type, default and metadata.
         changes: a dictionary from option names to the preset's own defaults.
         module: the name of the module in which the dataclass is defined.
 
@@ -148,9 +148,9 @@ def make_preset_dataclass(
 
 
 def register_presets(model: type, presets: Dict[str, Dict[str, Any]], config: Callable[..., type]) -> None:
-    """Register each preset as a value of --arch. ``config(name, **changes)`` creates the dataclass with its options."""
+    """Register each preset as a value of --arch. ``config(name, **changes)`` creates the dataclass of its options."""
     for name, changes in presets.items():
-        # Create one class per preset, because fairseq stores the dataclass with the options as a class attribute.
+        # Create one class per preset, because fairseq stores the dataclass of the options as a class attribute.
         own = type(name, (model,), {"__doc__": model.__doc__, "__module__": model.__module__})
         register_model(name, dataclass=config(name, **changes))(own)
         setattr(sys.modules[model.__module__], name, own)  # pickle looks up the class in this module

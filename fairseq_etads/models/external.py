@@ -1,7 +1,7 @@
 """Use external models, mainly fairseq's own, with ``--task summarization``.
 
-External models do not support the copy tail of the dictionary. External models can read and generate only known words.
-In their input, every other word is replaced with the unknown word.
+External models do not support the copy tail of the dictionary: they can read and generate only known words. Every other
+word in their input is replaced with the unknown word.
 """
 
 import copy
@@ -98,7 +98,7 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
     Args:
         cfg: the model options.
         task: the summarisation task.
-        build: a function that builds the model from ``cfg`` for the task that is passed to it.
+        build: a function that receives a task, and builds the model from ``cfg`` for this task.
 
     Raises:
         ValueError: the model cannot be trained on text pairs or does not generate text from left to right.
@@ -149,7 +149,7 @@ def _set_position_counts(cfg: Any, task: Any) -> None:
     """Set the number of positions in ``cfg`` for models that read it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if get_model_class(cfg) in (FConvModel, FConvModelSelfAtt):
-        padding = task.src_dict.pad() + 1  # the first rows of a position embedding table are not positions
+        padding = task.src_dict.pad() + 1  # number of rows at the start of the table that do not represent positions
         source, target = source + padding, target + padding
         cfg.max_source_positions = getattr(cfg, "max_source_positions", None) or source
         cfg.max_target_positions = getattr(cfg, "max_target_positions", None) or target
@@ -158,7 +158,7 @@ def _set_position_counts(cfg: Any, task: Any) -> None:
 
 
 def _is_word_embedding(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module is a word embedding table of fairseq.
+    """Return whether a module is one of fairseq's word embedding tables for this dictionary.
 
     Subclasses of nn.Embedding are excluded, because they contain position embeddings or belong to this project.
     """
@@ -166,7 +166,7 @@ def _is_word_embedding(module: nn.Module, dictionary: Dictionary) -> bool:
 
 
 class _UnknownWordsHook:
-    """A hook for a word embedding table that replaces copy-tail words in the input with the unknown word."""
+    """A hook that replaces copy-tail words in the input of a word embedding table with the unknown word."""
 
     def __init__(self, dictionary: Dictionary):
         self.known_words, self.unk = len(dictionary), dictionary.unk()

@@ -1,4 +1,4 @@
-"""``--init-from`` and ``--extractor``: initialise a model with the weights that have the same names in a checkpoint."""
+"""``--init-from`` and ``--extractor``: initialise a model from a checkpoint by matching the names of weights."""
 
 import logging
 import os
@@ -57,10 +57,11 @@ def is_first_launch(cfg: Any, option: str = "--init-from") -> bool:
 def load_initial_weights(
     model: nn.Module, path: str, task: Any, option: str = "--init-from", whole: bool = False
 ) -> None:
-    """Copy the weights that a checkpoint and a model have in common, and log which weights were copied.
+    """Load into a model the weights that it has in common with a checkpoint, and log which weights were loaded.
 
-    If the checkpoint's folder contains its dictionary, word embeddings are matched by word (see :mod:`.pretrained`). A
-    sentence extractor can also be initialised with the extractor in a summariser's checkpoint.
+    If the checkpoint does not record its dictionary, but its folder contains the dictionary file, word embeddings are
+    matched by word (see :mod:`.pretrained`). A sentence extractor can also be initialised with the extractor in a
+    summariser's checkpoint.
 
     Args:
         model: the newly built model.
@@ -73,8 +74,8 @@ def load_initial_weights(
         FileNotFoundError: the file does not exist.
         UnsafeCheckpointError: loading the file could run code.
         ValueError: the file is not a checkpoint, was trained with another dictionary, or contains no weight of this
-            model. ValueError is also raised if the model shares a weight that has two different values in the
-            checkpoint, or if ``whole`` is True and the weights do not correspond.
+            model. ValueError is also raised if two weights that the model shares differ in the checkpoint, or if
+            ``whole`` is True and the weights do not correspond.
     """
     weights, remembers_words = _read_weights(path, task, option)
     if isinstance(model, SentenceExtractor) and any(name.startswith(EXTRACTOR) for name in weights):
@@ -173,7 +174,7 @@ def _fit_rows(
     if rows == wanted:
         return given
     if name.endswith("embed_positions.weight") and given.shape[1:] == parameter.shape[1:]:
-        padding = task.source_dictionary.pad() + 1  # number of leading rows that are not positions
+        padding = task.source_dictionary.pad() + 1  # number of leading rows that do not represent positions
         report.partly.append(f"{name}: {min(rows, wanted) - padding} of {wanted - padding} positions")
         return torch.cat([given[:wanted], parameter[rows:].detach().to(given)])
     side = "source" if name.startswith("encoder.") else "target"

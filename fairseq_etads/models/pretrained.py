@@ -23,7 +23,7 @@ class CheckpointWords:
 
     Attributes:
         files: a dictionary from "source" and "target" to the paths of the dictionary files. If the checkpoint's folder
-            contains only one file, both have the same path. If the folder contains none, the dictionary is empty.
+            contains only one such file, both have the same path. If it contains none, ``files`` is empty.
     """
 
     def __init__(self, checkpoint: str, task: Any):
@@ -78,7 +78,7 @@ class CheckpointWords:
     def _get_table_words(self, side: str, name: str, rows: int) -> List[str]:
         """Return the words of an embedding table with ``rows`` rows.
 
-        In pretrained models, the last row is the mask symbol.
+        If the table has one row more than the file has words, the last row represents the mask symbol.
         """
         words = self._words[side]
         if rows == len(words) + 1 and MASK not in words:

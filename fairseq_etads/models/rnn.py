@@ -38,9 +38,9 @@ fairseq's recurrent models draw these weights uniformly from [-0.1, 0.1] instead
 SEES_STD, SEES_RANGE = 1e-4, 0.02
 """Scales of the initial weights in See et al.'s code.
 
-Word embeddings and output weights are drawn from a normal distribution, which is truncated at two standard deviations.
-The first value is the standard deviation. The weights of recurrent networks are drawn from a uniform distribution
-between plus and minus the second value.
+Word embeddings and output weights are drawn from a normal distribution with the standard deviation ``SEES_STD``, which
+is truncated at two standard deviations. The weights of recurrent networks are drawn uniformly from
+[-``SEES_RANGE``, ``SEES_RANGE``].
 """
 
 
@@ -110,7 +110,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
         for name, part in task.auxiliary_parts(config).items():
             model.add_module(name, part)
         initialise_weights(model, config)
-        # Add the extractor after initialise(), because its weights are usually loaded from a checkpoint.
+        # Add the extractor after initialise_weights(), because its weights are usually loaded from a checkpoint.
         if str(config.sentence_attention) == "extractor":
             model.encoder.extractor = make_extractor(config, task)
         model.mark_lookup_tables()
@@ -119,7 +119,7 @@ class RecurrentModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoder
     def mark_lookup_tables(self) -> None:
         """Mark the weights that are used only as lookup tables, so that lazy optimisers update only the rows in use.
 
-        The weight of an output layer for all words is not marked, because every row is used.
+        The weight of an output layer that computes logits for all words is not marked, because it uses every row.
         """
         output = self.decoder.output_projection
         trick = self.decoder.large_vocabulary_trick > 0
@@ -162,7 +162,8 @@ def make_embedding_table(dictionary: Dictionary, width: int, tiny: bool = False,
         dictionary: the dictionary that contains the words.
         width: the width of the vectors.
         tiny: whether to use the small standard deviation of See et al.'s code.
-        bound: if nonzero, draw the vectors uniformly from [-bound, bound].
+        bound: the bound of the interval [-bound, bound] from which the vectors are drawn uniformly, or 0 for a normal
+            distribution.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
@@ -198,8 +199,8 @@ def initialise_weights(model: nn.Module, config: Any) -> None:
 def _initialise_as_see_et_al(model: nn.Module) -> None:
     """Initialise the weights as in See et al.'s code.
 
-    In recurrent networks, weights are drawn uniformly from [-0.02, 0.02]. Biases are 0, or 1 for the forget gate of an
-    LSTM. The bridge, the biases of output layers and the output weight of the closed-book decoder are drawn from a
+    In recurrent networks, weights are drawn uniformly from [-0.02, 0.02], and biases are 0, or 1 for the forget gate of
+    an LSTM. The bridge, the biases of output layers and the output weight of the closed-book decoder are drawn from a
     normal distribution with a standard deviation of 0.0001. All other matrices and the vectors v and w_c are drawn
     uniformly according to Glorot's rule, and all other biases are 0. The values for recurrent networks and biases were
     TensorFlow's defaults at that time.

@@ -117,7 +117,7 @@ def compute_word_queries(attention: Optional[Attention], words: Tensor) -> Seque
 
 
 class DecoderInputs(NamedTuple):
-    """The encoder output, converted for use in all decoding steps. Each row is a document (B) or a hypothesis (N).
+    """The encoder output, converted for use in all decoding steps. Rows belong to documents (B) or hypotheses (N).
 
     Attributes that describe sentences are None if the encoder does not return sentences.
 
@@ -127,7 +127,7 @@ class DecoderInputs(NamedTuple):
         padding: the padding mask (N, S), bool, True at padding.
         sentence_keys: the attention keys (B, L, A) of L sentences.
         sentence_ids: the index of the sentence that contains each token (N, S).
-        sentence_padding: a mask (N, L), bool, True at missing sentences.
+        sentence_padding: a mask (N, L), bool, True where a document has fewer than L sentences.
         sentence_states: the states of the sentences (B, L, M).
         log_selected: the log-probability of the sentence that contains each token (N, S), or None without
             --sentence-attention.
@@ -252,8 +252,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     - ``--input-feed readout``: the cell reads the readout instead of c_{t-1}.
 
     With ``--sentence-selector``, the output of :class:`SentenceSelector` replaces h before the first word of each
-    sentence in the summary. The attention weight of each word is multiplied by the weight of its sentence (Li et al.
-    2018). The context c and the coverage are not reset between sentences.
+    sentence in the summary. The attention weight of each document word is multiplied by the selection probability of
+    its sentence, and the products are renormalised (Li et al. 2018). The context c and the coverage are not reset
+    between sentences.
 
     Args:
         cfg: the model options.
@@ -266,7 +267,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
     """
 
     shares_documents = True
-    """The decoder accepts encoder output with one row per document together with one row of tokens per hypothesis."""
+    """The decoder accepts encoder output with one row per document, and tokens with one row per hypothesis."""
     takes_requests = True
 
     def __init__(
@@ -367,8 +368,8 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
 
         Returns:
             Logits (N, T, C) and a dictionary; see :class:`DecoderOutput`. C is V or, with the large-vocabulary trick,
-            the number of candidates. The dictionary contains ``sentence_attention`` if there is an extractor and no
-            cached state. In training with a closed-book decoder, it also contains ``closed_book_logits``.
+            the number of candidates. The :class:`DecoderOutput` has ``sentence_attention`` if there is an extractor and
+            no cached state, and ``closed_book_logits`` in training with a closed-book decoder.
         """
         assert encoder_out is not None, "the decoder needs the encoder's output"
         steps = prev_output_tokens if incremental_state is None else prev_output_tokens[:, -1:]
@@ -561,9 +562,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             documents: the encoder's output.
 
         Returns:
-            Three values. The first contains the log attention weights (N, S). The second contains the log attention
-            weights before they are combined with the extractor's probabilities (N, S), or is None without an extractor.
-            The third is the state, with the attention of this step added to ``spent`` and ``covered``.
+            Three values: the log attention weights (N, S); the log attention weights (N, S) before they are combined
+            with the extractor's probabilities, or None without an extractor; and the state, in which ``spent`` and
+            ``covered`` include this step.
         """
         query = state.hidden if self.is_dot else state.query
         scores = self.attention(query, word_query, documents.keys, state.covered, self.coverage_weight)  # (N, S)

@@ -29,7 +29,7 @@ from .source_factors import check_factor_count
 MAX_POSITIONS = 100_000
 """Maximum length reported to fairseq. Recurrent networks have no limit, but fairseq requires a number."""
 SOURCE_POSITIONS = 200
-"""Number of learned position embeddings. All words beyond this position share the last embedding."""
+"""Number of learned position embeddings. All later words share the last embedding."""
 
 
 def compute_input_width(words: int, factors: Dict[str, nn.Embedding]) -> int:
@@ -56,7 +56,7 @@ def compute_memory_width(cfg: Any) -> int:
 
 
 class WordEncoder(FairseqEncoder):
-    """Base class of the recurrent family's encoders, which embeds words and their source factors.
+    """Base class of the recurrent family's encoders. It embeds words and their source factors.
 
     Args:
         cfg: the model options.

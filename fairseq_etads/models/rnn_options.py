@@ -27,7 +27,7 @@ GATES = ("none", "selective")
 DROPOUT_PLACES = ("words", "state")
 SENTENCE_ATTENTION = ("none", "extractor")
 EXTRACTOR = {"extractor_embed_dim": 128, "extractor_hidden_size": 200, "max_sentences": 50, "max_sentence_words": 50}
-"""The extractor's default sizes with --sentence-attention, keyed by option name (Hsu et al. 2018)."""
+"""The default sizes of the extractor for --sentence-attention extractor, keyed by option name (Hsu et al. 2018)."""
 
 _NOT_RECURRENT = "that encoder is not recurrent; choose one"
 _NO_READOUT = "the output layer must be as wide as word vectors; choose --readout tanh, linear, luong or mlp"
@@ -215,23 +215,23 @@ class RecurrentConfig(PointerOptions):
         default=0,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of words over which the softmax is computed: the words of the batch's documents and the "
-            "most frequent words (0: all words)",
+            "help": "number of candidate words to which the softmax is restricted (0: no restriction); the candidates "
+            "are the words of the batch's documents and the most frequent words",
         },
     )
     coverage: bool = field(
         default=False,
         metadata={
             "excludes": {"--attention-score dot": "coverage is added inside --attention-score additive"},
-            "help": "add coverage, which is the sum of the attention weights in earlier steps, to the inputs of "
-            "attention (See et al. 2017)",
+            "help": "add coverage, which is the sum of the attention weights at earlier decoding steps, to the inputs "
+            "of attention (See et al. 2017)",
         },
     )
     temporal_attention: bool = field(
         default=False,
         metadata={
-            "help": "use temporal attention, which divides the attention to a word by the sum of the word's scores "
-            "in earlier steps (Nallapati et al. 2016)"
+            "help": "use temporal attention, which divides each word's exponentiated attention score by the sum of its "
+            "exponentiated scores at earlier decoding steps (Nallapati et al. 2016)"
         },
     )
     hierarchical_attention: bool = field(
@@ -245,8 +245,9 @@ class RecurrentConfig(PointerOptions):
     sentence_attention: ChoiceEnum(SENTENCE_ATTENTION) = field(  # type: ignore[valid-type]
         default="none",
         metadata={
-            "help": "sentence-level attention. extractor: multiply the attention to each word by an extractor's "
-            "probability of its sentence, and renormalise (Hsu et al. 2018); each sentence must end with "
+            "help": "sentence-level attention. extractor: multiply the attention weight of each word by the "
+            "probability that an extractor assigns to the word's sentence, and renormalise the weights (Hsu et al. "
+            "2018); each sentence must end with "
             f'"{SENTENCE_MARK}"'
         },
     )
@@ -325,8 +326,8 @@ class RecurrentConfig(PointerOptions):
                 "--large-vocabulary-trick": "this decoder's softmax is over all words; choose one",
             },
             "help": "during training, add a second decoder without attention or a pointer, which reads only the "
-            "encoder's last state (Jiang and Bansal 2018); --closed-book-weight of the criterion sets the weight of "
-            "its loss",
+            "encoder's last state (Jiang and Bansal 2018); the criterion's option --closed-book-weight sets the weight "
+            "of its loss",
         },
     )
     closed_book_cut: bool = field(

@@ -1,4 +1,4 @@
-"""Content selectors, which predict the words or sentences of a document that will appear in its summary.
+"""Content selectors, which predict which words or sentences of a document will appear in its summary.
 
 Train a selector with ``fairseq-train --task summarization --criterion selection_nll`` on labels from etads-labels. Then
 run etads-select to write the predicted probabilities.
@@ -78,7 +78,7 @@ class Selector(SelectingModel):
 
 
 def make_encoder_embedding(task: Any, width: int, path: Optional[str]) -> VocabularyEmbedding:
-    """Create the word embedding table of the encoder. In training, load the vectors from the file ``path``."""
+    """Create the word embedding table of the encoder. In training, load vectors from the file ``path``, if any."""
     words = remove_copy_tail(task.source_dictionary)
     table = nn.Embedding(len(words), width, words.pad())
     nn.init.normal_(table.weight, std=0.1)
@@ -219,8 +219,8 @@ class ExtractorConfig(FairseqDataclass):
         default=False,
         metadata={
             "help": "train two extractors, each on half of the documents. Each training document is scored by the "
-            "extractor that was not trained on it, so that its probabilities resemble the probabilities of new "
-            "documents. New documents receive the mean score of both extractors"
+            "extractor that was not trained on it, as if the document were new. New documents receive the mean score "
+            "of both extractors"
         },
     )
 
@@ -293,7 +293,7 @@ class SentenceExtractor(Selector):
                     found = member._compute_logits(tokens[rows], there[rows])
                     logits = logits.to(found.dtype).index_copy(0, rows, found)
                 elif self.training and has_several_workers():
-                    # The workers wait for a gradient of each parameter. The sum of no numbers is 0, also in fp16.
+                    # Each worker must compute a gradient of every parameter. An empty sum is 0, even in fp16.
                     logits = logits + sum(parameter.flatten()[:0].sum() for parameter in member.parameters())
         else:
             logits = (self._compute_logits(tokens, there) + self.other._compute_logits(tokens, there)) / 2
@@ -338,7 +338,7 @@ class SentenceExtractor(Selector):
         return (src_tokens * first).sum(1) % 2
 
     def convert_to_units(self, values: Tensor, src_tokens: Tensor) -> Tensor:
-        """Return the value that the tokens of each sentence share. The value of a sentence without words is MISSING."""
+        """Return one value per sentence: the value that all its words share, or MISSING if it has no words."""
         real = self.find_real_words(src_tokens)
         _, _, numbers = group_words_by_sentence(src_tokens, real, self.mark, 1, 1)
         table = values.new_full((len(values), int(numbers.max()) + 1), MISSING)

@@ -67,7 +67,7 @@ def check_factor_count(names: Any, factors: Optional[Tensor]) -> None:
 
 
 def check_trained_factors(state_dict: Any, tables: Dict[str, nn.Embedding]) -> None:
-    """Raise ValueError if the weights come from a model with other factors or other numbers of factor values.
+    """Raise ValueError if the weights come from a model with different factors or different numbers of factor values.
 
     Args:
         state_dict: the weights to load.

@@ -70,7 +70,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         saliency: whether to gate the attention. The gate has the weights W_h (``gate_q_proj``) and W_s
             (``gate_k_proj``), both without a bias.
         gate: the variant of the gate, one of ``GATES``. In the paper's variant, the gate's logits are plain products of
-            projections. During training, these products grow to several hundred, where the gradient of the sigmoid
+            projections. During training, these products grow to several hundred, so the gradient of the sigmoid
             vanishes. In all other variants, the logits are
 
             sqrt(D) t_h cos((Q W_h)_h,i, (K W_s)_h,j) + b_h
@@ -171,7 +171,7 @@ class BridgeAttention(ObservableAttention, MultiheadAttention):
         """Compute attention for one step of this project's search. The arguments and results are as in :meth:`_attend`.
 
         For speed, matrix products are computed in the dtype of the cached keys. fairseq's layers always request
-        attention weights averaged over heads. The search ignores this request, because it only uses the weights of the
+        attention weights averaged over heads. The search ignores this request, because it uses only the weights of the
         individual heads in the last layer.
         """
         k, v, mask = memory["prev_key"], memory["prev_value"], memory.get("prev_key_padding_mask")
@@ -269,7 +269,7 @@ class SummaryAttention(MultiheadAttention):
     """fairseq's decoder self-attention, which can also read a :class:`BeamState` without copying it."""
 
     takes_joint_projection = True
-    """Whether the projections can be merged in an inference copy, which requires ``self_attention_inputs``."""
+    """Whether an inference copy can merge the projections; see :func:`project_self_attention_inputs`."""
 
     def forward(
         self,
@@ -418,7 +418,7 @@ def list_decoder_offsets(count: int) -> Sequence[int]:
 
 
 class NeighbourInputs(nn.Module):
-    """Computes Σ_k W_k e_(t+k) for each word t, the sum of linear maps of neighbouring words' embeddings.
+    """Computes Σ_k W_k e_(t+k) for each word t, a sum of linear projections of the embeddings of neighbouring words.
 
     The sum runs over the offsets k. The encoder or decoder adds it to the embedding of word t in its input. All W_k are
     initialised to zero, so the initial model is equivalent to a model without these maps. Without the maps,
@@ -522,7 +522,10 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         return _wrap_layer(FocusEncoderLayer(cfg) if has_focus else MemoryEfficientEncoderLayer(cfg), cfg)
 
     def forward_embedding(self, src_tokens: Tensor, token_embedding: Optional[Tensor] = None) -> Tuple[Tensor, Tensor]:
-        """Compute fairseq's input embeddings (B, S, D), and add the neighbour inputs of ``--encoder-neighbours``."""
+        """Compute fairseq's input embeddings (B, S, D).
+
+        With ``--encoder-neighbours``, projections of the neighbouring words are first added to the token embeddings.
+        """
         if self.neighbours is not None:
             vectors = self.embed_tokens(src_tokens) if token_embedding is None else token_embedding
             token_embedding = vectors + self.neighbours(vectors, src_tokens.eq(self.padding_idx))
@@ -537,7 +540,7 @@ class SummarizationTransformerEncoder(TransformerEncoderBase):
         token_embeddings: Optional[Tensor] = None,
         factors: Optional[Tensor] = None,
     ) -> Dict[str, Any]:
-        """Encode source documents with fairseq's encoder, plus source factors and additional outputs for the pointer.
+        """Encode source documents like fairseq's encoder, but with source factors and additional outputs.
 
         Args:
             src_tokens: the source documents (B, S).
@@ -606,7 +609,7 @@ class SummarizationTransformerDecoder(PointingDecoder, TransformerDecoderBase):
         return _wrap_layer(BridgeDecoderLayer(cfg, saliency=next(self._layer_numbers) in self.saliency_layers), cfg)
 
     def _add_neighbours(self, _: nn.Module, inputs: Tuple[Tensor, ...], positions: Tensor) -> Tensor:
-        """Add the neighbour inputs of ``--decoder-neighbours`` to position embeddings.
+        """Add projections of the preceding words (``--decoder-neighbours``) to position embeddings.
 
         Args:
             inputs: a tuple that starts with the ids of the previous words (N, T).

@@ -101,17 +101,18 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
         default="auto",
         metadata={
             "help": "kernel for computing focus-attention. auto: the fastest kernel that is known to be exact on the "
-            "device; flex: FlexAttention, for GPUs, without --attention-dropout (not yet run on a GPU); fused: the "
-            "bias as additional columns of queries and keys; plain: a separate bias for each pair of words. If flex "
-            "or fused cannot be used, a warning is logged and auto is used instead"
+            "device; flex: FlexAttention, for GPUs, without --attention-dropout (not yet run on a GPU); fused: fused "
+            "attention, with the bias encoded in additional columns of the queries and keys; plain: attention "
+            "with a matrix of biases, one for each pair of words. If flex or fused cannot be used, a warning is logged "
+            "and auto is used instead"
         },
     )
     saliency_gate: ChoiceEnum(GATES) = field(  # type: ignore[valid-type]
         default="sigmoid",
         metadata={
             "help": "gate of saliency-selection. sigmoid: gate values between 0 and 1 (as in the ETADS paper); open: "
-            "gate values between 0 and 2; normalised: gated attention weights that are rescaled to sum to 1. At the "
-            "start of training, open and normalised are equivalent to plain attention"
+            "gate values between 0 and 2; normalised: as open, but the gated attention weights are rescaled to sum to "
+            "1. At the start of training, open and normalised are equivalent to plain attention"
         },
     )
     pointer_initial_generate: float = field(
@@ -120,7 +121,7 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
             "bounds": PROBABILITY,
             "needs": ("--pointer soft", "--pointer switch"),
             "help": "initial probability of generating a word instead of copying one, such as 0.99 for a pretrained "
-            "decoder (default 0: not set, about one half)",
+            "decoder (default 0: leave it at about one half)",
         },
     )
     aggregation: ChoiceEnum(AGGREGATIONS) = field(  # type: ignore[valid-type]
@@ -176,7 +177,8 @@ class SummarizationTransformerConfig(PointerOptions, TransformerConfig):
     )
 
 
-# Options of TransformerConfig that these models do not support, such as other attention mechanisms and pruning.
+# Options of TransformerConfig that these models do not support, such as options for pruning and for other kinds of
+# attention.
 _LEFT_OUT = {
     *("_name", "char_inputs", "relu_dropout", "export", "adaptive_input", "merge_src_tgt_embed"),
     *("no_cross_attention", "cross_self_attention", "base_layers", "base_sublayers", "base_shuffle"),
@@ -221,8 +223,8 @@ _FORMS = {
     "saliency_gate": "sigmoid",
 }
 
-# ETADS, section 4.1. The paper's "dropout rate 0.8" is the probability of keeping a value. The source, the target and
-# the output layer share one dictionary.
+# ETADS, section 4.1. The paper's "dropout rate 0.8" is the probability of keeping a value. The encoder, the
+# decoder and the output layer share one word embedding table.
 _PAPER: Dict[str, Any] = {
     "encoder_layers": 4,
     "decoder_layers": 4,
@@ -347,7 +349,7 @@ def parse_layers(value: str, count: int, option: str) -> FrozenSet[int]:
 
 
 def _iterate_flat_fields() -> Iterator[Tuple[str, Any, "Field[Any]"]]:
-    """Yield the name, type and field of each option. Nested names are flattened, such as encoder_layers."""
+    """Yield the name, type and field of each option. Nested names are flattened to names such as encoder_layers."""
     for outer in fields(SummarizationTransformerConfig):
         if outer.name not in _NESTED:
             yield outer.name, outer.type, outer
