@@ -17,7 +17,7 @@ FIGURES = ("gate", "focus_distance", "focus_scope", "focus_share", "focus_streng
 - focus_distance: the distance |mu_i - P_i| between the centre of attention and the query's position, in tokens.
 - focus_scope: the scope sigma, in tokens.
 - focus_share: the scope divided by the document length, sigma / m.
-- focus_strength: the factor by which the focal bias is multiplied, if it is learned.
+- focus_strength: the learned factor by which the focal bias is multiplied, if there is one.
 """
 
 

@@ -2,8 +2,8 @@
 
 With a recurrent encoder, the states contain information about adjacent words, so a pointer quickly learns to continue
 copying at the next word. Without these features, a Transformer needs two layers to learn this behaviour. The features
-depend only on words and not on earlier states. Therefore, they can be computed for all training steps at once, and add
-little to the training time.
+depend only on words and not on earlier states. Therefore, in training, they can be computed for all decoding steps at
+once, and add little to the training time.
 """
 
 from typing import NamedTuple, Tuple

@@ -1,4 +1,4 @@
-"""The decoder interface: capabilities, output and requests from loss functions, and a mixin that computes the output.
+"""The decoder interface: a decoder's capabilities and output, loss functions' requests, and a mixin for decoders.
 
 Loss functions and the beam search access every model through :func:`get_decoder_capabilities` and
 :class:`DecoderOutput`. In all model families except the recurrent one, :class:`PointingDecoder` computes the output

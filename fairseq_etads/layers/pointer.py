@@ -80,8 +80,8 @@ class PointerOutput:
         kind: the kind of pointer, "soft" or "switch".
         hard: whether to choose the more probable of generating and copying instead of mixing both distributions. Words
             that only the other distribution contains then have probability 0. :meth:`mixed` returns a mixture.
-        selective: whether the copy probability of document words without copy attention is 0. Otherwise, it is the
-            smallest positive number, which keeps the loss finite.
+        selective: whether the copy probability of document words without copy attention is 0. Otherwise, it is a
+            tiny positive number, which keeps the loss finite.
     """
 
     log_copy: Tensor

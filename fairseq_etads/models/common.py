@@ -212,8 +212,8 @@ class PointerOptions(FairseqDataclass):
         default=False,
         metadata={
             "needs": _KINDS,
-            "help": "add pointer features that indicate which document words follow the last words written and which "
-            "have already been written, so that the model learns faster to copy consecutive words",
+            "help": "add pointer features for document words that follow the last words of the summary so far or "
+            "already occur in it, so that the model learns more quickly to copy consecutive words",
         },
     )
 

@@ -158,7 +158,7 @@ def _set_position_counts(cfg: Any, task: Any) -> None:
 
 
 def _is_word_embedding(module: nn.Module, dictionary: Dictionary) -> bool:
-    """Return whether a module is one of fairseq's word embedding tables for this dictionary.
+    """Return whether a module is one of fairseq's word embedding tables for ``dictionary``.
 
     Subclasses of nn.Embedding are excluded, because they contain position embeddings or belong to this project.
     """

@@ -38,14 +38,14 @@ fairseq's recurrent models draw these weights uniformly from [-0.1, 0.1] instead
 SEES_STD, SEES_RANGE = 1e-4, 0.02
 """Scales of the initial weights in See et al.'s code.
 
-Word embeddings and output weights are drawn from a normal distribution with the standard deviation ``SEES_STD``, which
-is truncated at two standard deviations. The weights of recurrent networks are drawn uniformly from
+Word embeddings and output weights are drawn from a normal distribution that has the standard deviation ``SEES_STD``
+and is truncated at two standard deviations. The weights of recurrent networks are drawn uniformly from
 [-``SEES_RANGE``, ``SEES_RANGE``].
 """
 
 
 def _map_source_words(source: Dictionary, target: Dictionary) -> Optional[Tensor]:
-    """Return the id in the target dictionary of each known source word, or 0 if that dictionary lacks the word.
+    """For each known source word, return its id in the target dictionary, or 0 if that dictionary lacks the word.
 
     Returns None if documents and summaries share a dictionary.
     """
@@ -162,8 +162,7 @@ def make_embedding_table(dictionary: Dictionary, width: int, tiny: bool = False,
         dictionary: the dictionary that contains the words.
         width: the width of the vectors.
         tiny: whether to use the small standard deviation of See et al.'s code.
-        bound: the bound of the interval [-bound, bound] from which the vectors are drawn uniformly, or 0 for a normal
-            distribution.
+        bound: if nonzero, the vectors are drawn uniformly from [-bound, bound] and not from a normal distribution.
     """
     table = nn.Embedding(len(dictionary), width, dictionary.pad())
     if tiny:
