@@ -93,8 +93,8 @@ class FactoredPairs(LanguagePairDataset):
     """fairseq's dataset of text pairs, extended with source factors.
 
     Attributes:
-        factors: mapping from factor names to datasets with one value for each source token. It is empty if there are no
-            factors.
+        factors: list of datasets, one per factor, each with one value for each source token. The list is empty if there
+            are no factors.
     """
 
     factors: Sequence[Any] = ()
@@ -185,7 +185,7 @@ class SourceFactors:
         """Raise ValueError if a factor dictionary differs from the dictionary that was used in training.
 
         Args:
-            trained: fingerprints from the checkpoint, keyed by factor name, see :meth:`compute_fingerprints`.
+            trained: fingerprints from the checkpoint, keyed by factor name; see :meth:`compute_fingerprints`.
         """
         for name, words in trained.items():
             if name in self.dictionaries and compute_fingerprint(self.dictionaries[name]) != words:

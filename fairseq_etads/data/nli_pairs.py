@@ -17,7 +17,7 @@ LABELS = ("entailment", "neutral", "contradiction")
 UNDECIDED = "-"
 """Label of pairs in SNLI and MultiNLI on which the annotators did not agree."""
 SKIPPED = "pairs without a label"
-"""Key of the number of pairs without a label in the counter of :func:`read_pairs`."""
+"""Key under which :func:`read_pairs` counts pairs without a label."""
 _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
@@ -72,8 +72,8 @@ def read_pairs(path: Path, counts: Optional[Counter] = None) -> Iterator[NliPair
         path: path of a plain or compressed file. If the file name contains ``.jsonl``, the file is read as JSON lines
             in the format of SNLI and MultiNLI. Otherwise, each line must have the form
             "PREMISE<tab>HYPOTHESIS<tab>LABEL".
-        counts: counter for the pairs with the label "-", which are skipped. The number of these pairs is added to the
-            key :data:`SKIPPED`.
+        counts: counter for the pairs with the label "-", which are skipped. They are counted under the key
+            :data:`SKIPPED`.
 
     Raises:
         InputError: the file cannot be read, or a line does not contain a valid pair. The message names the file and the

@@ -24,7 +24,7 @@ All other documents are checked when their values are read.
 
 
 class TokenValues:
-    """Dataset with one number for each token of the truncated documents in a split.
+    """Dataset with a label or probability for each token of the truncated documents in a split.
 
     If the labels or probabilities belong to sentences, all words in a sentence receive the same value.
 
@@ -281,7 +281,7 @@ class DocumentLabels:
             decodes: whether summaries will be generated for the split.
 
         Raises:
-            InputError: a label or probability file is missing or unsuitable, see :class:`TokenValues`.
+            InputError: a label or probability file is missing or unsuitable (see :class:`TokenValues`).
         """
         found: Dict[str, TokenValues] = {}
         documents = pairs.src.dataset, pairs.src.full_sizes, pairs.src_dict, limit

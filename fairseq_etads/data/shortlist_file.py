@@ -27,10 +27,10 @@ ADVICE = "Create it again with etads-shortlist"
 def write_shortlist(
     path: Path, frequent: np.ndarray, together: np.ndarray, source: Any, target: Any, made_from: Dict[str, Any]
 ) -> None:
-    """Write a shortlist to a file, and add the file to SHA256SUMS if the folder contains a file of this name.
+    """Write a shortlist to a file. If the folder contains a file SHA256SUMS, add the checksum of the shortlist to it.
 
     Args:
-        frequent, together: int32 arrays of target vocabulary ids, shapes (F,) and (V_s, k), see the module docstring.
+        frequent, together: int32 arrays of target vocabulary ids, shapes (F,) and (V_s, k); see the module docstring.
         source, target: source and target dictionaries.
         made_from: description of how the shortlist was created, which is stored in the metadata.
     """

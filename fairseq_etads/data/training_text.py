@@ -17,7 +17,7 @@ from .pairs import truncate_tokens
 logger = logging.getLogger(__name__)
 
 MOST_WORDS = 10_000_000
-"""Maximum number of words to read from documents and from summaries when word vectors are computed."""
+"""Maximum number of words to read on each side, documents or summaries, when word vectors are computed."""
 
 
 def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:

@@ -23,7 +23,7 @@ With subwords, a few words are unknown. Without a copy tail in the dictionary, m
 """
 
 FEWEST_WORDS = 0.9
-"""Minimum ratio of the number of words to the requested number. A lower ratio causes a warning."""
+"""Minimum ratio of the actual to the requested number of known words. A lower ratio causes a warning."""
 
 
 class SummaryWords(NamedTuple):
@@ -82,7 +82,7 @@ def check_split_words(split: str, pairs: Any, pointer: str, task: Any) -> None:
         task: summarisation task, which contains the dictionaries and the splits that have been loaded.
 
     Raises:
-        ValueError: the data is unsuitable, see :func:`check_document_words` and :func:`check_summary_words`.
+        ValueError: the data is unsuitable (see :func:`check_document_words` and :func:`check_summary_words`).
     """
     training = split == task.cfg.train_subset
     check_document_words(split, pairs.src.dataset, pointer, task.source_dictionary, training)

@@ -33,8 +33,7 @@ class WeightsFile:
 
     Args:
         shared: mapping from the name of each tied weight to the name of the weight that stores its values.
-        advice: advice to the user that is added to the message if the file is damaged, as a sentence without a full
-            stop.
+        advice: advice to the user, a sentence without a full stop. It is added to the message if the file is damaged.
 
     Attributes:
         shapes: mapping from weight names, including tied weights, to the shapes in the file header.

@@ -33,7 +33,7 @@ from .strategies import compute_widest_beam, copy_for_one_search, extend_constra
 from .terms import ActiveTerm, SearchTerm, TermBatch, compute_largest_gain
 
 STEPS_BETWEEN_LOOKS = 4
-"""Number of steps between checks for finished documents on a GPU, because each check waits for the GPU.
+"""Number of steps between checks for finished documents on a GPU. Checks are rare, because each waits for the GPU.
 
 Finished documents remain in the batch until the next check, but they do not receive any new hypotheses.
 """
@@ -97,7 +97,7 @@ class BeamSearch:
         self.limits = limits = limits or [0]
         self.max_len, self.same_length = max(limits), len(set(limits)) == 1
         if not (settings.exact_length or settings.match_source_len):
-            # If the limit depends on each document, it takes precedence over the minimum length for short documents.
+            # If each document has its own limit, this limit takes precedence over the minimum length.
             depends = settings.max_len_per_document and settings.max_len_a
             check_minimum_length(settings.min_len, settings.max_len - 1 if depends else min(limits))
         special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
@@ -143,7 +143,7 @@ class BeamSearch:
         self.constraints = None if packed is None else packed.to(self.device)
         end_counts = any(term.end_always_counts for term in self.terms)
         self.rules = make_rules(settings, self.special, min(limits), end_counts)
-        # Progress reports must not include documents that are finished.
+        # Progress reports must not include finished documents.
         looks_always = self.device.type == "cpu" or self.on_step is not None
         self.steps_between_looks = 1 if looks_always else STEPS_BETWEEN_LOOKS
 
@@ -383,8 +383,8 @@ class BeamSearch:
             step: the step index, starting from 0.
             extensions: the best extensions of each document.
             ends: the boolean mask (B, beam), True for extensions that end with the end symbol.
-            stuck: the boolean mask (B,), True for documents in which no hypothesis can be continued.
-            cost: the coverage cost (B, beam) of the hypotheses before this step, or None.
+            stuck: the boolean mask (B,), True for documents without a hypothesis that can be continued.
+            cost: the coverage cost (B, beam) of the extended hypotheses, including the attention of this step, or None.
         """
         on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents is faster than synchronising
         if on_cpu and not (ends.any() or stuck.any()):

@@ -56,8 +56,8 @@ class CallOption(NamedTuple):
         setting: the name of the corresponding field in :class:`SearchSettings`.
         kind: the type of the value: int, float, bool or str.
         help: the help text of the option.
-        choices: the allowed values, or an empty tuple if other values are also allowed. If the value is None, the model
-            and the other options determine the choice.
+        choices: the allowed values, or an empty tuple if the values are not limited to a list. The value None means
+            that the model and the other options determine the choice.
         least: the smallest allowed number, or None if there is no lower bound.
     """
 
@@ -104,7 +104,7 @@ def get_value(name: str, decoding: Mapping[str, Any]) -> Any:
 
     Args:
         name: the option name.
-        decoding: a dictionary from the names of the options that are set to their values.
+        decoding: the values of the options that are set, keyed by option name.
     """
     return decoding.get(name, get_default(name))
 
@@ -195,7 +195,7 @@ def make_call_settings(
     }
     exact = get_value("exact_length", together)
     for name in ("max_len", "max_len_a"):
-        # fairseq's commands accept both, because scripts add a maximum length to every search.
+        # fairseq's commands accept these options together, because scripts add a maximum length to every search.
         if exact and name in new:
             raise InputError(
                 f"{format_option_name(name)} {new[name]} has no effect with --exact-length {exact}: choose one"

@@ -30,7 +30,7 @@ class EncodedModel:
         self._encoder_out = _move_to_device(encoder_out, torch.device("cpu"))
 
     def get_first_step_memory(self, model: Any, device: torch.device) -> Optional[Dict[nn.Module, Dict[str, Tensor]]]:
-        """Return the cached :attr:`BeamState.memory` of the first step on ``device``, or None if it is not cached."""
+        """Return :attr:`BeamState.memory` after the first step, moved to ``device``, or None if it is not cached."""
         memory: Optional[Dict[nn.Module, Dict[str, Tensor]]] = _move_to_device(self._memory, device)
         return memory if self._model is model else None
 

@@ -30,7 +30,8 @@ class EnsembleMember:
         encoded: the cache in which the encoder output is stored for further searches, or None for no cache.
 
     Attributes:
-        first_beam: the number of rows per document in the first step, where all hypotheses of a document are identical.
+        first_beam: the number of rows per document in the first step, in which all hypotheses of a document are
+            identical.
         pointer: the output of the pointer head in the last step, or None if the model has no pointer.
     """
 
@@ -51,7 +52,7 @@ class EnsembleMember:
                 encoded.store_encoder_out(model, self.encoder_out)
 
     def decode(self, tokens: Tensor) -> Tuple[Any, ...]:
-        """Run the decoder on extended ids (rows, t), and return its output for at least the last of the t steps."""
+        """Run the decoder on search ids (rows, t), and return its output for at least the last of the t steps."""
         raise NotImplementedError
 
     def reorder(self, parents: Tensor, rows: Tensor, documents: Optional[Tensor]) -> None:
@@ -70,13 +71,13 @@ class EnsembleMember:
 
         Args:
             tokens: the start symbol and the words so far (rows, t).
-            temperature: the number by which the logits are divided. For a model with a pointer, the log-probabilities
-                of the mixture are divided instead, so that the temperature also applies to copying.
+            temperature: the softmax temperature, by which the logits are divided. For a model with a pointer, the
+                log-probabilities of the mixture are divided instead, so that the temperature also applies to copying.
 
         Returns:
-            Three values. The first contains the log-probabilities (rows, V) in float32 or higher precision. The second
-            contains the log-probabilities (rows, V) before a switch decides between generating and copying, or is None
-            for a model without a switch. The third contains the attention weights (rows, S), or is None.
+            Three float32 tensors: the log-probabilities (rows, V), the log-probabilities (rows, V) before a switch
+            decides between generating and copying, and the attention weights (rows, S). The second is None for a model
+            without a switch, and the third is None for a model that returns no attention.
         """
         out = self.decode(tokens)
         output = DecoderOutput.of(out)
@@ -106,7 +107,7 @@ class EnsembleMember:
 
 
 class SharingMember(EnsembleMember):
-    """A member of the ensemble that is a model of this project.
+    """An ensemble member for a model of this project.
 
     All beams of a document share one row of the encoder output (see :mod:`fairseq_etads.layers.beam_state`).
 
@@ -153,7 +154,7 @@ class SharingMember(EnsembleMember):
             self.encoded.store_first_step_memory(self.state.memory)
             self.encoded = None
         if self.selection is not None:
-            # store the probabilities in the memory, where rows of finished documents are removed
+            # store the probabilities in the state's memory, so that rows of finished documents are removed there too
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
@@ -173,7 +174,7 @@ class SharingMember(EnsembleMember):
 
 
 class RepeatingMember(EnsembleMember):
-    """A member of the ensemble that is a fairseq model from outside this project.
+    """An ensemble member for a fairseq model from outside this project.
 
     As in fairseq, the encoder output is repeated for each beam.
 
@@ -243,7 +244,7 @@ class Ensemble:
         net_input: the model inputs of the batch, as created by a dataset.
         documents: B, the number of documents in the batch.
         beam: the number of hypotheses per document.
-        temperature: the number by which the logits are divided; see :meth:`Member.step`.
+        temperature: the softmax temperature; see :meth:`EnsembleMember.step`.
         encoded: the cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
         selection: the words that pointers may copy, or None to allow all words.
         candidates: the words over which all models compute the softmax, or None for all V words. The search ids of the
@@ -321,7 +322,7 @@ class Ensemble:
         return _average_attention([weights.view(self.documents, -1, weights.size(-1)) for weights in found])
 
     def reorder(self, parents: Tensor, documents: Optional[Tensor], old_beam: int, first: bool) -> None:
-        """Reorder the decoder states of all members; see :meth:`Member.reorder`.
+        """Reorder the decoder states of all members; see :meth:`EnsembleMember.reorder`.
 
         Args:
             parents: the index (B', beam') of the old beam that each new beam continues.

@@ -275,7 +275,7 @@ class _EvaluationMode(NamedTuple):
 def in_evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
     """Keep models in evaluation mode within a ``with`` block.
 
-    If several searches run at the same time, the last of them restores the original mode of each module.
+    If several searches run at the same time, the last one to finish restores the original mode of each module.
     """
     models = list(models)
     with _mode_lock:

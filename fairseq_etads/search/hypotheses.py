@@ -20,13 +20,13 @@ class Extensions(NamedTuple):
 
 
 def find_best_extensions(lprobs: Tensor, before: Tensor, k: int, coverage_cost: Optional[Tensor] = None) -> Extensions:
-    """Find the k extensions of each document with the largest log P, from which a coverage cost can be subtracted.
+    """Find the k best extensions for each document, ranked by log P minus an optional coverage cost.
 
     Args:
         lprobs: the log-probabilities (B, beam, V) of the next words.
         before: the log-probabilities (B, beam) of the hypotheses so far.
         k: the number of extensions to find for each document.
-        coverage_cost: the coverage cost (B, beam), which is subtracted only for the selection, or None.
+        coverage_cost: the coverage cost (B, beam), which affects the ranking but not the returned log P, or None.
     """
     width = lprobs.size(2)
     offset = before if coverage_cost is None else before - coverage_cost
@@ -85,9 +85,9 @@ def group_by_last_words(tokens: Tensor, words: int) -> Tensor:
 def recombine_extensions(
     best: Callable[[int], Extensions], tokens: Tensor, words: int, end: int, count: int, most: int
 ) -> Extensions:
-    """Find the best extensions that differ in their last words.
+    """Find the best extensions with different last words.
 
-    Extensions that end with the end symbol are always kept, because they have no continuation in common with others.
+    Extensions with the end symbol are always kept, because they have no further continuations.
 
     Args:
         best: a function that returns the n best extensions, given n.
@@ -147,8 +147,8 @@ class ActiveHypotheses:
         ancestors: the index of the beam that each hypothesis continued at each step (B, beam, longest), int64, or None
             if the attention is not recorded.
         coverage: the attention weights summed over the steps (B, beam, S), or None.
-        used_up: the boolean mask (B, beam), True for beam slots that finished hypotheses occupy. fairseq never refills
-            them.
+        used_up: the boolean mask (B, beam), True for beam slots that are not refilled because their hypotheses have
+            finished. Slots are always refilled unless ``early_stopping`` is "fairseq".
         decided: the boolean mask (B,), True for documents that need no further step but are still in the batch.
         batch_rows: the row of each document in the original batch (B,), int64.
     """

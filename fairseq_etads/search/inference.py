@@ -1,4 +1,4 @@
-"""Create copies of models for inference, which can use other dtypes and faster matrix products.
+"""Create inference copies of models. The copies can use other dtypes and faster matrix products.
 
 A copy has the same structure as the model and shares its parameters, unless they must be converted to another dtype.
 The original model is not modified and can still be trained. If its parameters have changed, :class:`InferenceModel`
@@ -89,9 +89,9 @@ class PackedLinear(nn.Linear):
 class Int8Linear(nn.Module):
     """A linear layer that uses 8-bit integers, with a separate scale for each row of the weight and each input vector.
 
-    Products are summed as 32-bit integers, so only rounding causes errors. Weights are rounded to multiples of 1/127 of
-    the largest absolute weight in their row. Inputs are rounded to multiples of 1/127 or 1/63 of the largest absolute
-    value in the input vector (:func:`kernels.measure_int8_levels`).
+    Products are summed as 32-bit integers, so only quantisation causes errors. Weights are quantised to multiples of
+    1/127 of the largest absolute weight in their row. Inputs are quantised to multiples of 1/127 or 1/63 of the largest
+    absolute value in the input vector (:func:`kernels.measure_int8_levels`).
 
     Args:
         weight: the weight (out, in).
@@ -148,7 +148,7 @@ class Int8Linear(nn.Module):
 
 
 class _ThreadBuffers(threading.local):
-    """A separate result buffer for each thread. Copies and unpickled objects have no buffer initially."""
+    """A separate result buffer for each thread. Copies and unpickled objects initially have no buffer."""
 
     result: Optional[Tensor] = None
 
@@ -209,12 +209,10 @@ class WideLinear(nn.Module):
 
 
 class DocumentAttention(nn.Module):
-    """Self-attention over a document. Unlike fairseq's module, it calls its linear layers.
-
-    fairseq's module reads the weights of the layers instead.
+    """Self-attention over a document. It calls its linear layers, whereas fairseq's module reads their weights.
 
     Args:
-        attention: the attention module of an encoder layer, from which the linear layers are reused.
+        attention: the attention module of an encoder layer. Its linear layers are reused.
     """
 
     takes_joint_projection = True
@@ -408,8 +406,8 @@ def _time_formats(outputs: int, inputs: int) -> Dict[str, float]:
 def _choose_format(infer_dtype: Optional[str], model: Any) -> Optional[str]:
     """Replace "auto" with the fastest dtype for the model on its device.
 
-    None is returned if no faster dtype is available, and selects the model's own dtype. Values other than "auto" are
-    returned unchanged.
+    If no faster dtype is available, the result is None, which selects the model's own dtype. Values other than "auto"
+    are returned unchanged.
     """
     if infer_dtype != "auto":
         return infer_dtype
@@ -448,7 +446,7 @@ def _join_projections(attention: Any) -> None:
     """Add a joint layer for queries, keys and values to a self-attention module; see ``self_attention_inputs``.
 
     In a search, the three separate products are small, so a single joint product is faster. In addition, the inputs of
-    8-bit products are then rounded only once.
+    8-bit products are then quantised only once.
     """
     parts = [getattr(attention, name) for name in SELF_ATTENTION_INPUTS]
     if not all(is_plain_linear(part) and part.bias is not None and not keeps_float32(part) for part in parts):
@@ -477,7 +475,7 @@ def _make_product_layer(products: _MatrixProducts, parent: nn.Module, name: str,
     if keeps_float32(linear):
         return PackedLinear(linear.weight, linear.bias, torch.float32)
     relu = _absorb_relu(parent, name)
-    # the first feed-forward layer of a Transformer returns the dtype of the products, as the second layer expects
+    # the first feed-forward layer of a Transformer returns outputs in the dtype of the products, which the second uses
     formats = {"fc1": products.dtype, "fc2": torch.float32} if hasattr(parent, "activation_fn") else {}
     out = formats.get(name)
     return PackedLinear(linear.weight, linear.bias, products.dtype, out, relu)

@@ -2,11 +2,11 @@
 
 This module imports neither torch nor fairseq, so that ``--help`` is fast.
 
-Each field is named after fairseq's command line option. The metadata of a field can contain:
+Each field has the name of the option in fairseq's commands. The metadata of a field can contain:
 
 - ``help``: the help text of the option;
 - ``bounds``, ``choices``, ``needs``, ``without``, ``excludes``: the conditions that are described in
-  :mod:`fairseq_etads.platform.option_checks`, where ``needs`` can also require a kind of model (:data:`POINTER`,
+  :mod:`fairseq_etads.platform.option_checks`. In addition, ``needs`` can require a kind of model (:data:`POINTER`,
   :data:`NO_POINTER`);
 - ``least_in_call``: a lower bound that is checked in calls but not in fairseq's commands;
 - ``setting``: the name of the option in :class:`~fairseq_etads.search.settings.SearchSettings` and in the arguments of
@@ -166,8 +166,8 @@ class DecodingOptions:
         None,
         "when to stop the search for a document. fairseq: when --beam hypotheses have finished; admissible: when no "
         "unfinished hypothesis can still become better than the best finished ones; heuristic: when no unfinished "
-        "hypothesis would be better if it ended now, which halves the work (default: admissible with a coverage or wu "
-        "length penalty, otherwise fairseq)",
+        "hypothesis would be better than these if it ended now, which halves the work (default: admissible with a "
+        "coverage or wu length penalty, otherwise fairseq)",
         choices=EARLY_STOPPING,
     )
     infer_dtype: Optional[str] = _make_option(

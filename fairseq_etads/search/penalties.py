@@ -181,7 +181,7 @@ class Scoring:
         Args:
             log_probs: the log-probabilities (B, beam) of the words so far.
             shortest, longest: the lower and upper bounds for the final length |Y|. ``longest`` may be a tensor (B,)
-                with one number per document.
+                with one bound per document.
             cost: the coverage cost cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: the numbers of source tokens (B,) without padding, which are required for a coverage penalty
                 of the kind "wu".

@@ -1,4 +1,4 @@
-"""Reports on the progress of a search, which contain the best hypothesis of each document so far."""
+"""Progress reports, which contain the best hypothesis so far for each document in a search."""
 
 from typing import Callable, List, NamedTuple, Optional
 

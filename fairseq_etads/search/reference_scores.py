@@ -12,11 +12,10 @@ Hypotheses = List[List[Dict[str, Any]]]
 
 
 class _ScoringModel:
-    """A wrapper for a model that scores references. With it, every reference has a positive probability.
+    """A model wrapper for scoring references, which gives every reference a positive probability.
 
-    For this purpose, a pointer with a switch mixes generating and copying instead of choosing one of them.
-    Distributions are padded to ``width`` words, unless ``width`` is 0. Words that the model cannot produce have
-    probability 0.
+    For this purpose, a pointer with a switch mixes generating and copying instead of choosing one of them. Unless
+    ``width`` is 0, distributions are padded to ``width`` words with a probability of 0.
     """
 
     def __init__(self, model: Any, width: int):
@@ -53,8 +52,8 @@ def score_references(
         ValueError: the batch contains no references.
 
     Returns:
-        The scorer's output, a list with one hypothesis for each document. "tokens" contains the reference's dictionary
-        ids.
+        The scorer's output: for each document, a list with one hypothesis. Its "tokens" are the dictionary ids of the
+        reference.
     """
     references = sample.get("target")
     if references is None:

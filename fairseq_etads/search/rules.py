@@ -119,7 +119,7 @@ def make_rules(
     Args:
         settings: the resolved settings.
         special: the special tokens, as search ids.
-        shortest_limit: the smallest value in :attr:`Step.longest`.
+        shortest_limit: the smallest value in :attr:`SearchStep.longest`.
         end_always_counts: whether a term requires that the score of the end symbol is always included; see
             :attr:`~fairseq_etads.search.terms.ActiveTerm.end_always_counts`.
     """
@@ -161,8 +161,8 @@ class MaximumLength:
 
     Args:
         shortest_limit: the first step at which a summary may have reached its maximum length.
-        ending_is_free: whether the score ignores the end symbol. With ``--exact-length``, the score ignores the end
-            symbol, because the model does not choose where a summary ends.
+        ending_is_free: whether the score ignores the end symbol. It does with ``--exact-length``, because the model
+            then does not choose where a summary ends.
     """
 
     def __init__(self, shortest_limit: int, ending_is_free: bool):
@@ -180,8 +180,8 @@ class MaximumLength:
 def force_prefix(step: SearchStep) -> None:
     """Allow only the next word of the prefix until the prefix ends (``--prefix-size``).
 
-    If this word has probability 0, it receives the score of the unknown word. Words outside the document's candidate
-    list (``--large-vocabulary-trick``) have probability 0. A forbidden unknown word also has probability 0.
+    If this word has probability 0, it receives the score that the unknown word had before any rule was applied. This
+    applies to words outside the document's candidate list (``--large-vocabulary-trick``) and a forbidden unknown word.
     """
     if step.dictated is None or step.forced is None:
         return
@@ -200,7 +200,7 @@ def force_prefix(step: SearchStep) -> None:
 
 
 class MinimumLength:
-    """Forbid the end symbol until a summary has a minimum number of tokens (``--min-len``).
+    """Forbid the end symbol until a summary has the minimum number of tokens (``--min-len``).
 
     A summary that has reached its maximum length may always end.
 
@@ -220,7 +220,7 @@ class MinimumLength:
 
 
 class MinimumSentences:
-    """Forbid the end symbol until a summary has a minimum number of sentences (``--min-sentences``).
+    """Forbid the end symbol until a summary has the minimum number of sentences (``--min-sentences``).
 
     A summary that has reached its maximum length may always end.
     """

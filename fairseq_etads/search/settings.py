@@ -32,8 +32,8 @@ class SearchSettings:
             positions in the models.
         min_len: the minimum number of tokens before the end symbol. With ``max_len_per_document``, summaries of short
             documents can be shorter.
-        unk_penalty: the number that is subtracted from the log-probability of the unknown word (``--unkpen``).
-        temperature: the number by which the logits are divided.
+        unk_penalty: the penalty that is subtracted from the log-probability of the unknown word (``--unkpen``).
+        temperature: the softmax temperature, by which the logits are divided.
         match_source_len: whether to end a summary when it has as many tokens as its source, unless it ends earlier
             (``--match-source-len``).
         no_repeat_ngram_size: the length of the n-grams that a summary must not repeat, or 0 to allow all repetitions.

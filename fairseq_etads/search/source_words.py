@@ -106,7 +106,7 @@ def add_copied_positions(
 
 
 def add_alignments(results: Results, src_tokens: Tensor, special: SpecialTokens, kind: str) -> None:
-    """Set "alignment", as fairseq does, to pairs of positions for the kind "hard" or rows of weights for "soft"."""
+    """Set "alignment" in fairseq's format: pairs of positions for "hard", or rows of attention weights for "soft"."""
     extract = utils.extract_hard_alignment if kind == "hard" else utils.extract_soft_alignment
     hypotheses = [(source, hypothesis) for source, row in zip(src_tokens, results) for hypothesis in row]
     texts = data_utils.collate_tokens([h["tokens"] for _, h in hypotheses], special.pad, special.eos)

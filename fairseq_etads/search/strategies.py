@@ -1,7 +1,7 @@
 """Adapt fairseq's search strategies (sampling, diverse beams, allowed and required words) to this project's search.
 
 fairseq's search objects have a state, fail for some option values, and expect dictionary ids, whereas this project's
-search uses extended ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_for_one_search` creates an
+search uses search ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_for_one_search` creates an
 adapted copy for each search.
 """
 
@@ -25,7 +25,7 @@ GREEDY_SCORE = 1.0
 
 
 IMPROBABLE = -50.0
-"""Log P of the best word of a row below which sampling rescales the probabilities, which would otherwise all be 0."""
+"""Minimum log P of a row's best word. Rows below it are rescaled for sampling, so that not all probabilities are 0."""
 
 
 class DiverseSiblingsSearch(fairseq_search.DiverseSiblingsSearch):
@@ -92,8 +92,8 @@ class SamplingWithGreedy(fairseq_search.Search):
 def _compute_shifts(lprobs: Tensor) -> Tensor:
     """Return log P of the best word, (B, beam, 1), in rows with only improbable words, and 0 in all other rows.
 
-    If only one word is allowed, it can be so improbable that exp(log P) is 0. After the subtraction of this value, the
-    word can be drawn.
+    If only one word is allowed, it can be so improbable that exp(log P) is 0. Subtracting the shift from log P makes it
+    possible to draw this word.
     """
     best = lprobs.amax(dim=2, keepdim=True)
     return best.masked_fill(best.isneginf() | (best > IMPROBABLE), 0)
@@ -188,9 +188,9 @@ class AllowedWords(fairseq_search.PrefixConstrainedBeamSearch):
 
 
 class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
-    """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual numbers.
+    """A version of fairseq's class for ``--constraints`` that runs on the CPU, because it reads individual elements.
 
-    It prefers all possible extensions of hypotheses to the impossible ones, those with log P of minus infinity.
+    It ranks impossible extensions, with a log P of minus infinity, below all possible extensions.
     """
 
     num_cands: int
@@ -227,7 +227,7 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         return values.to(lprobs.dtype), words.long(), parents.long()
 
     def _step_on_cpu(self, step: int, lprobs: Tensor, scores: Optional[Tensor]) -> Tuple[Tensor, ...]:
-        """Run fairseq's step, and also forbid the end symbol before the required words in the first step.
+        """Run fairseq's step. In the first step, also forbid the end symbol for documents with required words.
 
         fairseq's class forbids it only in later steps. An empty summary remains possible if nothing else is allowed.
         """
@@ -240,8 +240,8 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         """Rank the extensions for one document, and return the best scores, words, parents and states.
 
         fairseq's class groups the extensions by the number of their required words, and takes the best of each group in
-        turn. If a prefix forbids the required words, their impossible extensions would be among these best. Therefore,
-        fairseq's class ranks all extensions here, and the best ones are selected afterwards.
+        turn. If a prefix forbids the required words, this selection would include impossible extensions. Therefore, all
+        extensions are first ranked by fairseq's class, and then the best ones are selected, possible extensions first.
         """
         count, self.num_cands = self.num_cands, sys.maxsize
         scores, words, parents, states = super().step_sentence(*args)
@@ -350,7 +350,7 @@ def extend_constraints(
     longest: Sequence[int],
     unknown_allowed: bool,
 ) -> Optional[Tensor]:
-    """Convert packed constraints from dictionary ids to extended ids.
+    """Convert packed constraints from dictionary ids to search ids.
 
     Args:
         constraints: the packed constraints (B, n), or None.

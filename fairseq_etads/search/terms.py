@@ -43,7 +43,7 @@ class ActiveTerm(abc.ABC):
     """A term during one search. B is the number of unfinished documents.
 
     Attributes:
-        largest_gain: the upper bound for the number that the term adds to the score of a word in one step. Early
+        largest_gain: an upper bound for the amount that the term adds to the score of a word in one step. Early
             stopping relies on this bound. The default, infinity, is always correct, but it prevents searches with
             ``--early-stopping admissible`` from ending early.
         scale: the positive factor by which the term multiplies the existing scores before it adds its own scores.
@@ -120,7 +120,7 @@ class SearchTerm(abc.ABC):
 
 
 def compute_largest_gain(terms: Iterable[ActiveTerm]) -> float:
-    """Compute an upper bound for the number that all terms together add to a word's log-probability in one step."""
+    """Compute an upper bound for the amount that all terms together add to a word's log-probability in one step."""
     gain = 0.0
     for term in terms:
         gain = gain * term.scale + term.largest_gain

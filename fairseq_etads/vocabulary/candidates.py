@@ -47,7 +47,7 @@ class Candidates:
             self.words = listed.index_fill(0, ids.flatten(), True).nonzero().flatten()
         self.allowed: Optional[Tensor] = None
         if len(ids) > 1:
-            # self.words also contains words that are frequent words on one list and words of the text on another list.
+            # the list of a text contains its own number of frequent words and the words of the text
             self.allowed = (self.words < frequent[:, None]).scatter(1, torch.searchsorted(self.words, ids), True)
 
     @staticmethod
@@ -92,7 +92,7 @@ class Candidates:
         return torch.where(is_slot, columns - len(self) + self.known_words, self.words[columns.masked_fill(is_slot, 0)])
 
     def restrict(self, logits: Tensor) -> Tensor:
-        """Set the logits (N, T, C) of words that are not on the list of the text to minus infinity.
+        """Set the logits (N, T, C) to minus infinity for words that are not on the list of the text.
 
         N is a multiple of B, and rows that belong to the same text are adjacent. If gradients are disabled, the logits
         are changed in place.

@@ -27,9 +27,9 @@ def count_known_words(dictionary: Dictionary) -> int:
     """Return V, the number of known words, for which the model has embeddings and can compute probabilities.
 
     The first V entries are the special symbols, the words with a positive count, and entries such as "madeupword0000",
-    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*,
-    which contains words of documents for which the model has no embeddings. If all words in a dictionary have a count
-    of 0, all of them are known.
+    with which fairseq pads the size to a multiple of 8. All other words have a count of 0 and form the *copy tail*.
+    They occur in documents, but the model has no embeddings for them. If all words in a dictionary have a count of 0,
+    all of them are known.
     """
     known = getattr(dictionary, "known_words", None)
     if known is not None:
@@ -119,7 +119,7 @@ def limit_known_words(dictionary: Dictionary, size: int) -> Dictionary:
 
 
 def remove_copy_tail(dictionary: Dictionary) -> Dictionary:
-    """Copy the first V entries to a separate dictionary for a model, which always has the length V."""
+    """Copy the first V entries to a separate dictionary for a model. The length of the copy never changes."""
     size = count_known_words(dictionary)
     head = copy.copy(dictionary)
     head.symbols, head.count = dictionary.symbols[:size], dictionary.count[:size]
@@ -152,7 +152,7 @@ def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any
 
 
 def _find_invalid_line(file: str) -> int:
-    """Return the number of the first invalid line, which is not UTF-8, lacks a count or repeats a word."""
+    """Return the number of the first line that is not UTF-8, lacks a count or repeats a word."""
     words = set()
     with open(file, encoding="utf-8", errors="surrogateescape") as lines:
         for number, line in enumerate(lines, 1):

@@ -14,8 +14,7 @@ from .dictionary import count_known_words
 SUBWORD_SHARE = 0.02
 """Minimum proportion of known words with subword marks for which a dictionary is assumed to contain subwords."""
 WIDE_SHARE = 0.2
-"""Minimum proportion of words with wide (such as Chinese) characters for a dictionary of characters.
-"""
+"""Minimum proportion of words with wide characters, such as Chinese, for which words are assumed to be characters."""
 GPT2_SHARE = 0.9
 """Minimum proportion of numbers among the known words for which a dictionary is assumed to contain GPT-2 subwords."""
 

@@ -70,8 +70,8 @@ class BatchVocab:
         pad, bos, eos, unk: the ids of the special symbols. The first three symbols are never copied.
         candidates: the words over which the softmax is computed, which include all words of the documents, or None for
             all V words.
-        bounded: whether to use S, the maximum, instead of the actual values of K and U on a GPU, so that the CPU does
-            not wait for them. The results are the same, but a distribution over all columns is wider.
+        bounded: whether to replace K and U with S, their upper bound, on a GPU, so that the CPU does not wait for their
+            actual values. The results are the same, but the distributions have more columns.
 
     Attributes:
         known_words: V, the number of known words.
@@ -81,11 +81,11 @@ class BatchVocab:
         slots_used: the number of slots that each document uses (B,).
         slot_words: the dictionary ids of the words in the slots (B, K). Unused slots contain the id of the unknown
             word.
-        copyable: the boolean mask (B, S), True at words and False at padding, start symbols and end symbols.
+        copyable: the boolean mask (B, S), True for words and False for padding, start symbols and end symbols.
         source_columns: the column of the word at each document position (B, S).
         word_columns: the columns of the distinct words in each document (B, U), in the order of their first occurrence.
             Rows with fewer than U words are padded with 0, the column of the start symbol, which is never copied.
-        is_word: the boolean mask (B, U), True at words and False at padding in ``word_columns``.
+        is_word: the boolean mask (B, U), True for words and False for padding in ``word_columns``.
         word_numbers: the index of the word at each document position among the document's distinct words (B, S), and 0
             at positions that are not copyable.
     """
@@ -106,7 +106,7 @@ class BatchVocab:
         self.known_words = known_words
         self.softmax_width = known_words if candidates is None else len(candidates)
         self.unk = unk
-        outside = src_tokens >= known_words  # True at words outside the vocabulary
+        outside = src_tokens >= known_words  # True for out-of-vocabulary words
         slots, self.slots_used = number_by_first_occurrence(src_tokens, outside)
         self.copyable = (src_tokens != pad) & (src_tokens != bos) & (src_tokens != eos)
         self.word_numbers, distinct = number_by_first_occurrence(src_tokens, self.copyable)
@@ -190,7 +190,7 @@ class BatchVocab:
 
 
 class OutputVocabulary(NamedTuple):
-    """The words in the distributions for a batch of B documents.
+    """The words in the output distributions for a batch of B documents.
 
     Methods expect ids (N, T), int64. N is a multiple of B, and rows that belong to the same document are adjacent.
 
@@ -282,7 +282,7 @@ class OutputVocabulary(NamedTuple):
         return scores if self.by_column or self.candidates is None else self.candidates.spread(scores)
 
     def dictionary_ids(self, search_ids: Tensor, document: Optional[int] = None) -> Tensor:
-        """Convert search ids (N, T) to dictionary ids. If ``document`` is set, convert the ids (T,) of its summary."""
+        """Convert search ids (N, T), or the search ids (T,) of the summary of one ``document``, to dictionary ids."""
         extended = self._convert_from_search_ids(search_ids)
         if self.slots is None:
             return extended
@@ -296,7 +296,7 @@ class OutputVocabulary(NamedTuple):
         return hide_unknown_words(self._convert_from_search_ids(search_ids), self.known_words, self.unk)
 
     def add_known_scores(self, scores: Tensor, known: Tensor) -> None:
-        """Add the scores of a model that has only known words to other scores, in place.
+        """Add the scores that another model assigns to known words, in place.
 
         Args:
             scores: the scores to change, (…, V + K) or (…, C + K), indexed by search id.

@@ -17,7 +17,7 @@ def load_word_vectors(path: Optional[str], dictionary: Dictionary, table: nn.Emb
         path: the path of a file in word2vec's text format, or None to copy nothing. The file may begin with a line
             "COUNT WIDTH". Each other line contains a word and its vector. If a word occurs more than once, its last
             vector is used.
-        dictionary: the dictionary that contains the words of the table's rows.
+        dictionary: the dictionary that maps words to rows of the table.
         table: the embedding table.
         option: the option that specified the path, for messages.
 

@@ -9,11 +9,11 @@ number of documents, and its entry "truncate_source" is the number of tokens tha
 the other lines belongs to one document. It contains the first 16 hexadecimal digits of the document's hash, a tab, and
 fields that are separated by spaces:
 
-    words           a number for each token, or "-" for a sentence mark
+    words           a label or probability for each token, or "-" for a sentence mark
     sentences       labels: one field for each summary sentence (for "extract": for each extracted sentence). The field
                     is the index of a document sentence. For "distribution", the field consists of pairs such as
                     0:0.25,3:0.75, or is "-" if there are no pairs.
-                    probabilities: a number for each document sentence, or "-" if the sentence has no words
+                    probabilities: a probability for each document sentence, or "-" if the sentence has no words
 """
 
 import hashlib
@@ -64,10 +64,10 @@ class SelectionFile:
     """File with labels or probabilities. Its lines are read on demand.
 
     Attributes:
-        header: dictionary from the JSON object in the first line.
+        header: the JSON object in the first line, as a dictionary.
 
     Raises:
-        InputError: the label or probability file is missing or incomplete.
+        InputError: the label or probability file is missing, damaged or incomplete.
     """
 
     def __init__(self, path: Path, option: str):
@@ -117,7 +117,7 @@ class SelectionFile:
         return digest, rest.split()
 
     def read_checked_row(self, number: int, tokens: Sequence[str]) -> List[str]:
-        """Return the fields of a document. Before that, check that the hash of the document matches the given tokens.
+        """Return the fields of a document after checking that its hash matches the given tokens.
 
         Raises:
             InputError: the file was created for other documents.

@@ -158,13 +158,13 @@ def compute_selection_targets(
     TF-IDF vector of the summary sentence.
 
     Args:
-        idf: mapping from words to inverse document frequencies, see :func:`compute_idf`. Stop words and
+        idf: mapping from words to inverse document frequencies; see :func:`compute_idf`. Stop words and
             punctuation are ignored.
         unseen: inverse document frequency of words that are not in ``idf``.
 
     Returns:
-        One list per summary sentence, with one probability per document sentence. Each list sums to 1 unless the
-        summary sentence has no words in common with the document. In this case, all values are 0.
+        One list per summary sentence, with one probability per document sentence. Each list sums to 1, unless the
+        summary sentence has no content words in common with the document. Its values are then all 0.
     """
     vectors = [_compute_tf_idf(sentence, idf, unseen) for sentence in document]
     rows = []

@@ -59,7 +59,7 @@ def find_best_f1_threshold(counts: Any) -> Tuple[float, float]:
     A word or sentence is selected if its probability exceeds the threshold.
 
     Args:
-        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins), see
+        counts: numbers of negative and positive words or sentences in each bin, shape (2, bins); see
             :func:`compute_roc_auc`.
 
     Returns:

@@ -28,7 +28,7 @@ class WordText(NamedTuple):
         If the limit is inside a word, the word is completed with the tokens beyond the limit.
 
         Args:
-            subwords: type of the subwords, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
+            subwords: type of the subwords; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         """
         words, numbers = join_words(tokens, subwords)
         numbers = numbers[:limit]

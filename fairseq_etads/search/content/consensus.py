@@ -27,7 +27,7 @@ def compute_consensus(hypotheses: Sequence[Sequence[str]], counts: Sequence[bool
 
 
 def compute_similarity(one: Sequence[str], other: Sequence[str]) -> float:
-    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is one sentence."""
+    """Compute the mean of ROUGE-1, ROUGE-2 and ROUGE-L (F1) between two texts. Each text is treated as one sentence."""
     common = [_count_common_ngrams(one, other, order) for order in (1, 2)]
     sizes = [max(len(one) - order, 0) + max(len(other) - order, 0) for order in (0, 1)]
     rows = [*zip(common, sizes), (lcs_length(one, other), sizes[0])]

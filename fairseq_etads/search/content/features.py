@@ -44,7 +44,7 @@ class PriorProbabilities:
     with a summary that also contains it.
 
     Attributes:
-        counts: a dictionary from items to two numbers: the number of training documents that contain the item, and the
+        counts: a dictionary from items to two counts: the number of training documents that contain the item, and the
             number of these documents with a summary that also contains it.
         base: a dictionary from pairs (number of words, count) to the proportion computed over all such items.
     """
@@ -166,7 +166,7 @@ def _find_sentences_of_grams(document: Sentences, order: int) -> Dict[Gram, List
 def _compute_gram_features(
     numbers: List[int], probabilities: Sequence[float], ranks: Mapping[int, int], sentences: int
 ) -> List[float]:
-    """Return the features of a gram: its frequency, and probabilities, positions and ranks of its sentences."""
+    """Return the features of a gram: its frequency, and the probabilities, positions and ranks of its sentences."""
     different = sorted(set(numbers))
     values = sorted((probabilities[number] for number in different), reverse=True)
     best = min(ranks[number] for number in different)

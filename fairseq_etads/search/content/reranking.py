@@ -39,8 +39,8 @@ class Reranker(NamedTuple):
     """A re-ranker that adds the expected ROUGE and the consensus to the scores of hypotheses.
 
     Attributes:
-        model: the content model, which must be trained without an extractor (``etads-content RUN`` with a summariser's
-            run folder).
+        model: the content model, which must have been trained without an extractor (``etads-content RUN`` with a
+            summariser's run folder).
         weight: the weight of the expected ROUGE (:meth:`Expectation.expected_rouge`) relative to the score from the
             search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times this
             weight.
