@@ -22,7 +22,7 @@ _FIELDS = ("sentence1", "sentence2", "gold_label")
 
 
 MOST_PUNCTUATED = 0.03
-"""Maximum fraction of words ending in punctuation that does not cause a warning.
+"""Maximum fraction of words that may end in punctuation without causing a warning.
 
 The fraction is not 0, because abbreviations also end in punctuation.
 """
@@ -58,7 +58,7 @@ def punctuation_warning(words: Iterable[str], option: str) -> str:
 
 
 class NliPair(NamedTuple):
-    """Premise, hypothesis and label, which is one of :data:`LABELS`. The texts are not tokenised."""
+    """A premise, a hypothesis and their label, one of :data:`LABELS`. The texts are not tokenised."""
 
     premise: str
     hypothesis: str

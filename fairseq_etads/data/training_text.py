@@ -48,8 +48,8 @@ def word_probabilities(task: Any, copies: bool) -> Tensor:
     increased by one, so that no frequency is 0.
 
     Args:
-        copies: whether the model has a pointer that can copy words outside the vocabulary. If True, these words are
-            ignored. Otherwise, they are counted as the unknown word.
+        copies: whether the model has a pointer that can copy out-of-vocabulary words. If True, these words are ignored.
+            Otherwise, they are counted as the unknown word.
     """
     dictionary, longest = task.target_dictionary, task.truncate_target
     eos, ends_if_cut = dictionary.eos(), not task.no_end_if_cut

@@ -1,4 +1,4 @@
-"""Count the words in a sample of the training data that a model can neither generate nor copy."""
+"""Count, in a sample of the training data, the words that a model can neither generate nor copy."""
 
 import json
 import logging

@@ -83,7 +83,7 @@ class BeamSearch:
 
     Raises:
         ValueError: an option is incompatible with this batch or these models.
-        NotImplementedError: the strategy or a model does not support constraints.
+        NotImplementedError: constraints are given, but the strategy does not support them.
     """
 
     def __init__(self, request: SearchRequest):

@@ -161,7 +161,7 @@ OUTPUT_BLOCK = 4096
 
 
 class WideLinear(nn.Module):
-    """An output projection that processes the vocabulary in blocks and reuses the tensor for the result.
+    """An output projection that processes the vocabulary in blocks and reuses the result tensor.
 
     If each step created a new tensor, the operating system would have to allocate and clear tens of megabytes, which
     can take longer than the matrix product. **Each call overwrites the result of the previous call in the same
@@ -187,7 +187,7 @@ class WideLinear(nn.Module):
         self._memory = _ThreadBuffers()
 
     def restrict_to_words(self, words: Tensor) -> "WideLinear":
-        """Create a layer with newly packed weights that computes logits (…, C) only for the word ids (C,)."""
+        """Create a layer, with newly packed weights, that computes the logits (…, C) of only the given words (C,)."""
         return WideLinear(self._weight[words], None if self._bias is None else self._bias[words], self._make)
 
     def forward(self, x: Tensor, rows: None = None) -> Tensor:
@@ -249,7 +249,7 @@ logger = logging.getLogger(__name__)
 
 _FLOATS = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 _WITH_BFLOAT16, _WITH_FLOAT16 = (8, 0), (7, 0)
-"""Minimum CUDA compute capabilities for products at full speed in bfloat16 (Ampere) and float16 (Volta)."""
+"""Minimum CUDA compute capabilities for matrix products at full speed in bfloat16 (Ampere) and float16 (Volta)."""
 
 
 def copy_structure(model: nn.Module, cast: Optional[Callable[[Tensor], Tensor]] = None) -> nn.Module:

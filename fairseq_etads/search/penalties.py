@@ -115,8 +115,8 @@ class Scoring:
         length_penalty_type, length_penalty_beta: the arguments ``kind`` and ``beta`` of :func:`length_penalty`.
         coverage_penalty, coverage_penalty_type: the arguments ``weight`` and ``kind`` of :func:`coverage_penalty`. A
             weight of 0 disables the penalty.
-        stepwise_coverage_penalty: whether to subtract the coverage cost when extensions are selected, in addition to
-            the final score.
+        stepwise_coverage_penalty: whether to subtract the coverage cost not only from the final score but also when
+            extensions are selected.
 
     Raises:
         ValueError: the kind of a penalty is unknown, or a number is out of range.
@@ -185,7 +185,7 @@ class Scoring:
             cost: the coverage cost cp (B, beam) of the words so far, or None without a coverage penalty.
             source_lengths: the numbers of source tokens (B,) without padding, which are required for a coverage penalty
                 of the kind "wu".
-            gain: the upper bound for the increase of log P in each remaining step, which is 0 unless a negative
+            gain: an upper bound for the increase of log P in each remaining step, which is 0 unless a negative
                 --unkpen rewards the unknown word or a term of the search increases log P.
 
         Without a gain, log P can only decrease. lp is monotonic in the length, so log P / lp is largest for the

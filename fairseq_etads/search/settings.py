@@ -1,4 +1,4 @@
-"""The settings of a search: decoding options after adaptation to the models and the dictionary."""
+"""The settings of a search: decoding options that have been adapted to the models and the dictionary."""
 
 import math
 from dataclasses import dataclass, fields, replace
@@ -41,12 +41,11 @@ class SearchSettings:
         extractive_weights: the weights of log p and of the features of ABS, or () to use only log p.
         recombine: the number of last words that are compared, or 0 to keep all hypotheses. Of the hypotheses that share
             these words, only the best is kept.
-        tokens_to_suppress: the words that are never produced.
+        tokens_to_suppress: the words that are never produced unless a prefix contains them.
         ngram_ignore_tokens: the words that may repeat. An n-gram that contains one of them is never blocked.
         exact_length: the exact number of tokens before the end symbol, or 0 if the length is not fixed. With an exact
             length, the end symbol does not change the score.
-        min_sentences: the minimum number of sentences in a summary, which are separated by sentence marks, or 0 for no
-            minimum.
+        min_sentences: the minimum number of sentences (separated by sentence marks) in a summary, or 0 for no minimum.
         selection_threshold, selection_factor: the threshold and the factor for batches that contain word probabilities
             ("selection"). A pointer copies only words with a probability above the threshold, and their copy
             probabilities are multiplied by the factor.
@@ -57,8 +56,8 @@ class SearchSettings:
         nbest: the number of hypotheses per document that the caller needs, at most ``beam_size``.
         infer_dtype: the dtype of inference copies of this project's models: "fp32", "bf16", "fp16", "int8", "auto" for
             the fastest of these on this processor, or None for the models' own dtype.
-        keep_attention: whether to return the attention weights of each hypothesis, as fairseq does. The attention
-            weights need memory for beam x S x T numbers per document.
+        keep_attention: whether to return the attention weights of each hypothesis, as fairseq does. This requires
+            storing beam x S x T weights per document.
         print_alignment: "hard" or "soft" to also return alignments to the source, which are derived from the attention
             weights, or None for no alignments.
         allow_unk: whether models with a pointer may produce the unknown word. By default, they copy a word instead.

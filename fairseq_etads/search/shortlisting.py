@@ -1,4 +1,4 @@
-"""Search with a shortlist, in which the softmax is computed over only the words that a batch may need.
+"""Search with a shortlist: the softmax is computed over only the words that a batch may need.
 
 Each document has a list of words. The softmax of a document is computed over its own list, so that its summary does not
 depend on other documents in the batch. The words of a batch are the union of these lists. During the search, a word is

@@ -24,7 +24,7 @@ def replace_unknown_words(
 ) -> None:
     """Replace each unknown word in "tokens" with the most attended known word of the source.
 
-    "alignment" (T,) is set to the position of the most attended known word for every token, not counting padding on the
+    For each token, "alignment" (T,) is set to the position of its most attended known word, not counting padding on the
     left.
 
     Args:

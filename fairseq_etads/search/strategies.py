@@ -1,8 +1,8 @@
 """Adapt fairseq's search strategies (sampling, diverse beams, allowed and required words) to this project's search.
 
-fairseq's search objects have a state, fail for some option values, and expect dictionary ids, whereas this project's
-search uses search ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_for_one_search` creates an
-adapted copy for each search.
+fairseq's search objects have a state, fail for some option values, and expect dictionary ids instead of this project's
+search ids (see :mod:`fairseq_etads.vocabulary.output`). Therefore, :func:`copy_for_one_search` creates an adapted copy
+for each search.
 """
 
 import copy
@@ -246,7 +246,7 @@ class RequiredWords(fairseq_search.LexicallyConstrainedBeamSearch):
         count, self.num_cands = self.num_cands, sys.maxsize
         scores, words, parents, states = super().step_sentence(*args)
         self.num_cands = count
-        order = scores.isneginf().int().argsort(stable=True)[:count]  # otherwise, the order of fairseq's class
+        order = scores.isneginf().int().argsort(stable=True)[:count]  # otherwise, keep fairseq's order
         return scores[order], words[order], parents[order], [states[i] for i in order.tolist()]
 
 

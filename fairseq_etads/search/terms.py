@@ -1,9 +1,9 @@
 """Search terms, which change the scores of words at every step or the scores of finished hypotheses.
 
 A :class:`SearchTerm` belongs to a generator. For each batch, it creates an :class:`ActiveTerm`, which the search calls
-at every step. For example, the language model (``--lm-path``) is a term. The features of ABS (``--extractive-weights``)
-are another term, which the ABS system registers with :func:`register_option_term`. Additional terms can be passed as
-``SummaryGenerator(..., terms=[...])``.
+at every step. For example, one term adds the scores of a language model (``--lm-path``). Another term adds the features
+of ABS (``--extractive-weights``), and the ABS system registers it with :func:`register_option_term`. Additional terms
+can be passed as ``SummaryGenerator(..., terms=[...])``.
 """
 
 import abc
@@ -96,8 +96,7 @@ class SearchTerm(abc.ABC):
     def models(self) -> Sequence[nn.Module]:
         """Return the models that the term uses.
 
-        The models of a term are in evaluation mode during a search, and the numbers of their positions limit the
-        summary length.
+        These models are in evaluation mode during a search, and their numbers of positions limit the summary length.
         """
         return ()
 

@@ -1,6 +1,6 @@
 """Convert between the different ids of a word in a model's output.
 
-A word is identified by up to three numbers:
+A word is identified by up to three ids:
 
 - its *dictionary id*: 0, …, V - 1 for known words, which can be generated, and V or more for words that can only be
   copied;
@@ -10,7 +10,7 @@ A word is identified by up to three numbers:
   candidates (see ``candidates.py``). The criterion and the pointer use columns.
 
 The search uses extended ids. With a shortlist (see ``shortlist.py``), it uses columns instead, so that none of its
-tensors is as large as the vocabulary. The numbers that the search uses are called *search ids*.
+tensors is as large as the vocabulary. The ids or columns that the search uses are called *search ids*.
 """
 
 import copy

@@ -1,1 +1,1 @@
-"""Create labels for the words or sentences of a document that match the reference summary, and store them in files."""
+"""Label the words or sentences of documents that match the reference summaries, and store the labels in files."""

@@ -22,7 +22,7 @@ MOST_COUNTED = {1: 4, 2: 1}
 DOCUMENTS = 8000
 """Default number of training documents for which features are computed."""
 PRIOR_WEIGHT = 10.0
-"""Weight of the average over all items in the prior of an item, expressed as a number of documents."""
+"""Weight of the overall proportion (``base``) in the prior of an item, as an equivalent number of documents."""
 WIDTHS = {1: 21, 2: 26}
 """A dictionary from the number of words in a gram to the number of features."""
 

@@ -17,7 +17,7 @@ from ...platform.outputs import open_binary_output
 from .features import MOST_COUNTED, WIDTHS, Item, PriorProbabilities, Sentences, make_feature_tables
 
 FILE = "content.npz"
-"""Name of the file that contains the content model in an extractor's run folder."""
+"""Name of the file that contains the content model in a run folder or model folder."""
 LEAST_DOCUMENTS = 5
 """Minimum number of training documents that must contain an item for it to be stored."""
 MOST_STORED, MOST_TEXT = 2_000_000, 1 << 25
