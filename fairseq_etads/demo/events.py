@@ -1,11 +1,12 @@
 """Report the progress of summarisation to the web page as events. An event is a JSON object with a "kind".
 
 - ``waiting``: ``before`` is the number of summaries that will be generated before this one.
-- ``document``: ``spans`` contains the character span [start, end] of each token that the model reads, or None.
+- ``document``: ``spans`` contains the character span [start, end] of each token that the model reads, or None for a
+  token with an unknown position.
 - ``step``: ``text``, ``score`` and ``ended`` describe the best summary found so far. ``attention`` and ``copying``
   contain the weights of the source tokens for the last word, as pairs [index of the token, weight]. They are None if
   the model does not return such weights.
-- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if the summary has no probability),
+- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if it is not finite),
   the number of ``words`` in the document, the number of these words that the model read (``words_read``), the
   ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of the explanation's ``page``.
 - ``problem``: ``words`` explains why there is no summary.
@@ -23,7 +24,7 @@ from ..summarizer.explanation import to_sparse_row
 from .worker import StoppedError
 
 LEAST = 0.01
-"""Minimum attention weight for which a pair is sent to the page."""
+"""Threshold below which attention weights and copy probabilities are not sent to the page."""
 
 
 def stream_summary_events(
@@ -71,7 +72,7 @@ def stream_summary_events(
         raise
     except InputError as error:
         tell({"kind": "problem", "words": str(error)})
-    except Exception as error:  # the next document may be shorter if, for example, there was not enough memory
+    except Exception as error:  # continue: if memory ran out, for example, a shorter document may succeed
         tell({"kind": "problem", "words": f"Something went wrong ({type(error).__name__}): {format_error(error)}"})
 
 
@@ -95,11 +96,11 @@ def to_sparse_weights(weights: Optional[Sequence[float]]) -> Optional[List[Tuple
 def count_words_read(
     text: str, left_out: int, ends: Sequence[int], picked: Optional[Selection] = None
 ) -> Dict[str, int]:
-    """Count the words in a document and how many of them the model has read. Words are separated by white space.
+    """Count the words in a document, and the words that the model has read. Words are separated by white space.
 
     Args:
         left_out: number of document tokens that the model did not read.
-        ends: end positions in the text of all tokens that the model read.
+        ends: end positions, in the text, of all tokens that the model read.
         picked: sentences that were selected by an extractor, or None without an extractor.
     """
     words = len(text.split())

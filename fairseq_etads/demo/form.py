@@ -1,4 +1,4 @@
-"""Describe the decoding options as form fields. The same table defines the command-line options."""
+"""Describe the decoding options as form fields, using the table that also defines the command-line options."""
 
 from typing import Any, Dict, List
 

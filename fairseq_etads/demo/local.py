@@ -2,8 +2,8 @@
 
 The server listens on the loopback interface, so other computers cannot reach it. However, other web pages in the user's
 browser can reach it. Such a page can send requests to any address (cross-site request forgery), and it can resolve its
-own host name to 127.0.0.1 (DNS rebinding). It cannot change the headers Host and Origin, however, because they are set
-by the browser.
+own host name to 127.0.0.1 (DNS rebinding). The headers Host and Origin reveal such requests, because the browser sets
+them and the page cannot change them.
 """
 
 import re

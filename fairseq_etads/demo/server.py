@@ -75,7 +75,7 @@ class DemoServer:
 
     Args:
         summarizer: summariser that was loaded from the model folder.
-        title: name of the model that is shown on the page.
+        title: model name to show on the page.
     """
 
     def __init__(self, summarizer: Any, title: str):
@@ -145,7 +145,7 @@ class DemoServer:
         return f"/explanation/{name}"
 
     async def summarize(self, request: Request) -> Response:
-        """Summarise a document. The response is a stream of events, see :mod:`fairseq_etads.demo.events`."""
+        """Summarise a document. The response is a stream of events (see :mod:`fairseq_etads.demo.events`)."""
         try:
             text, options = _parse_request(await _read_body(request))
             form.check_options(options, self.summarizer.config.decoding)

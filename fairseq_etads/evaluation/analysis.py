@@ -1,4 +1,4 @@
-"""Analyse summaries: length, novel and repeated n-grams, copied bigrams, numbers, names, and simple extracts.
+"""Analyse the length, n-grams, copied bigrams, numbers and names of summaries, and create simple extracts.
 
 N-grams can cross sentence boundaries. Each value for a system is a mean over all summaries for which the value is
 defined. For example, trigram statistics are undefined for a summary that contains only two words.
@@ -99,8 +99,7 @@ class Source:
         return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
     def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
-        """For each tenth of the document, count the bigrams that it shares with the summary. The result has shape
-        (10,).
+        """Count the bigrams that each tenth of the document shares with the summary, shape (10,).
 
         If a bigram occurs several times in the document, its count is divided equally among these occurrences.
         """
@@ -113,7 +112,7 @@ class Source:
 
 
 def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
-    """Compute the fraction of n-grams in a summary that have already occurred earlier in the summary.
+    """Compute the fraction of n-grams in a summary that repeat an earlier n-gram.
 
     Returns:
         The fraction of repeated n-grams, or None if the summary contains no n-grams.
@@ -130,7 +129,7 @@ class Analysis:
         figures: mapping from the names of statistics to their means over the summaries for which they are defined. The
             mean is None if the statistic is undefined for all summaries. Fractions are given as percentages.
         counted: mapping from the names of statistics to the number of summaries for which they are defined.
-        positions: percentages of copied bigrams that come from each tenth of the documents.
+        positions: percentage of the copied bigrams that comes from each tenth of the documents.
     """
 
     figures: Dict[str, Optional[float]]

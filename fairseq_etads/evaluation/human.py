@@ -259,8 +259,8 @@ def read_sheet(path: str, key: Dict[str, Any], seen: Dict[Tuple[str, str, str], 
     lines are ignored. If a line lacks some ratings, its other ratings are used.
 
     Args:
-        seen: mapping from the annotator, item and letter of each line with ratings that has already been read to the
-            location of the line. The lines of this sheet are added to the mapping.
+        seen: locations of the lines with ratings that have already been read, keyed by annotator, item and letter. The
+            lines of this sheet are added to the dictionary.
 
     Returns:
         The ratings, and an error message for each invalid line.
@@ -328,7 +328,7 @@ def _read_row(
                 low, high = SCALE
                 shown = cells[criterion][:40]
                 raise ValueError(f'{criterion} is "{shown}", must be a whole number from {low} to {high}') from None
-    if not values:  # a copy of the sheet that was not filled in does not count as the annotator's answer
+    if not values:  # a blank copy of the sheet does not count as the annotator's answer
         return []
     if (annotator, item, label) in seen:
         raise ValueError(f"{annotator}, item {item}, summary {label} was already in {seen[annotator, item, label]}")
@@ -343,7 +343,7 @@ def krippendorff_alpha(units: Sequence[Dict[str, int]], level: str) -> Optional[
     all ratings are equal. In this case, the function returns None.
 
     Args:
-        units: mapping from annotators to ratings for each summary. Summaries with a single rating are ignored.
+        units: for each summary, a mapping from annotators to ratings. Summaries with a single rating are ignored.
         level: level of measurement, either "ordinal" or "interval".
     """
     # nltk is imported here because the import takes about a second, which would slow down etads-human --help.

@@ -27,7 +27,7 @@ class Likelihoods:
     """Log-likelihoods of the reference summaries in a split, in the order of the split.
 
     Attributes:
-        checkpoint, data: SHA-256 checksums of the checkpoint and of all binarised files in the split.
+        checkpoint, data: SHA-256 checksums of the checkpoint and of the binarised files of the split.
         subset: name of the split, such as "test".
         log_likelihood: natural logarithm of the probability of each summary.
         tokens: number of tokens in each summary, including the end symbol.

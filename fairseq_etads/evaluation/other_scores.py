@@ -101,7 +101,7 @@ def check_score_options(args: argparse.Namespace) -> None:
 
 
 def list_score_inputs(args: argparse.Namespace) -> Dict[str, List[Path]]:
-    """Return the files that the scores in --also read, as a mapping from options to files or the files in a folder."""
+    """Return a mapping from each option of the scores in --also to its file, or to the files in its folder."""
     named = {name: getattr(args, name) for name in ("wordnet", "bertscore_model", "saliency_documents", "entail_model")}
     paths = {f"--{name.replace('_', '-')}": Path(value) for name, value in named.items() if value}
     return {option: list(path.iterdir()) if path.is_dir() else [path] for option, path in paths.items()}
@@ -171,7 +171,7 @@ def find_wordnet(folder: Optional[str]) -> Any:
 
 
 def _make_wordnet_class() -> Any:
-    """Return a class that reads WordNet with nltk, without features that METEOR does not need (other languages)."""
+    """Return a class that reads the English WordNet with nltk. Support for other languages is disabled."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
     class English(WordNetCorpusReader):

@@ -42,7 +42,7 @@ class PerlRouge:
     home: Path
 
     def signature(self) -> str:
-        """Return the part of a score's signature with the checksum of the script and the version of Perl."""
+        """Return the part of a score's signature that contains the script's checksum and the version of Perl."""
         version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]
         return f"backend:{SCRIPT}-{digest}|perl:{version}"
@@ -160,7 +160,7 @@ def _run_evaluations(
 
     Args:
         data: path of a data folder that was created by :func:`_make_data_folder`.
-        number: number of this call, which no other call with the same data folder may have.
+        number: number of this call, which must be unique among the calls with the same data folder.
         evaluations: files for each evaluation. The hypothesis file ("peer") comes first, followed by the reference
             files ("models").
         options: further command-line options of the script.
@@ -171,8 +171,8 @@ def _run_evaluations(
     """
     listing = data / f"{number}.list"
     listing.write_text("".join(" ".join(map(str, files)) + "\n" for files in evaluations), encoding="utf-8")
-    # The script requires at least two resamples. The confidence intervals that it reports are ignored, because they are
-    # computed from the scores of single pairs instead.
+    # The script requires at least two resamples. Its confidence intervals are ignored, because this project computes
+    # its own intervals from the scores of single pairs.
     fixed = ["-e", str(data), "-z", "SPL", "-c", "95", "-r", "2", "-d", "-f", "A", "-p", "0.5"]
     done = _run_perl(["-I", str(perl.home), str(perl.home / SCRIPT), *fixed, *options, str(listing)])
     scores: Dict[str, np.ndarray] = {}

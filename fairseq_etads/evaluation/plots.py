@@ -1,4 +1,4 @@
-"""Create the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and provide functions for all plots."""
+"""Create the plots of ``etads-analyse`` with matplotlib (extra ``plots``), and define functions for other plots."""
 
 import contextlib
 import logging
@@ -25,7 +25,7 @@ def check_matplotlib(what: str) -> None:
 
 @contextlib.contextmanager
 def make_plots_reproducible() -> Iterator[None]:
-    """Context manager with matplotlib settings that make plots reproducible and do not interpret names as formulas."""
+    """Context manager that makes plots reproducible and prevents matplotlib from interpreting names as formulas."""
     import matplotlib
 
     with matplotlib.rc_context({"svg.hashsalt": "etads", "text.parse_math": False}):
@@ -60,7 +60,7 @@ def _draw_bars(axes: Any, systems: Dict[str, Any], names: Dict[str, str], title:
 
     Args:
         axes: matplotlib axes of the panel in which to draw.
-        systems: mapping from system names to the values to draw, see :func:`draw_analysis`.
+        systems: mapping from system names to the values to draw (see :func:`draw_analysis`).
         names: mapping from metric names to the labels of the groups.
     """
     width = 0.8 / len(systems)

@@ -71,8 +71,9 @@ def bootstrap_intervals(scores: np.ndarray, resamples: int, seed: int) -> np.nda
 def _compute_p_values(means: np.ndarray, difference: np.ndarray) -> np.ndarray:
     """Compute two-sided p-values (...) from the means of resampled differences, shape (resamples, ...).
 
-    The p-value is the fraction of means that are at least as far from the observed ``difference`` (...) as 0 is. The
-    observed difference is treated as an additional resample, so the p-value (1 + times) / (1 + resamples) is never 0.
+    The p-value is (1 + k) / (1 + resamples), where k is the number of means that are at least as far from the observed
+    ``difference`` (...) as 0 is. The observed difference is treated as an additional resample, so the p-value is never
+    0.
     """
     # Sums that should be equal may differ in the last digits, because their terms are added in different orders.
     as_far = np.abs(means - difference) >= np.abs(difference) - 1e-9
@@ -186,8 +187,8 @@ def compare_trainings(
     estimated with a paired bootstrap of the mean scores over training runs. The variation between runs is modelled by
     Student's t-distribution with the standard error of the difference between the means of the runs (Welch's t-test if
     the systems have different numbers of runs). A bootstrap over two to five runs would produce intervals that are too
-    narrow, with a type-I error of two to four times the nominal error. ``scripts/simulate_comparisons.py`` measures the
-    type-I error and the power of this test.
+    narrow, with a type-I error rate of two to four times the nominal rate. ``scripts/simulate_comparisons.py`` measures
+    the type-I error rate and the power of this test.
 
     Args:
         first, second: scores of the two systems for the same documents in the same order, shape (runs, n, ...). If one

@@ -25,7 +25,9 @@ Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """Function that computes scores, given n summaries and a list of references for each summary."""
 
 Predictor = Callable[[Sequence[str], Sequence[str]], List[float]]
-"""Function that predicts the probability that each premise entails its hypothesis, given lists of n texts each."""
+"""Function that takes n premises and n hypotheses, and predicts the probability that each premise entails its
+hypothesis.
+"""
 
 
 def split_words(text: str) -> List[str]:
@@ -59,7 +61,7 @@ def make_rougesal_scorer(documents: str) -> Scorer:
 
 
 def make_entailment_scorer(folder: str, load: Callable[[str], Predictor]) -> Scorer:
-    """Return a scorer for the reward ``entail``. The length ratio is limited to 1.
+    """Return a scorer for the reward ``entail`` (:class:`.rewards.Entailment`) with a length ratio of at most 1.
 
     Args:
         folder: path of the folder that contains the entailment model.

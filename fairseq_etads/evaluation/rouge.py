@@ -44,7 +44,7 @@ METRICS = ("rouge1", "rouge2", "rougeL")
 """Metrics that are computed by default."""
 FIGURES = {"f1": "F1", "precision": "P", "recall": "R"}
 """Mapping from the values of each metric to their names in tables. Arrays of scores have the same order."""
-# Mapping from metric names to their names in rouge-score, where "rougeL" treats the summary as one sentence.
+# Mapping from this project's metric names to the names in rouge-score, where "rougeL" treats a summary as one sentence.
 _PYTHON_NAMES = {"rougeL": "rougeLsum", "rougeLjoined": "rougeL", **{f"rouge{n}": f"rouge{n}" for n in range(1, 10)}}
 _PERL_METRICS = ("rougeL", "rougeSU4", *(f"rouge{n}" for n in range(1, 10)))
 
@@ -117,17 +117,17 @@ class Settings:
             (treats the summary as one sentence; Python only) and "rougeSU4" (skip-bigrams and unigrams; Perl only).
         stem: whether to compare Porter stems instead of words.
         irregular: whether to replace irregular forms with their base forms (children: child) before stemming, according
-            to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend. ROUGE-1.5.5.pl replaces
-            irregular forms by default, and rouge-score does not. This has no effect without ``stem``.
-        sentence_mark, split_sentences: how to split summaries into sentences, see :func:`.summaries.split_summary`.
+            to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend: True for "perl", and False
+            for "python". This setting has no effect without ``stem``.
+        sentence_mark, split_sentences: how to split summaries into sentences (see :func:`.summaries.split_summary`).
         backend: implementation to use, either "python" or "perl".
         multi: method of combining several references. "best" uses the reference with the highest F1 for each pair and
             metric. "average" sums the matches and n-grams over all references, which is the default of ROUGE-1.5.5.pl
             (``-f A``).
         byte_limit: maximum number of bytes in each hypothesis and reference (75 in DUC-2004). Longer texts are
             truncated.
-        rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, the folder is searched for, see
-            :mod:`.perl`.
+        rouge_home: path of the folder with ROUGE-1.5.5.pl and its data. If None, :mod:`.perl` searches for the
+            folder.
 
     Raises:
         ValueError: the backend or the value of ``multi`` is unknown, the backend does not support a metric, or the byte
@@ -213,7 +213,7 @@ class _Tokenizer:
         self.stemmer = None
         if stem:
             porter = PorterStemmer()
-            # Like ROUGE-1.5.5.pl, rouge-score only stems words with more than three letters.
+            # Like ROUGE-1.5.5.pl, rouge-score stems only words with more than three letters.
             cached = functools.lru_cache(maxsize=200_000)(lambda word: irregular.get(word) or porter.stem(word))
             self.stemmer = SimpleNamespace(stem=cached)
 
@@ -230,7 +230,7 @@ def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Token
 
 @functools.cache
 def _scorer(settings: Settings) -> Any:
-    """Return rouge-score's scorer for the metrics in ``settings``, which is created only once per process."""
+    """Return rouge-score's scorer for the metrics in ``settings``. Each process creates this scorer only once."""
     from rouge_score import rouge_scorer
 
     names = [_PYTHON_NAMES[name] for name in settings.metrics]
@@ -242,7 +242,7 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
 
     Args:
         scores: F1, precision and recall for each reference, shape (K, metrics, 3).
-        sizes: numbers of n-grams in the references, shape (K, metrics), which are only required for "average".
+        sizes: numbers of n-grams in the references, shape (K, metrics), required only for "average".
         multi: method of combining the references, either "best" or "average".
 
     Returns:

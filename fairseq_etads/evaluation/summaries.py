@@ -97,7 +97,7 @@ def truncate_sentences(sentences: Sequence[str], limit: Optional[int]) -> List[s
 
 
 def find_leftover_marks(name: str, lines: Sequence[str]) -> Iterator[str]:
-    """Yield warnings about subword marks and special symbols in ``lines``, which should be removed before scoring.
+    """Yield warnings about subword marks and special symbols that should be removed from ``lines`` before scoring.
 
     Args:
         name: name of the text for the warning, such as the name of its file.
@@ -111,7 +111,7 @@ def find_leftover_marks(name: str, lines: Sequence[str]) -> Iterator[str]:
 def find_swapped_inputs(hypothesis: str, references: Sequence[str], texts: Sequence[Sequence[str]]) -> Iterator[str]:
     """Yield a warning if hypotheses and references seem to be swapped.
 
-    The hints are the file names, and symbols that only occur in the output of systems.
+    The hints are the file names, and symbols that occur only in the output of systems.
 
     Args:
         hypothesis, references: names of the hypothesis file and the reference files.

@@ -141,9 +141,9 @@ def _parse_metric_values(parts: Iterator[Tuple[str, str, str]]) -> Dict[str, flo
 
 
 def find_log(run: str) -> Path:
-    """Return the path of a run's log, given the run folder or the log itself.
+    """Return the path of a run's log, given the path of the run folder or of the log itself.
 
-    Raises InputError if it does not exist.
+    Raises InputError if the run folder contains no log.
     """
     path = Path(run)
     if not path.is_dir():

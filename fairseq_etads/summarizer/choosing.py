@@ -1,4 +1,4 @@
-"""Create a summary from sentences of the document and the hypotheses, which are chosen by a content model."""
+"""Create a summary from sentences that a content model chooses from the document and the hypotheses."""
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
@@ -45,7 +45,7 @@ class Sentence(NamedTuple):
 
 
 def choose_group_count(beam: int) -> int:
-    """Return the number of groups for diverse beam search, the largest divisor of ``beam`` up to :data:`GROUPS`."""
+    """Return the number of groups for diverse beam search: the largest divisor of ``beam`` up to :data:`GROUPS`."""
     return next(groups for groups in range(GROUPS, 0, -1) if beam % groups == 0)
 
 

@@ -1,8 +1,8 @@
 """Convert raw documents to batches of token ids, and convert the token ids of summaries to text.
 
 In each batch, words that are not in the dictionary receive temporary ids in the order in which they occur. These ids
-are larger than the last id in the dictionary. They are discarded after the batch, because the model only needs to
-distinguish the words from each other. Memory use therefore does not grow with the number of documents.
+are larger than all dictionary ids. They are discarded after the batch, because the model needs them only to distinguish
+the words from each other. Memory use therefore does not grow with the number of documents.
 """
 
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -32,12 +32,12 @@ class Document(NamedTuple):
     Attributes:
         number: index of the document in the input.
         text: raw text of the document.
-        tokens: tokens of the document that the model reads.
+        tokens: document tokens that the model reads.
         left_out: number of document tokens that the model does not read. With an extractor, only the tokens of
             selected sentences are counted.
         picked: sentences that an extractor selected, or None without an extractor.
-        places: index in ``picked`` of the sentence that contains each token, or -1 for a sentence mark. Empty without
-            an extractor.
+        places: for each token, the index in ``picked`` of its sentence, or -1 for a sentence mark. Empty without an
+            extractor.
         levels: salience level of each selected sentence.
         every: all sentences of the document. Empty without a content model.
     """
@@ -75,11 +75,11 @@ class TextProcessing:
         loaded: the loaded contents of a model folder.
 
     Attributes:
-        picker: object that selects the sentences to read with the extractor of the model folder. If None, the model
-            reads the first tokens of each document.
+        picker: object that uses the extractor in the model folder to select sentences for the model to read. If None,
+            the model reads the first tokens of each document.
         mark: list that contains the sentence mark if the model can generate it. Otherwise, the list is empty.
-        first_new_id: first temporary id of words that are missing from the source dictionary. It is larger than all ids
-            in both dictionaries, because summaries contain target ids as well as temporary ids.
+        first_new_id: smallest temporary id for words that are missing from the source dictionary. It is larger than all
+            ids in both dictionaries, because summaries contain target ids as well as temporary ids.
     """
 
     def __init__(self, loaded: LoadedFolder):
@@ -110,7 +110,7 @@ class TextProcessing:
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
     def surprisal(self, document: Document) -> Optional[Surprisal]:
-        """Measure the surprisal of a document, and compare it with the training documents.
+        """Measure the surprisal of a document, and compare it with the surprisals of the training documents.
 
         Returns None if the document is too short or if the surprisals of the training documents are unknown.
         """
@@ -135,7 +135,7 @@ class TextProcessing:
         """Tokenise one sentence of a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
-            # In these kinds of subwords, a token may include the space before its word.
+            # With these kinds of subwords, a token may include the space before the word.
             line = self.subwords.encode(f" {line}" if not is_first and self.subword_kind in OPAQUE else line)
         tokens: List[str] = tokenize_line(line)
         return tokens
@@ -207,7 +207,7 @@ class TextProcessing:
         """Convert the token ids of a summary (T,) to tokens without special symbols.
 
         Returns:
-            The indices in ``ids`` that belong to tokens, and the tokens themselves.
+            The positions of these tokens in ``ids``, and the tokens themselves.
         """
         special = (self.target.bos(), self.target.eos(), self.target.pad())
         places = [place for place, number in enumerate(ids.tolist()) if number not in special]
@@ -228,7 +228,7 @@ class TextProcessing:
         return text
 
     def spans(self, document: Document) -> List[Optional[Span]]:
-        """Return the start and end positions of each token in the raw document, or None if they are unknown."""
+        """Return the span of each token in the raw document, or None for a token with an unknown position."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
             return align_tokens(document.text, spelled)

@@ -8,7 +8,7 @@ from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
 STATE_BYTES = 1 << 30
-"""Default maximum memory for encoder states in bytes."""
+"""Default memory limit for cached encoder states, in bytes."""
 
 
 class _DocumentBatch(NamedTuple):
@@ -43,12 +43,12 @@ class EncodedDocuments:
         summarizer: summariser that generates the summaries.
         texts: raw texts of the documents.
         max_tokens: maximum number of source tokens per batch, including padding.
-        state_bytes: maximum memory for the cache in bytes. 0 disables the cache.
+        state_bytes: memory limit of the cache, in bytes. 0 disables the cache.
 
     Attributes:
         documents: number of documents that contain words.
         encoded_once: number of documents in the cache, which is known after the first call.
-        state_bytes: memory used by the cache in bytes.
+        state_bytes: memory used by the cache, in bytes.
         max_tokens: maximum number of source tokens per batch, including padding.
     """
 
@@ -96,9 +96,9 @@ class EncodedDocuments:
         return [results[number] for number in range(len(results))]
 
     def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
-        """Return all hypotheses from the search for each document, in the order of the documents.
+        """For each document, in order, return a list of all hypotheses that the search finds.
 
-        The list of hypotheses is empty for a document without words. Content models are not used.
+        The list is empty for a document without words. Content models are not used.
 
         Args:
             on_batch: function that is called after each batch with the number of documents in the batch.

@@ -74,7 +74,7 @@ class Explainer:
         self._lock = threading.Lock()
 
     def given(self, summary: str) -> GeneratedTokens:
-        """Tokenise a summary provided by the user as the model would generate it.
+        """Convert a user-provided summary to the tokens with which the model would generate it.
 
         Raises:
             InputError: the summary contains no words, or more tokens than the model can generate.
@@ -98,7 +98,7 @@ class Explainer:
             text: raw text of the document.
             written: tokens of the summary.
             summary: text of the summary.
-            score: score of the summary in the search, or None if the user provided the summary.
+            score: score of the summary in the search, or None if the search did not generate the summary.
         """
         document = self._texts.read(0, text)
         if not document.tokens:
@@ -134,7 +134,7 @@ class Explainer:
         )
 
     def _convert_to_ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
-        """Convert tokens to vocabulary ids, shape (1, T).
+        """Convert tokens to dictionary ids or temporary ids, shape (1, T).
 
         Words that occur neither in the dictionary nor in the document become the unknown word.
         """

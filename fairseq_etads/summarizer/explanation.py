@@ -17,7 +17,7 @@ Row = Tuple[float, ...]
 Matrix = Tuple[Row, ...]
 
 SCHEMA = 1
-"""Version of the format of the dictionary that :meth:`Explanation.to_dict` returns."""
+"""Format version of the dictionary that :meth:`Explanation.to_dict` returns."""
 LEAST = 0.001
 """Threshold below which :meth:`Explanation.to_dict` omits attention weights and copy probabilities."""
 
@@ -52,9 +52,9 @@ class SummaryToken:
         p_gen: probability of generating the token instead of copying it, or None without a pointer.
         copied_share: proportion of the token's probability that is due to copying, or None without a pointer.
         copied_from: index of the document token from which the token was copied, or None if it was generated.
-        replaces_unknown: whether the model generated the unknown word at this position. In this case, ``text`` is the
-            document word with the highest attention weight (``--replace-unknown``), or a word of a user-provided
-            summary that the model cannot generate.
+        replaces_unknown: whether ``text`` takes the place of the unknown word. In this case, it is the document word
+            with the highest attention weight (``--replace-unknown``), or a word of a user-provided summary that the
+            model cannot generate.
     """
 
     text: str
@@ -130,13 +130,14 @@ class Explanation:
             unchanged. None without saliency-selection.
         selected: gated attention weights g_ij a_ij, shape (T, S), averaged over layers and heads. The decoder uses
             these weights to read the document. None without saliency-selection.
-        saliency_layers, focus_layers: data of the layers with saliency-selection and of the layers with
-            focus-attention.
-        picked: sentences that an extractor selected from the whole document, which are the only ones that the model
-            read. None without an extractor.
+        saliency_layers, focus_layers: gates of the layers with saliency-selection, and centres and scopes of the layers
+            with focus-attention.
+        picked: sentences that an extractor selected from the whole document. The model read no other sentences. None
+            without an extractor.
         surprisal: surprisal of the document compared with the training documents, or None if it is unknown.
-        chosen: sentences of the summary, if a content model chose them from the document and all hypotheses. In this
-            case, all other values describe the chosen text, which may not be a hypothesis of the model. None otherwise.
+        chosen: sentences of the summary if a content model chose them from the document and all hypotheses, or None
+            otherwise. Chosen sentences may form a text that is not a hypothesis of the model. All other values describe
+            this text.
     """
 
     document: str
@@ -165,7 +166,7 @@ class Explanation:
 
     @property
     def coverage(self) -> Optional[Row]:
-        """Return the total attention weight of each document token, summed over the summary tokens, shape (S,)."""
+        """Return the attention weight of each document token, summed over the summary tokens, shape (S,)."""
         return None if self.attention is None else _sum_rows(self.attention)
 
     @property
@@ -273,7 +274,7 @@ def _to_sparse_rows(rows: Optional[Matrix], least: float) -> Optional[List[List[
 
 
 def to_sparse_row(row: Sequence[float], least: float, digits: int = 4) -> List[Tuple[int, float]]:
-    """Return pairs of an index and a rounded weight, without weights that are 0 or below ``least``."""
+    """Return a pair (index, rounded weight) for each weight that is at least ``least`` and does not round to 0."""
     return [(j, round(x, digits)) for j, x in enumerate(row) if x >= least and round(x, digits) > 0]
 
 

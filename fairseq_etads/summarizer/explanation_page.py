@@ -1,9 +1,9 @@
 """Create a self-contained HTML page for an explanation. The page requires no other files and no network access.
 
-:func:`make_page` receives the result of :meth:`Explanation.to_dict`. The page contains the numbers as JSON, and all
-text from documents is escaped. The script ``page/explanation.js`` shades words and draws plots. Without JavaScript, the
-words and the table of numbers are still readable. The Content-Security-Policy only allows the style and the script of
-the page itself.
+:func:`make_page` receives the result of :meth:`Explanation.to_dict`. The page contains the
+probabilities and weights as JSON, and all text from documents is escaped. The script ``page/explanation.js`` shades
+words and draws plots. Without JavaScript, the words and the table of probabilities are still readable. The
+Content-Security-Policy allows only the page's own style and script.
 """
 
 import base64
@@ -20,7 +20,7 @@ from .surprisal import UNUSUAL
 
 PAGE = Path(__file__).with_name("page")
 GENERATOR = '<meta name="generator" content="fairseq-etads">'
-"""Element near the beginning of all pages, which shows that this project has written them."""
+"""Element that marks a page as written by this project. It is near the beginning of each page."""
 INDEX_TITLE = "<title>Why these summaries</title>"
 """Title element of pages that list other pages."""
 _LEVELS = 9
@@ -180,7 +180,7 @@ def _iterate_sections(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _format_selected_sentences(data: Dict[str, Any]) -> Iterator[str]:
-    """Format a table of the sentences that the extractor selected. It is empty without an extractor."""
+    """Format a table of the sentences that the extractor selected. Without an extractor, there is no table."""
     picked = data.get("picked")
     if picked is None:
         return
@@ -213,7 +213,7 @@ def _format_sentence_origins(data: Dict[str, Any]) -> Iterator[str]:
 
 
 def _get_initial_shading(data: Dict[str, Any]) -> Tuple[str, Sequence[float]]:
-    """Return the name and the values of the shading that the document has at first."""
+    """Return the name and the values of the document's initial shading."""
     if data["saliency_of_source"]:
         return "saliency", data["saliency_of_source"]
     return "attention", data["coverage"] or []
@@ -324,7 +324,11 @@ def _format_text_between_tokens(text: str, data: Dict[str, Any]) -> str:
 
 
 def _find_next_token(text: str, place: int, token: str) -> Tuple[Optional[int], int]:
-    """Find a token directly after a position in the text. The token can be a single invisible character."""
+    """Return the start and end of a token that directly follows a position in the text, apart from white space.
+
+    The start is None if the token is not found. Unlike :func:`align_tokens`, this function also finds tokens that
+    consist of invisible characters.
+    """
     following = text[place : place + 100]
     start = place + len(following) - len(following.lstrip())
     return (start, start + len(token)) if token and text.startswith(token, start) else (None, place)
@@ -439,7 +443,7 @@ def _format_source_word(data: Dict[str, Any], number: int) -> str:
 
 
 def _collect_script_data(data: Dict[str, Any]) -> Dict[str, Any]:
-    """Return the numbers that the script of the page reads.
+    """Return the data that the script of the page reads.
 
     Weights are encoded as [position, weight, position, …], in units of one ten-thousandth. Centres and scopes are in
     units of one tenth of a token.

@@ -36,7 +36,7 @@ class SelectedSentences(NamedTuple):
     Attributes:
         selection: the selected sentences of the document.
         levels: salience level of each selected sentence, as a value of the source factor.
-        every: all sentences of the document for a content model. Empty without a content model.
+        every: all sentences of the document, from which a content model chooses. Empty without a content model.
     """
 
     selection: Selection

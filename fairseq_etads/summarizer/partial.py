@@ -19,10 +19,10 @@ class PartialSummary:
             receive if it ended here.
         has_ended: whether the summary is complete. The search continues as long as a better summary is possible.
         spans: position text[start:end] of each token that the model read, or None for unknown positions.
-        attention: attention weights of the tokens that the model read, in the step that generated the last token of the
+        attention: attention weights of these document tokens at the decoding step that generated the last token of the
             summary. Together with the weight of the document's end symbol, they sum to 1. None if the summary is
             complete, or if the model does not return attention weights.
-        copying: copy distribution over the same tokens in this step. None if the summary is complete, or if the model
+        copying: copy distribution over these tokens at the same step. None if the summary is complete, or if the model
             has no pointer.
     """
 
@@ -40,9 +40,9 @@ OnPartialSummary = Callable[[PartialSummary], None]
 
 
 def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
-    """Create the ``on_step`` function of a search, which reports partial summaries as text.
+    """Create a callback for a search that reports partial summaries as text.
 
-    The function converts token ids to text before it calls the given ``on_step``.
+    After each step, the callback converts token ids to text, and calls ``on_step`` with each partial summary.
     """
 
     spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are row indices in the batch

@@ -29,7 +29,7 @@ class Selection:
     Attributes:
         sentences: selected sentences, in the order of the document.
         total: number of sentences in the document.
-        words: number of words in the document, separated by white space.
+        words: number of words in the document, which are counted by splitting at white space.
     """
 
     sentences: Tuple[PickedSentence, ...]
@@ -48,8 +48,7 @@ class ChosenSentence:
 
     Attributes:
         text: text of the sentence in the summary.
-        source: origin of the sentence, which is "document" if it is from the document, or "model" if the model
-            generated it.
+        source: "document" if the sentence is from the document, or "model" if the model generated it.
         number: index of the sentence in the document, starting at 0. None if the model generated the sentence.
         start, end: position text[start:end] of the sentence in the raw document. Both are None if the model generated
             the sentence, or if the position cannot be determined.

@@ -35,9 +35,9 @@ class RecordSummarizer:
             batch: columns of equal length, as a dictionary of arrays or a pandas DataFrame.
 
         Returns:
-            ``batch`` with the additional columns "summary", "score" and "problem". If a text cannot be summarised, its
-            "problem" contains the reason. Otherwise, it is an empty string. A problem with one text does not affect
-            other texts.
+            ``batch`` with the additional columns "summary", "score" and "problem". "problem" contains the reason if a
+            text cannot be summarised, and an empty string otherwise. A problem with one text does not affect other
+            texts.
 
         Raises:
             KeyError: the batch does not contain the column of texts.

@@ -184,7 +184,7 @@ class Summarizer:
             max_tokens, decoding: batch size and decoding options, as in :meth:`summarize`.
 
         Raises:
-            InputError: an option is invalid, see :meth:`summarize`. The error is raised immediately rather than when
+            InputError: an option is invalid (see :meth:`summarize`). The error is raised immediately rather than when
                 the first summary is requested.
         """
         _check_arguments(texts, max_tokens, read_ahead)
@@ -208,7 +208,7 @@ class Summarizer:
             an HTML page. ``to_html()`` returns the same page.
 
         Raises:
-            InputError: an option is invalid, see :meth:`summarize`. The error is also raised if the given summary
+            InputError: an option is invalid (see :meth:`summarize`). The error is also raised if the given summary
                 contains no words or too many words, or if decoding options are combined with a given summary.
             TypeError: the text or the summary is not a str.
         """
@@ -252,8 +252,8 @@ class Summarizer:
     def token_count(self, text: str) -> int:
         """Count the tokens in a text with the model's tokeniser.
 
-        The count includes tokens beyond the maximum document length of the model, and sentences that an extractor does
-        not select.
+        The count includes tokens beyond the maximum document length of the model, and tokens of sentences that an
+        extractor does not select.
         """
         return self._texts.count_tokens(text)
 
@@ -262,7 +262,7 @@ class Summarizer:
 
         Args:
             decoding: decoding options, keyed by name.
-            origins: whether to determine which words were copied. This requires an additional pass over each document.
+            origins: whether to determine which words were copied. This requires an additional forward pass.
         """
         settings = call_options.make_call_settings(self.config.decoding, decoding, self._has_pointer)
         key = (origins, *sorted(settings.items()))
@@ -335,8 +335,8 @@ class Summarizer:
     def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
         """Tokenise a text, and return the document to summarise.
 
-        If the text contains no words or an error occurs, no search is needed. In this case, the summary is stored in
-        ``results``, and the method returns None.
+        No search is needed if the text contains no words, or if an error occurs and ``keep`` is True. In these cases,
+        the summary is stored in ``results``, and the method returns None.
         """
         try:
             if not isinstance(text, str):
@@ -459,7 +459,7 @@ class Summarizer:
         return summary
 
     def _explainable(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
-        """Attach a function that explains the summary to the summary object, and return the object."""
+        """Store in the summary a function that creates its explanation, and return the summary."""
 
         def explain() -> Explanation:
             return self._get_explainer().explain(text, written, summary.text, summary.score)

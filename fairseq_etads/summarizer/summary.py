@@ -19,7 +19,7 @@ class CopiedWord:
     with the highest copy attention.
 
     Attributes:
-        word: the copied word, in which subwords are joined.
+        word: the copied word, with its subwords joined.
         first, last: indices of the word's first and last tokens in :attr:`Summary.tokens`.
         start, end: position text[start:end] of the word in the raw document. Both are None if tokenisation changed the
             text too much to determine the position.
@@ -54,8 +54,8 @@ class Summary:
         text: text of the summary. If the model was trained to mark sentences, they are separated by "<q>"; see
             :attr:`sentences`.
         score: normalised log-probability of the summary, minus penalties. If a content model chose the sentences, the
-            score is the expected ROUGE-1 plus twice the expected ROUGE-2, as proportions. Scores are only comparable if
-            they are of the same type and belong to the same document.
+            score is the expected ROUGE-1 plus twice the expected ROUGE-2, both on a scale from 0 to 1. Scores are
+            comparable only if they are of the same type and belong to the same document.
         tokens: summary tokens as the model generated them.
         copied: copied words, in the order of the summary. They include all words in sentences that were chosen from the
             document. Other words are included only if the model has a pointer.

@@ -113,7 +113,7 @@ class TrainingSurprisals:
 
     Args:
         frequencies: word frequencies in the training documents.
-        percentiles: entry "document_surprisal" in the config.json of a model folder.
+        percentiles: surprisal at each percentile, from the entry "document_surprisal" in a model folder's config.json.
     """
 
     def __init__(self, frequencies: WordFrequencies, percentiles: Dict[str, float]):

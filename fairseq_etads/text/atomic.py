@@ -13,7 +13,7 @@ SIDES = ("source", "target")
 ORIGINAL = "original"
 """Suffix of the file SPLIT.source.original, which contains the documents with their original case and digits."""
 ORIGIN = "origin"
-"""Suffix of the file SPLIT.source.origin. It contains a word such as "cnn" for each document that names its origin."""
+"""Suffix of the file SPLIT.source.origin, which names the origin of each document with one word, such as "cnn"."""
 
 
 def write_json(path: Path, content: Dict[str, Any]) -> None:

@@ -8,7 +8,7 @@ from typing import Tuple
 from .words import SENTENCE_MARK, split_sentences
 
 REPLACED_CONTROLS = "control characters replaced by spaces"
-"""Key of the number of replaced control characters in a counter."""
+"""Key under which a counter stores the number of replaced control characters."""
 
 _CONTROL = re.compile("[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 _INVISIBLE = re.compile("[\ufeff\u200b\u2060\u00ad]")

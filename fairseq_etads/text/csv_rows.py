@@ -83,7 +83,7 @@ COLUMNS = (
     ("text", "headline"),
     ("document", "title"),
 )
-"""Known names of the document column and the summary column, including those in Hugging Face datasets.
+"""Known pairs of names for the document column and the summary column, some of them from Hugging Face datasets.
 
-If a table contains several of these pairs of columns, the first pair is used.
+If a table contains several of these pairs, the first one in this list is used.
 """

@@ -1,6 +1,6 @@
-"""Convert the documents and summaries that a reader returns to clean lines.
+"""Convert documents and summaries to clean lines.
 
-All corpora are converted in the same way.
+The documents of all corpora are converted in the same way, whichever reader returned them.
 """
 
 import html
@@ -25,7 +25,7 @@ WARNINGS = {
     ZERO_WIDTH: "--strip-invisible removes them",
     BIDIRECTIONAL: "--strip-invisible removes them",
 }
-"""Mapping from kinds of suspicious content to the option that removes them. By default, the content is kept."""
+"""Mapping from each kind of suspicious content to advice on how to remove it. By default, the content is kept."""
 
 _BLOCKS = (
     "address|article|aside|blockquote|body|br|caption|center|dd|div|dl|dt|figcaption|figure|footer|form|h[1-6]|head|"

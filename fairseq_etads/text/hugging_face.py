@@ -14,7 +14,7 @@ RESERVED = (UNKNOWN, "<s>", "</s>", "<pad>", SENTENCE_MARK)
 _PROBE = "a b 𓀀"
 """Text that contains spaces and a character unknown to most tokenisers."""
 _CHARACTERS = "5%é漢𓀀"
-"""Characters of several kinds, in the order in which tokenisers are expected to know them."""
+"""Test characters of several kinds, beginning with the kinds that most tokenisers know."""
 
 
 class HuggingFacePieces:
@@ -28,8 +28,8 @@ class HuggingFacePieces:
         path: path of the file ``tokenizer.json``.
 
     Attributes:
-        lost: characters for which the tokeniser returns at most a space, not even a piece for unknown text. Other
-            characters may be lost, too.
+        lost: test characters that the tokeniser drops, without even returning a piece for unknown text. It may also
+            drop other characters.
 
     Raises:
         InputError: the package ``tokenizers`` is not installed.
@@ -92,5 +92,5 @@ class HuggingFacePieces:
 
 
 def _contains_space(piece: str) -> bool:
-    """Return whether a piece is empty or contains white space. In a line of pieces, white space separates pieces."""
+    """Return whether a piece is empty or contains white space, so that it cannot occur in a space-separated line."""
     return piece.split() != [piece]

@@ -19,12 +19,12 @@ FILE = "picking.json"
 WORDS = 200
 """Default maximum number of words in the selected sentences (the budget)."""
 QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
-"""Quantiles of the sentence probabilities in the training data that separate the probability levels.
+"""Quantiles at which the probabilities of training sentences are divided into probability levels.
 
 The quantiles are closer together in the range of sentences that are usually selected.
 """
 FULL = 0.95
-"""Fraction of the budget at which no more sentences are selected."""
+"""Fraction of the budget that must be filled before the selection stops."""
 SHORTEST = 3
 """Minimum number of words in a sentence that is selected from a document longer than the budget.
 

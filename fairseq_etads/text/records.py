@@ -1,4 +1,4 @@
-"""Read documents to summarise from lines, JSON lines, CSV, folders or files.
+"""Read documents for summarisation from lines of text, JSON lines, CSV, folders or files.
 
 ``etads-summarize`` reads raw documents. For ``scripts/generate.sh``, documents are converted to lines for
 fairseq-interactive and cleaned in the same way as ``etads-corpus`` cleans training data. This module defines the input
@@ -36,7 +36,8 @@ class NewDocument(NamedTuple):
     """A document to summarise.
 
     Attributes:
-        name: name of the file, or id or line number of the record. See :func:`read_documents` for several inputs.
+        name: name of the file, or id or number of the record. :func:`read_documents` describes the names of documents
+            from several inputs.
         text: raw text, with one paragraph per line.
         problem: reason why the document cannot be read, or an empty string if it can be read.
     """
@@ -176,14 +177,15 @@ def _detect_format(path: Path) -> str:
 def read_documents(paths: Sequence[Path], kind: str, column: str, fallback: str) -> Iterator[NewDocument]:
     """Yield all documents in the input files, in order.
 
-    If there are several inputs, file names include the folder, and numbers follow the name of the input (FILE:NUMBER),
-    because they would otherwise be ambiguous. The ids of records are not changed.
+    If there are several inputs, the names of documents would be ambiguous. For this reason, file names then include
+    the folder, and the numbers of lines and records follow the name of the input (FILE:NUMBER). The ids of records are
+    not changed.
 
     Args:
         kind: format of the input files, one of FORMATS.
         column: name of the field that contains the document in JSON lines and CSV. If empty, the first known name is
             used.
-        fallback: treatment of lines that are not valid UTF-8, see :func:`read_lines`. With ESCAPE_INVALID, unreadable
+        fallback: treatment of lines that are not valid UTF-8 (see :func:`read_lines`). With ESCAPE_INVALID, unreadable
             documents are returned with a ``problem``.
 
     Raises:
@@ -322,7 +324,7 @@ def _read_csv_documents(path: Path, column: str, fallback: str, prefix: str) -> 
     """Yield a document for each row of a CSV file. The first row contains the column names in upper or lower case.
 
     Args:
-        prefix: string before the numbers of rows without an id.
+        prefix: string that precedes the row number in the names of rows without an id.
     """
     lines = read_lines(path, fallback, ends=True)
     header = next(lines, "")

@@ -76,8 +76,8 @@ class ResumableLines:
 
     Attributes:
         progress: progress of the run, which includes the lines of an interrupted run.
-        is_complete: whether OUT is already complete, so that only OUT.resume must be deleted. :meth:`rest` checks that
-            the documents have not changed.
+        is_complete: whether OUT is already complete, so that only the deletion of OUT.resume remains. :meth:`rest`
+            checks that the documents have not changed.
 
     Raises:
         InputError: OUT.partial was created with other settings, or another process is writing to it.
@@ -157,7 +157,7 @@ class ResumableLines:
     def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
         """Return the documents that have not been processed yet.
 
-        Raises InputError if the documents that have been processed have changed since then.
+        Raises InputError if a document that has already been processed has changed or is missing.
         """
         done = f"contains summaries of {self.progress.documents:,} documents"
         for number in range(self.progress.documents):
@@ -186,7 +186,7 @@ class ResumableLines:
         )
 
     def mark(self) -> None:
-        """Record the lines that have been written in the journal, so that a later run does not compute them again."""
+        """Record in the journal which lines have been written, so that a later run does not compute them again."""
         assert self._file is not None
         self._file.flush()
         # The lines must be on disk before the journal records them.

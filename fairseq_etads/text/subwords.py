@@ -45,7 +45,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
         subwords: type of the subwords, see :func:`find_word_ends`.
 
     Returns:
-        The words, and the index of the word that contains each token.
+        The words and, for each token, the index of the word that contains it.
     """
     words: List[str] = []
     numbers: List[int] = []

@@ -64,8 +64,9 @@ class TextTokenizer:
         self.marks = str(cfg.text_sentence_marks)
         # English lines without sentence marks are first split into sentences, with the rules that etads-corpus applies
         # to training text. Sentence boundaries affect the tokens, because the Treebank rules split off a full stop only
-        # at the end of a sentence, and the Moses rules split it off only before a capital letter. Raw text is
-        # affected only by sentences without spaces between them. In text that is split at spaces, the spaces decide.
+        # at the end of a sentence, and the Moses rules split it off only before a capital letter. With the kind "raw",
+        # sentence boundaries matter only if there are no spaces between sentences, as in Chinese. With "spaces" and
+        # "characters", they do not affect the tokens.
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
@@ -86,9 +87,9 @@ class TextTokenizer:
         """Split a raw line into sentences and tokens.
 
         Returns:
-            One list of strings for each sentence. Each string contains the tokens of a chunk of text between white
-            space, separated by spaces. With Moses, there is a single string for the whole sentence, because the Moses
-            rules depend on neighbouring words.
+            One list of strings for each sentence. Each string contains the space-separated tokens of one chunk, which
+            is a piece of text between white space. With Moses, there is a single string for the whole sentence, because
+            the Moses rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
         encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))

@@ -257,8 +257,8 @@ class TreebankWords:
 class Characters:
     """Split Chinese, Japanese and Korean text into single characters.
 
-    Sequences of other letters or of digits are not split. All other characters are tokens of their own, such as the
-    point in 12.5 and the marks in a decomposed é.
+    Sequences of other letters and digits are not split. Any other character is a separate token, such as the point in
+    12.5 or the accent in a decomposed é.
     """
 
     _wide = "\u1100-\u11ff\u2e80-\u9fff\ua960-\ua97f\uac00-\ud7ff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff"

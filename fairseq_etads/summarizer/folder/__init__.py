@@ -1,4 +1,4 @@
-"""Model folders, which contain all files needed for summarisation. Loading a model folder does not run any code.
+"""Model folders, which contain all files needed for summarisation. Loading one does not run any code from it.
 
 config.json          architecture, options, lengths, text processing and decoding defaults; see ``config.py``
 model.safetensors    the weights, in which tied weights are stored only once
@@ -9,5 +9,5 @@ factors.json, dict.factor-NAME.txt, idf.txt   the source factors, if the model r
 extractor/           the model folder of the sentence extractor and picking.json, if the model reads long documents;
                      also content.npz, if a content model chooses the sentences of summaries
 README.md            the model card
-SHA256SUMS           the checksums of all files except README.md, see ``text/checksums.py``
+SHA256SUMS           the checksums of all files except README.md (see ``text/checksums.py``)
 """

@@ -18,9 +18,9 @@ CONFIG, WEIGHTS, CARD = "config.json", "model.safetensors", "README.md"
 SHORTLIST = "shortlist.safetensors"
 """Name of the optional shortlist file, which is created with etads-shortlist."""
 EXTRACTOR = "extractor"
-"""Name of the subfolder with the extractor in the folder of a model for long documents."""
+"""Name of the extractor's subfolder in the folder of a model for long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""Type of a mapping from entry names to a function that checks the value and a description of valid values."""
+"""Type that maps the name of each entry to a function that checks its value, and a description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
@@ -34,7 +34,7 @@ DTYPES = ("fp32", "fp16")
 _LARGEST_FILE = 1 << 22
 """Maximum size of config.json in bytes. A typical file contains a few thousand bytes."""
 _LONGEST_TEXT = 1_000_000
-"""Maximum number of tokens in a document or summary, which no model exceeds."""
+"""Upper bound for the truncation lengths in tokens, which no model exceeds."""
 
 
 @dataclass(frozen=True)

@@ -73,7 +73,7 @@ def export_folder(
 ) -> "ExportedModel":
     """Create a model folder from a checkpoint and its training data.
 
-    The folder receives its final name only after it is complete and has been loaded for a test.
+    The folder receives its final name only after it is complete and has been loaded as a test.
 
     Args:
         source: files from which the model folder is created.
@@ -89,8 +89,8 @@ def export_folder(
         A description of the exported model, which the model card uses.
 
     Raises:
-        InputError: the folder exists, a decoding option has no effect, or the checkpoint cannot be used. The checkpoint
-            may be damaged, belong to other data, or contain a model that cannot be exported.
+        InputError: the folder is not empty, a decoding option has no effect, or the checkpoint cannot be used. The
+            checkpoint may be damaged, belong to other data, or contain a model that cannot be exported.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"FOLDER {folder} exists: name another one, or delete it")
@@ -146,7 +146,7 @@ def _check_extractor(source: ExportSource, model: Any) -> None:
 
 
 def _add_choose_option(source: ExportSource, decoding: Dict[str, Any]) -> Dict[str, Any]:
-    """Add the option ``choose`` to the decoding options if it is not set and there is a content model.
+    """If there is a content model, add the options ``choose`` and ``beam`` unless they are already set.
 
     The content model of an extractor chooses sentences, and the content model of a summariser chooses a hypothesis.
 
@@ -258,7 +258,7 @@ def _get_task_state(cfg: Any, task: SummarizationTask) -> Dict[str, Any]:
 
 
 def _measure_surprisals(source: ExportSource, task: SummarizationTask) -> Dict[str, Any]:
-    """Return the entry for the surprisals of training documents in config.json. Empty if there are no documents."""
+    """Return the config.json entry for the surprisals of the training documents, or {} if there are no documents."""
     if source.documents is None:
         return {}
     found = compute_surprisal_percentiles(
@@ -285,7 +285,7 @@ def _make_text_settings(options: Dict[str, Any]) -> Dict[str, Any]:
 def _write_dictionaries(folder: Path, task: SummarizationTask) -> None:
     """Write the source and target dictionaries to a model folder.
 
-    The copy tail is omitted, because it only contains words from the training documents.
+    The copy tail is omitted, because it contains only words from the training documents.
     """
     source, target = task.source_dictionary, task.target_dictionary
     one = target is source or target.symbols == source.symbols
@@ -320,7 +320,7 @@ def _copy_files(folder: Path, source: ExportSource, config: FolderConfig) -> Non
 
 
 def _test_folder(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
-    """Load the new folder for a test, and compare its weights with the original weights.
+    """Load the new folder as a test, and compare its weights with the original weights.
 
     Raises:
         InputError: the folder cannot be loaded, or its weights differ from the original weights.

@@ -59,7 +59,9 @@ def _list_declared_options(architecture: str, extracts: bool) -> Dict[str, Any]:
 
 
 def to_plain_options(architecture: str, cfg: Any, extracts: bool = False) -> Dict[str, Any]:
-    """Convert the model options in a checkpoint to plain values, without files that are only read during training.
+    """Convert the model options in a checkpoint to plain values.
+
+    Paths of files that are needed only for training are replaced with None.
 
     Args:
         architecture: name of the model's architecture.

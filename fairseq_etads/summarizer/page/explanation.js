@@ -220,7 +220,7 @@
   /* ---- focus: a small plot for each head ---- */
   const heads = [];
   const every = Math.ceil(length / 150);
-  // two views of a head: the place where a token looks, and how far away that is, on a scale that spreads small distances
+  // two views of a head: the position to which a token looks, and its distance, on a scale that spreads small distances
   let view = "place";
   const far = Math.asinh(length);
   const at = (j) => (100 * (j + 0.5)) / length;
@@ -288,7 +288,7 @@
   }
   if (every > 1 && data.focus.length) byId("focus-every").textContent = ` Every ${every}th token is drawn.`;
 
-  /* ---- choosing: the mouse for a moment, focus or a click until Escape ---- */
+  /* ---- choosing a word: the mouse shows it for a moment, focus or a click keeps it until Escape ---- */
   const choose = (what) => {
     const same = what && chosen && what[0] === chosen[0] && what[1] === chosen[1];
     if (same || (!what && !chosen)) return;
@@ -298,7 +298,7 @@
   const pin = (what) => {
     pinned = chosen = what;
     paint();
-    // scroll a long document in its box to the word that was copied or, if none was, that was attended to most
+    // scroll a long document to the word that was copied or, if none was copied, to the word with the most attention
     if (!what || what[0] !== "word" || area.scrollHeight <= area.clientHeight) return;
     const place = data.copied_from[what[1]] ?? best(attention[what[1]], 1)[0];
     if (place === undefined) return;
@@ -314,7 +314,7 @@
   listen(tokens, "token");
   for (const box of [summary, area]) box.addEventListener("pointerleave", () => choose(pinned));
 
-  /* ---- one stop of the Tab key for each group; arrows move inside ---- */
+  /* ---- the Tab key stops once in each group; the arrow keys move inside it ---- */
   const rove = (box, elements) => {
     if (!elements.length) return;
     let current = 0;
