@@ -17,7 +17,7 @@ NAMES = ("127.0.0.1", "localhost")
 """Host names that are accepted in the Host header."""
 
 HEADERS = {
-    # The page may only load files from this server. Even if the script of the page contains a mistake, text cannot be
+    # The page may load files only from this server. Even if the script of the page contains a mistake, text cannot be
     # executed as a script or interpreted as markup.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "

@@ -220,7 +220,7 @@ async def _read_body(request: Request) -> bytes:
         size += len(part)
         if size <= MAX_BYTES:
             body += part
-        # Continue reading beyond the limit, because many clients only read the response after they have sent the whole
+        # Continue reading beyond the limit, because many clients read the response only after they have sent the whole
         # request.
         elif size > 10 * MAX_BYTES:
             break

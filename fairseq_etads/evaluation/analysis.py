@@ -38,7 +38,7 @@ class Source:
 
     Args:
         words: list of words in the document.
-        text: the document as a string, which is only required for :meth:`share_of_numbers_found` and
+        text: the document as a string, which is required only for :meth:`share_of_numbers_found` and
             :meth:`share_of_names_found`.
     """
 
@@ -284,7 +284,8 @@ def extract_sentences(kind: str, limit: int, document: str, references: Sequence
 
     Args:
         kind: type of extract. "lead" returns the first ``limit`` sentences. "lead-words" returns the first ``limit``
-            words. "oracle" returns at most ``limit`` sentences that together overlap most with the references.
+            words. "oracle" returns at most ``limit`` sentences, which are chosen greedily for their overlap with the
+            references.
         references: reference summaries of the document.
         settings: ROUGE settings. Only the sentence mark and the tokeniser are used.
     """

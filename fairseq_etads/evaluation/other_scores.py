@@ -166,7 +166,7 @@ def find_wordnet(folder: Optional[str]) -> Any:
     missing = [name for name in ("data.noun", "index.noun", "data.adj", "noun.exc") if not (path / name).is_file()]
     if missing:
         raise ValueError(f'--wordnet "{folder}": no {missing[0]} in it. {NO_WORDNET}')
-    nltk.data.path.append(str(path))  # nltk only reads from folders in this list
+    nltk.data.path.append(str(path))  # nltk reads only from folders in this list
     return _make_wordnet_class()(str(path), None)
 
 
@@ -193,7 +193,7 @@ def score_with_meteor(wordnet: Any, hypotheses: List[str], references: List[List
     no synonyms if the stem is not itself a word.
 
     Args:
-        wordnet: nltk's reader for WordNet, see :func:`find_wordnet`.
+        wordnet: nltk's reader for WordNet (see :func:`find_wordnet`).
         hypotheses: list of n hypotheses.
         references: list of reference texts for each of the n hypotheses.
     """

@@ -25,9 +25,7 @@ Scorer = Callable[[Sequence[Sentences], Sequence[List[Sentences]]], Scored]
 """Function that computes scores, given n summaries and a list of references for each summary."""
 
 Predictor = Callable[[Sequence[str], Sequence[str]], List[float]]
-"""Function that takes n premises and n hypotheses, and predicts the probability that each premise entails its
-hypothesis.
-"""
+"""Function that returns the probability of entailment for each of n pairs, given n premises and n hypotheses."""
 
 
 def split_words(text: str) -> List[str]:

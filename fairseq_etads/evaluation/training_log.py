@@ -75,7 +75,7 @@ class TrainingLog:
     def sort_values(self) -> "TrainingLog":
         """Sort all values by update. Call this method after the last line.
 
-        If a metric is only logged as a mean over each epoch, these means are used.
+        If a metric is logged only as a mean over each epoch, these means are used.
         """
         for name, kinds in self._found.items():
             epochs = kinds.pop(_EPOCH, {})

@@ -78,7 +78,7 @@ def choose_summary_sentences(
 
 
 def _make_document_sentence(texts: TextProcessing, document: Document, number: int) -> Sentence:
-    """Return a sentence of the document, tokenised as the model would generate it."""
+    """Return a sentence of the document with the tokens that the model would generate for it."""
     sentence: DocumentSentence = document.every[number]
     tokens = texts.sentence_tokens(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)

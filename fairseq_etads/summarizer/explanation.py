@@ -188,7 +188,7 @@ class Explanation:
         return tuple(total / len(self.saliency) for total in _sum_rows(self.saliency))
 
     def to_dict(self, least: float = LEAST) -> Dict[str, Any]:
-        """Convert the explanation to a dictionary of JSON types. Numbers are rounded to three or four decimal places.
+        """Convert the explanation to a dictionary of JSON types. Numbers are rounded to two to four decimal places.
 
         Each row of "attention", "copying" and "selected" is a list of pairs [j, weight].
 

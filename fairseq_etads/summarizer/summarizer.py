@@ -31,7 +31,7 @@ from .summary import CopiedWord, Summary, Truncation
 MAX_TOKENS = 8000
 """Default maximum number of source tokens per batch, including padding."""
 READ_AHEAD = 256
-"""Default number of documents to read ahead, which allows batches to contain documents of similar length."""
+"""Default number of documents to read ahead, so that batches can contain documents of similar length."""
 _MOST_SEARCHES = 16
 """Maximum number of generators in the cache, which contains one generator per set of options."""
 

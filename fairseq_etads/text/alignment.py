@@ -23,7 +23,7 @@ _FOLDED = {
     **dict.fromkeys("–—―", "--"),
 }
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
-"""Mapping from the Penn Treebank tokens that represent brackets to the brackets."""
+"""Mapping from the bracket tokens of the Penn Treebank to the brackets themselves."""
 
 
 def fold_text(text: str) -> str:

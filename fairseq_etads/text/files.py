@@ -56,7 +56,7 @@ def _open_standard_input() -> BinaryIO:
 
 
 def is_valid_utf8(text: str) -> bool:
-    """Return whether a text was valid UTF-8. The text must have been read with ``fallback=ESCAPE_INVALID``."""
+    """Return whether a text was stored as valid UTF-8. It must have been read with ``fallback=ESCAPE_INVALID``."""
     return text.isascii() or not any("\udc80" <= character <= "\udcff" for character in text)
 
 

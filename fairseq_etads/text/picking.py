@@ -24,7 +24,7 @@ QUANTILES = (0.15, 0.3, 0.45, 0.6, 0.7, 0.8, 0.9)
 The quantiles are closer together in the range of sentences that are usually selected.
 """
 FULL = 0.95
-"""Fraction of the budget that must be filled before the selection stops."""
+"""Fraction of the budget at which the selection ends, even if more sentences would fit."""
 SHORTEST = 3
 """Minimum number of words in a sentence that is selected from a document longer than the budget.
 

@@ -42,7 +42,7 @@ def join_words(tokens: Sequence[str], subwords: str) -> Tuple[List[str], List[in
     """Join subword tokens into words.
 
     Args:
-        subwords: type of the subwords, see :func:`find_word_ends`.
+        subwords: type of the subwords (see :func:`find_word_ends`).
 
     Returns:
         The words and, for each token, the index of the word that contains it.

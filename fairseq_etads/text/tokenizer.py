@@ -118,7 +118,7 @@ class HuggingFaceConfig(FairseqDataclass):
 
 @register_bpe("huggingface", dataclass=HuggingFaceConfig)
 class HuggingFaceTokenizer(HuggingFacePieces):
-    """Encoder for fairseq's ``--bpe huggingface``, see :class:`HuggingFacePieces`.
+    """Encoder for fairseq's ``--bpe huggingface`` (see :class:`HuggingFacePieces`).
 
     Args:
         cfg: options of the encoder, an instance of :class:`HuggingFaceConfig`.

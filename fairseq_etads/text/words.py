@@ -265,7 +265,7 @@ class Characters:
     wide = re.compile(f"[{_wide}]")
     _token = re.compile(rf"<unk>|[{_wide}]|[^\W{_wide}]+|\S")
     _narrow_gap = re.compile(rf"(?<=[{_wide}]) (?=\S)|(?<=\S) (?=[{_wide}])")
-    # A comma may also separate two numbers, so it only joins groups of three digits.
+    # A comma may also separate two numbers, so spaces around it are removed only before a group of three digits.
     _in_number = re.compile(r"(?<=\d) ([.:]|,(?= \d{3}(?!\d))) (?=\d)|(?<=\d) (?=[%‰])")
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:

@@ -4,10 +4,11 @@ config.json          architecture, options, lengths, text processing and decodin
 model.safetensors    the weights, in which tied weights are stored only once
 dict.source.txt, dict.target.txt   the source and target vocabularies as fairseq dictionaries
 codes.bpe, sentencepiece.model …   the subword model, if the model uses subwords
-shortlist.safetensors   the words that are associated with each document word, if a shortlist is used for decoding
+shortlist.safetensors   the summary words that are associated with each document word, if there is a shortlist
 factors.json, dict.factor-NAME.txt, idf.txt   the source factors, if the model reads any
-extractor/           the model folder of the sentence extractor and picking.json, if the model reads long documents;
-                     also content.npz, if a content model chooses the sentences of summaries
+content.npz          the content model that chooses between hypotheses, if there is one
+extractor/           the sentence extractor's own model folder with picking.json, if the model reads long documents. It
+                     also contains content.npz, if a content model can choose the sentences of summaries
 README.md            the model card
 SHA256SUMS           the checksums of all files except README.md (see ``text/checksums.py``)
 """

@@ -20,7 +20,7 @@ SHORTLIST = "shortlist.safetensors"
 EXTRACTOR = "extractor"
 """Name of the extractor's subfolder in the folder of a model for long documents."""
 _Entries = Dict[str, Tuple[Callable[[Any], bool], str]]
-"""Type that maps the name of each entry to a function that checks its value, and a description of valid values."""
+"""Type that maps each entry name to a pair of a function that checks the value and a description of valid values."""
 BUNDLED = Path(__file__).parents[2] / "bundled"
 DICTIONARIES = ("dict.source.txt", "dict.target.txt")
 FORMAT = "fairseq-etads model folder"
@@ -34,7 +34,7 @@ DTYPES = ("fp32", "fp16")
 _LARGEST_FILE = 1 << 22
 """Maximum size of config.json in bytes. A typical file contains a few thousand bytes."""
 _LONGEST_TEXT = 1_000_000
-"""Upper bound for the truncation lengths in tokens, which no model exceeds."""
+"""Upper bound for truncation lengths, in tokens. No model exceeds it."""
 
 
 @dataclass(frozen=True)

@@ -154,7 +154,7 @@ def _check_options(folder: Path, config: FolderConfig, weights: WeightsFile, is_
 
 
 def make_task(folder: Path, config: FolderConfig) -> SummarizationTask:
-    """Create the task ``summarization`` with the dictionaries in a model folder, as for a checkpoint.
+    """Create the task ``summarization`` with the dictionaries in a model folder, as fairseq does for a checkpoint.
 
     Raises:
         InputError: a dictionary is damaged or does not belong to the model.
