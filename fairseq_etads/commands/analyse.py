@@ -26,7 +26,7 @@ from .scoring_options import (
 
 TABULATE_FORMATS = {"markdown": "pipe", "latex": "latex_booktabs"}
 REFERENCE = "reference"
-"""Name of the reference summaries in the report, where the first reference file is treated as a system."""
+"""Name under which the report lists the summaries in the first reference file, which are analysed like a system."""
 COLUMN_HEADINGS = {
     "words": "words",
     "sentences": "sent.",
@@ -45,7 +45,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Analyse the summaries of one or more systems. The report contains ROUGE scores, the percentages "
-        "of copied, new and repeated n-grams, and the percentages of numbers and names that occur in the document.",
+        "of copied words and of new and repeated n-grams, and the percentages of numbers and names that occur in the "
+        "document.",
         epilog="""\
 example:
   etads-analyse --source test.source --reference test.target --system etads=etads.txt --system basic=basic.txt \\
@@ -54,9 +55,9 @@ example:
   copied: percentage of a summary's words that occur in its document. new N: percentage of its N-grams that do not
   occur in the document. new sent.: percentage of its sentences that do not occur word for word in the document. rep.
   N: percentage of its N-grams that occur earlier in the summary. numbers and names: percentage of its numbers and of
-  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows how
-  many of the copied bigrams come from each tenth of the documents. See docs/evaluation.md for details. Use - as FILE
-  to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  its capitalised words (except the first word of a sentence) that occur in the document. The second table shows the
+  percentages of copied bigrams that come from each tenth of the documents. See docs/evaluation.md for details. Use - as
+  FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("--source", metavar="FILE", required=True, help="file containing the documents, one per line")
@@ -72,7 +73,7 @@ example:
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="name of a system and file containing its summaries, one per line; may be repeated",
+        help="name of a system, and file containing its summaries, one per line; may be repeated",
     )
     add(
         "--lead",
@@ -188,7 +189,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
 
 
 def _format_tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
-    """Format two tables, which show the results and the document positions of copied bigrams.
+    """Format two tables: the results of all systems, and the document positions of copied bigrams.
 
     Args:
         report: report returned by :func:`analyse_files`.

@@ -52,8 +52,9 @@ def _parser() -> argparse.ArgumentParser:
         usage="etads-compare [options] A B REF [REF ...]\n"
         "       etads-compare [options] REF [REF ...] --a A [A ...] --b B [B ...]\n"
         "       etads-compare --likelihood [options] RUN_A RUN_B",
-        description="Test whether one system is significantly better than another. The paired tests compare the ROUGE "
-        "scores of the same documents, or the likelihoods of their references.",
+        description="Test whether one system is significantly better than another. The tests are paired: for each "
+        "document, they compare the ROUGE scores of the two systems' summaries, or the likelihoods of the references "
+        "under the two systems' models.",
         epilog="""\
 examples:
   etads-compare new.txt old.txt test.target
@@ -63,17 +64,18 @@ examples:
 
   The command prints the difference between the means, A minus B, with a 95 % confidence interval from a paired
   bootstrap. It also prints two two-sided p-values, one from the same bootstrap and one from approximate randomisation
-  (random exchanges of the two systems' scores, document by document). Use --a and --b if each system was trained
-  several times. Student's t-test then accounts for the variation between training runs as well as between documents, so
-  that a lucky seed is not mistaken for a better system. If each system was trained only once, the result says nothing
-  about other training runs of the same systems. Documents that resemble each other (news about one event, packages
-  from one source) are not independent. With --families, you can specify which documents belong together; the
-  bootstrap then resamples whole families. A single document or family gives no interval, and p is 1. If you test
-  several metrics or systems, correct for the number of tests, either with Holm's method or by dividing the
+  (random exchanges of the two systems' scores, document by document). Use --a and --b if the systems were trained
+  several times. The interval and the p-value then reflect the variation between training runs, modelled by Student's
+  t-distribution, as well as between documents, so that a lucky seed is not mistaken for a better system. In this case,
+  there is no p-value from randomisation. If each system was trained only once, the result says nothing about other
+  training runs of the same systems. Documents that resemble each other (news about one event, packages from one
+  source) are not independent. With --families, you can specify which documents belong together; the tests then
+  resample and exchange whole families. With a single document or family, there is no interval, and p is 1. If you
+  test several metrics or systems, correct for the number of tests, either with Holm's method or by dividing the
   significance level by this number. With --likelihood, the command compares the log-likelihoods of the references
   under two trained models (natural logarithm, averaged over the tokens in a summary). The likelihood varies far less
-  than ROUGE, so it can detect smaller differences, but it does not reflect the effect of the search. Use - as FILE to
-  read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  than ROUGE, so smaller differences can be detected with it, but it does not reflect the effect of the search. Use -
+  as FILE to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add(
@@ -111,7 +113,7 @@ examples:
         "--likelihood",
         action="store_true",
         help="compare run folders of scripts/train.sh by the likelihood of the references rather than by scores of "
-        "summaries; missing likelihoods are computed with etads-likelihood",
+        "summaries; likelihoods that are missing are computed first, as by etads-likelihood",
     )
     add("--subset", metavar="NAME", help="split that contains the references (default: test)")
     add("--checkpoint", choices=CHECKPOINTS, help="checkpoint to evaluate in each run folder (default: best)")
@@ -148,7 +150,7 @@ def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
 
     Raises:
         InputError: there are too few or too many arguments, a file is given twice for a system, or an option has no
-            effect with or without --likelihood.
+            effect in the chosen mode (with or without --likelihood).
     """
     if bool(args.a) != bool(args.b):
         raise InputError("--a and --b: give both or neither")

@@ -1,4 +1,4 @@
-"""The command ``etads-content``: train a content model with the run of an extractor or a summariser."""
+"""The command ``etads-content``: train a content model for an extractor or a summariser."""
 
 import argparse
 import sys

@@ -30,8 +30,8 @@ DOCUMENT = "Vim is an almost compatible version of the UNIX editor Vi. Many new 
 def _parser() -> argparse.ArgumentParser:
     return Parser(
         prog="etads doctor",
-        description="Show the installed versions, processor, threads, devices and optional packages, and summarise a "
-        "sentence as a self-test.",
+        description="Show the versions of the installed packages, the processor, the number of threads, the devices "
+        "and the optional packages, and summarise a sentence as a self-test.",
         epilog="example:  etads doctor    (the exit status is 1 if the self-test fails)",
     )
 

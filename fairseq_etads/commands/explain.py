@@ -40,14 +40,14 @@ LARGEST = 1_000
 _PAGE_NAME = re.compile(rf"(index|[0-9]{{4}})\.html(?P<partial>\.[0-9a-f]{{8}}{re.escape(PARTIAL)})?")
 """Pattern for the names of the pages that --document all creates, including those that are not yet complete."""
 _HEAD = 4096
-"""Number of bytes at the beginning of a page that contain the name of its generator."""
+"""Number of bytes to read from the beginning of a page to find the name of its generator."""
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-explain",
-        description="Write a web page that explains how a model produced a summary. The page shows the attention from "
-        "each summary word to the document, copied words, saliency, focus and coverage.",
+        description="Write a web page that explains how a model produced a summary. The page shows copied words, "
+        "saliency, focus, coverage, and the attention from each summary word to the document.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -64,8 +64,8 @@ def _parser() -> argparse.ArgumentParser:
         "--output",
         "-o",
         metavar="PAGE",
-        help="output file for the page; with --document all, output folder for the pages, which may contain only pages "
-        "of an earlier call; they are replaced",
+        help="output file for the page; with --document all, output folder for the pages, which must not contain any "
+        "files except pages of an earlier call; these pages are replaced",
     )
     add("--json", metavar="FILE", help="JSON output file for the values shown on the page; - writes to standard output")
     add(
@@ -219,7 +219,7 @@ def main(args: argparse.Namespace) -> None:
 
     if kind == "file":
         taken = describe_document_unit(kind, [args.file], args.input_format)
-        if taken.startswith(args.file):  # each line of this file may also be a document
+        if taken.startswith(args.file):  # the user may have meant each line of this file to be a separate document
             print_warning(taken)
     if args.document == "all":
         _explain_all(args, documents, print_warning)
@@ -262,7 +262,7 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
                 failed += 1
                 continue
             explanation = summarizer.explain(document.text, **options)
-            while earlier:  # only now, so that a call that explains nothing keeps them
+            while earlier:  # only now, so that they are kept if no document can be explained
                 earlier.pop().unlink()
             name = f"{number:04}.html"
             _write_output(str(folder / name), explanation.to_html(_make_page_title(args, document)))

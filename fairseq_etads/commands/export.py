@@ -36,8 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Export a trained model to a model folder, which contains the weights (safetensors), the settings "
-        "(JSON), the dictionaries, the subword model and a model card. Model folders are safe to share, because "
-        "loading them never runs code from them.",
+        "(JSON), the dictionaries, the subword model and a model card. Model folders are safe to share, because no "
+        "code from a folder is run when it is loaded.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -202,7 +202,7 @@ def _collect_extractor_files(run: Path, content: Optional[Path], make: Callable[
 
 
 def _read_report(path: Path) -> Dict[str, Any]:
-    """Read a report.json. The result is empty if it cannot be read, because only the model card requires it."""
+    """Read a report.json, which only the model card requires. If the file cannot be read, the result is empty."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):

@@ -13,7 +13,7 @@ from .labels import get_binarised_folder
 WAYS = ("lead", "oracle", "labels", "selector", "content", "tagger", "phrases")
 """Valid values of the option ``--by``."""
 BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "words", "phrases": "words"}
-"""Dictionary that maps values of ``--by`` that require probabilities to the unit to which the probabilities belong."""
+"""Methods (values of ``--by``) that require probabilities, mapped to the unit to which the probabilities belong."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -25,12 +25,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog="""\
 methods:
   lead       the first sentences
-  oracle     the sentences that together best recall the reference, chosen greedily; an upper bound for extraction
-  labels     the sentences labelled by etads-labels --kind extract or --kind match
+  oracle     sentences that together have a high ROUGE-L recall of the reference, chosen greedily; an estimate of the
+             best result that extraction can achieve
+  labels     the sentences labelled by etads-labels --kind extract, f1 or match
   selector   the most probable sentences according to etads-select (--arch sentence_extractor); with --threshold, all
              sentences above the threshold, but at least --at-least and at most --sentences
-  content    the sentences with the highest ROUGE expected by the content model of etads-content; with --hypotheses,
-             sentences written by a summariser are also candidates
+  content    the sentences with the highest expected ROUGE according to a content model trained by etads-content; with
+             --hypotheses, sentences written by a summariser are also candidates
   tagger     the sentences with the highest mean word probability according to etads-select (--arch word_tagger)
   phrases    all words with a probability above --threshold
 
@@ -60,8 +61,8 @@ examples:
         "--sentences",
         metavar="N",
         type=int,
-        help="number of sentences per summary (default: 3; no limit with --by oracle or labels, or with --by selector "
-        "and --threshold)",
+        help="number of sentences per summary with --by lead, selector or tagger (default: 3); with --by selector and "
+        "--threshold, maximum number of sentences (default: no limit)",
     )
     add(
         "--words",
@@ -81,8 +82,8 @@ examples:
         "--threshold",
         metavar="P",
         type=float,
-        help="minimum probability of a word with --by phrases (default: 0.15) or of a sentence with --by selector "
-        "(default: none)",
+        help="probability above which a word is selected with --by phrases (default: 0.15), or a sentence with --by "
+        "selector (default: no threshold)",
     )
     add(
         "--at-least",

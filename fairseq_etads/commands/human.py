@@ -52,7 +52,7 @@ example:
         metavar="NAME=FILE",
         action="append",
         required=True,
-        help="name of a system and file containing its summaries, one per line; may be repeated",
+        help="name of a system, and file containing its summaries, one per line; may be repeated",
     )
     add(
         "--sentence-mark",
@@ -91,7 +91,7 @@ example:
 
 
 def _join_sentences(line: str, sentence_mark: str) -> str:
-    """Format a summary as continuous text without sentence marks.
+    """Format a summary as running text without sentence marks.
 
     The sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
     """
@@ -115,7 +115,7 @@ def _make_sheets(args: argparse.Namespace) -> None:
     outputs: Dict[str, Sequence[str]] = dict(zip(files, texts))
     each = args.items if args.each is None else args.each
     key = make_key(len(sources), list(files), args.items, args.annotators, each, args.seed)
-    # The sheets and the key receive their names only when all of them are complete, and the key is the last one.
+    # The sheets and the key receive their final names only when all of them are complete, and the key comes last.
     with open_output(args.key) as key_file:
         key_file.write(json.dumps(key, indent=1, ensure_ascii=False) + "\n")
         key_file.flush()

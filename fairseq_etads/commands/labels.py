@@ -1,4 +1,4 @@
-"""The command ``etads-labels``: label the words or sentences of documents that appear in the summaries."""
+"""The command ``etads-labels``: label words or sentences of documents for content selection."""
 
 import argparse
 import os
@@ -17,7 +17,7 @@ KINDS = {
     "f1": "sentences",
     "distribution": "sentences",
 }
-"""Dictionary that maps values of ``--kind`` to the unit to which the labels belong."""
+"""Dictionary that maps each value of ``--kind`` to the unit that is labelled."""
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -30,10 +30,10 @@ def _parser() -> argparse.ArgumentParser:
         epilog="""\
 kinds:
   words          1 for each word that the summary copies, at the first occurrence of the longest matches; otherwise 0
-  match          for each summary sentence, the document sentence that recalls it best
-  extract        the sentences that together best recall the summary, chosen greedily
-  f1             the sentences that together are most similar to the summary, chosen greedily by the F1 of words and
-                 bigrams; selects fewer sentences than extract, and is much faster
+  match          for each summary sentence, the document sentence with the highest ROUGE-L recall of it
+  extract        sentences that together have a high ROUGE-L recall of the summary, chosen greedily
+  f1             sentences that together are most similar to the summary, chosen greedily by word and bigram F1; selects
+                 fewer sentences than extract, and is much faster
   distribution   for each summary sentence, a weight for every document sentence, from their TF-IDF cosine similarity
 
 examples:
@@ -42,11 +42,11 @@ examples:
   etads-labels runs/mine/prepared --pairs sentences/text
   etads-prepare sentences/text sentences/prepared --like runs/mine/prepared
 
-  With --pairs, the command writes one pair per summary sentence: the document sentence that --kind match finds to
-  SPLIT.source, and the summary sentence to SPLIT.target. These files are input for etads-prepare. A model trained on
-  them learns to rewrite sentences. Documents must contain sentence marks (etads-prepare --source-sentence-marks) for
-  --pairs and all kinds except words. The four kinds of sentence labels share one file name; use --out to keep more than
-  one kind. docs/selection.md describes the kinds.""",
+  With --pairs, the command writes one pair per summary sentence: the summary sentence goes to SPLIT.target, and the
+  document sentence chosen by --kind match goes to SPLIT.source. These files are input for etads-prepare. A model
+  trained on them learns to rewrite sentences. For --pairs and for all kinds except words, the documents must contain
+  sentence marks (etads-prepare --source-sentence-marks). The four kinds of sentence labels share one file name; use
+  --out to keep more than one kind. docs/selection.md describes the kinds.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")

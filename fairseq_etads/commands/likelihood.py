@@ -17,7 +17,7 @@ def _parser() -> argparse.ArgumentParser:
         "--likelihood uses the results.",
         epilog="""\
 examples:
-  etads-likelihood runs/etads                    # the test split, with checkpoint_best.pt
+  etads-likelihood runs/etads                    # score the test split with checkpoint_best.pt
   etads-likelihood runs/etads --subset valid --checkpoint last
 
   The log-likelihoods are written to RUN/likelihood-SUBSET-CHECKPOINT.json, and reused as long as the checkpoint and the

@@ -28,8 +28,9 @@ examples:
       --vectors glove.840B.300d.txt --more-words runs/mine/text/train.target
   etads-nli score nli snli_1.0_test.jsonl
 
-  A file of pairs contains either JSON lines as published or one line PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. To use
-  a model as a reward, pass its folder to fairseq-train with --rewards entail --entail-model (see docs/rewards.md).""",
+  A file of pairs is either in the JSON Lines format of SNLI and MultiNLI, or contains one line
+  PREMISE<tab>HYPOTHESIS<tab>LABEL per pair. To use a model as a reward, pass its folder to fairseq-train with --rewards
+  entail --entail-model (see docs/rewards.md).""",
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="synthesise|train|score")
     _add_synthesise_parser(commands)
@@ -61,7 +62,7 @@ def _add_synthesise_parser(commands: Any) -> None:
         metavar="N",
         type=int,
         default=100_000,
-        help="use at most N summaries of each split, selected at even intervals (default: %(default)s)",
+        help="maximum number of summaries to use from each split, selected at even intervals (default: %(default)s)",
     )
     add("--seed", metavar="N", type=int, default=1, help="random seed (default: %(default)s)")
 
@@ -79,7 +80,7 @@ def _add_train_parser(commands: Any) -> None:
         type=Path,
         nargs="+",
         required=True,
-        help="files containing the validation pairs, on which the best epoch is chosen",
+        help="files containing the validation pairs, which determine the best epoch",
     )
     add(
         "--vectors",
@@ -93,8 +94,7 @@ def _add_train_parser(commands: Any) -> None:
         type=Path,
         nargs="+",
         default=[],
-        help="text files containing additional words for the vocabulary, such as the summaries to score; only with "
-        "--vectors",
+        help="text files with words to add to the vocabulary, such as the summaries to score; only with --vectors",
     )
     add(
         "--size",

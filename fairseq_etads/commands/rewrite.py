@@ -41,7 +41,7 @@ examples:
         metavar="CHECKPOINT",
         type=Path,
         required=True,
-        help="model that selects sentences; if it selects no sentence, the first five sentences are rewritten",
+        help="model that selects sentences; if it selects none, the first five sentences of the document are rewritten",
     )
     add(
         "--abstractor",
@@ -63,21 +63,21 @@ examples:
         metavar="X",
         type=float,
         default=1.0,
-        help="diversity penalty: subtract X times i from the score of the i-th best continuation of each hypothesis, "
-        "counting from 0 (default: %(default)s)",
+        help="diversity penalty: X times i is subtracted from the score of the i-th best continuation of each "
+        "hypothesis, where i is counted from 0 (default: %(default)s)",
     )
     add(
         "--rerank",
         action="store_true",
-        help="choose a combination of sentence hypotheses that repeats the fewest bigrams in the summary (default: "
-        "choose the best hypothesis of each sentence)",
+        help="choose the combination of sentence hypotheses with the fewest repeated bigrams in the whole summary "
+        "(default: choose the best hypothesis of each sentence)",
     )
     add(
         "--rerank-length",
         choices=LENGTHS,
         default="tokens",
-        help="length by which --rerank normalises scores; tokens counts the end symbol, words does not, as in Chen "
-        "and Bansal's code (default: %(default)s)",
+        help="length by which --rerank normalises scores: tokens includes the end symbol; words excludes it, as in "
+        "Chen and Bansal's code (default: %(default)s)",
     )
     add(
         "--max-len",

@@ -57,11 +57,12 @@ examples:
   etads-rouge headlines.txt task1_ref*.txt --duc75
 
   HYP contains the system's summaries, one per line. Line i of each file belongs to the same document. With several
-  reference files, each line and metric uses the reference with the highest F1. The mark <q> separates sentences, as in
-  "First sentence . <q> second one .". Only ROUGE-L depends on sentence boundaries. A line without a mark is split
-  wherever ".", "!" or "?" is followed by white space, as in "a b . c d .". Such a line is also split after
-  abbreviations, so marks are more reliable. Publish the signature together with the scores, because it names everything
-  on which they depend. Use - as a file name to read standard input. Files may be compressed (.gz, .xz, .bz2, .zst).""",
+  reference files, each summary is scored against the reference with the highest F1, separately for each metric. The
+  mark <q> separates sentences, as in "First sentence . <q> second one .". Only ROUGE-L depends on sentence boundaries.
+  A line without a mark is split wherever ".", "!" or "?" is followed by white space, as in "a b . c d .". Such a line
+  is also split after abbreviations, so marks are more reliable. Publish the signature together with the scores, because
+  it names everything on which they depend. Use - as a file name to read standard input. Files may be compressed (.gz,
+  .xz, .bz2, .zst).""",
     )
     add = parser.add_argument
     add("hypothesis", metavar="HYP", help="file containing the system's summaries, one per line")

@@ -18,7 +18,7 @@ def _parser() -> argparse.ArgumentParser:
         "probabilities.words.SPLIT or probabilities.sentences.SPLIT.",
         epilog="""\
 examples:
-  etads-select runs/tagger                              # valid and test, with checkpoint_best.pt, to runs/tagger
+  etads-select runs/tagger          # score valid and test with checkpoint_best.pt; write to runs/tagger
   etads-select runs/tagger --subset train --report report.json
 
   fairseq-generate and etads-extract read these files with --selection. If labels of the same split exist
@@ -48,7 +48,8 @@ examples:
         metavar="P",
         type=float,
         default=0.15,
-        help="select words or sentences with a probability above this value (default: %(default)s)",
+        help="probability above which a word or sentence counts as selected in the reported F1; the probability files "
+        "do not depend on it (default: %(default)s)",
     )
     add("--report", metavar="FILE", type=Path, help="also write the evaluation results to FILE as JSON")
     add_run_options(add)

@@ -14,8 +14,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shorten",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Shorten the documents of a parallel corpus to the sentences that an extractor finds most "
-        "probable, in their original order. The shortened corpus is input for etads-prepare.",
+        description="Shorten the documents of a parallel corpus to their most probable sentences according to an "
+        "extractor. The sentences keep their original order. The shortened corpus is input for etads-prepare.",
         epilog=f"""\
 Files in OUT for each split of the data:
   SPLIT.source              the picked sentences of each document on one line, with <q> between them
@@ -48,7 +48,8 @@ examples:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="output folder of etads-prepare for TEXT, which was the input of the extractor (default: RUN/prepared)",
+        help="output folder of etads-prepare for TEXT, to which etads-select applied the extractor (default: "
+        "RUN/prepared)",
     )
     add(
         "--words",

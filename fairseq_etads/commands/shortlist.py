@@ -18,8 +18,8 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Learn a vocabulary shortlist from prepared training data. The shortlist contains the most "
         "frequent summary words and, for each document word, the summary words associated with it. With --shortlist "
-        "FILE, decoding considers only these words and the words in the document, which is faster with a large "
-        "vocabulary.",
+        "FILE, decoding considers only the most frequent words, the words of the document and the words associated "
+        "with them. With a large vocabulary, this is faster.",
         epilog="""\
 examples:
   etads-shortlist runs/mine/prepared                              write runs/mine/prepared/bin/shortlist.safetensors

@@ -47,7 +47,7 @@ After an interruption, run the command again with the same --output to continue 
 if some documents could not be summarised, and 2 for any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Number of seconds between records of the progress. After an interruption, at most this much work is repeated."""
+"""Interval in seconds at which the progress is recorded. If the process is killed, only later work is repeated."""
 PROBLEMS_SHOWN = 10
 
 
@@ -82,8 +82,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         type=int,
         default=256,
-        help="number of documents to read at a time before summarising them; 1 summarises each document immediately "
-        "(default: %(default)s)",
+        help="number of documents to read before they are summarised together; with 1, each document is summarised "
+        "immediately (default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print errors only")
     call_options.add_decoding_arguments(parser, "decoding (defaults: the folder's)")
@@ -149,7 +149,7 @@ class _ProgressReport:
         self._bar.update()
 
     def _report_problem(self, kind: str, name: str, words: str) -> None:
-        """Report a problem with a document, unless the same type of problem has already been reported many times."""
+        """Report a problem with a document, unless ``PROBLEMS_SHOWN`` problems of this type have been reported."""
         self.counts[kind] += 1
         if self.counts[kind] <= PROBLEMS_SHOWN:
             self._bar.clear()
@@ -158,7 +158,7 @@ class _ProgressReport:
     def end(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
 
-        The number of missing summaries includes those in earlier runs.
+        Summaries that were already missing after earlier runs with the same output are also counted.
         """
         if self._bar is not None:
             self._bar.close()

@@ -42,10 +42,11 @@ examples:
   etads-tune model valid.source valid.target --search lenpen,beam --range lenpen=0.5:1.5 --range beam=2,5,10
   etads-tune model valid.source valid.target --mert --write    tune --extractive-weights with MERT
 
-All decoding options (etads-summarize --help) can be tuned except --infer-dtype and --ngram-ignore-tokens. The defaults
-for --search are lenpen, coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the
-values to try come from the lengths of the references. --range sets the values to try for an option, and adds the option
-to the search. Trial 0 uses the folder's current defaults, so the best trial is never worse on these documents.
+All decoding options (etads-summarize --help) can be tuned except --infer-dtype, --shortlist, --choose,
+--ngram-ignore-tokens and --extractive-weights, which requires --mert. By default, --search tunes lenpen,
+coverage-penalty, no-repeat-ngram-size, min-len and max-len. For min-len and max-len, the values to try depend on the
+lengths of the references. --range sets the values to try for an option, and adds the option to the search. Trial 0 uses
+the folder's current defaults, so the best trial is never worse than the defaults on these documents.
 
 To continue after an interruption or with more --trials, run the command again with the same --out. docs/tuning.md
 describes the search.
@@ -64,13 +65,13 @@ def _add_mert_options(add: Any) -> None:
         "--nbest",
         metavar="N",
         type=int,
-        help="beam size and number of hypotheses per document; only with --mert (default: 100)",
+        help="beam size, which is also the number of hypotheses per document; only with --mert (default: 100)",
     )
     add(
         "--starting-points",
         metavar="N",
         type=int,
-        help="number of starting points for the search with --mert; all except one are random (default: "
+        help="number of starting points for the search with --mert; all except the first are random (default: "
         f"{STARTING_POINTS})",
     )
 
@@ -114,13 +115,13 @@ def _parser() -> argparse.ArgumentParser:
         "--trials",
         metavar="N",
         type=int,
-        help=f"total number of decoding settings to try (default: {TRIALS}); with --mert, number of decoding rounds "
-        f"(default: {MERT_ROUNDS})",
+        help=f"total number of decoding settings to try (default: {TRIALS}); with --mert, maximum number of decoding "
+        f"rounds (default: {MERT_ROUNDS})",
     )
     add(
         "--metric",
         choices=MERT_METRICS,
-        help=f"metric to maximise: F1 of one ROUGE metric, or the mean F1 of the three (default: {METRICS[0]}). With "
+        help=f"metric to maximise: the F1 of ROUGE-1, 2 or L, or the mean of the three (default: {METRICS[0]}). With "
         f"--mert, recall in the first 75 bytes is also available (default: {MERT_METRICS[0]})",
     )
     add(
@@ -129,7 +130,8 @@ def _parser() -> argparse.ArgumentParser:
         type=int,
         default=MOST_DOCUMENTS,
         dest="most_documents",
-        help="maximum number of documents to use, drawn at random once for all trials (default: %(default)s)",
+        help="maximum number of documents to use; if there are more, a random sample is used in all trials (default: "
+        "%(default)s)",
     )
     add(
         "--search",
@@ -167,8 +169,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MIB",
         type=int,
         default=1024,
-        help="memory in MiB for caching encoder states across trials; 0 encodes the documents again in each trial "
-        "(default: %(default)s)",
+        help="maximum memory in MiB for caching encoder states across trials; with 0, the documents are encoded again "
+        "in each trial (default: %(default)s)",
     )
     add("--quiet", action="store_true", help="print only results and errors")
     return parser
