@@ -45,8 +45,8 @@ def make_numbered_dictionary(size: int) -> Dictionary:
 def make_architecture_config(arch: str, **changes: Any) -> DictConfig:
     """Return the options of an architecture as fairseq-train passes them to the model, after applying ``changes``.
 
-    fairseq uses Hydra to combine the options of all components. This function does not use Hydra, because that takes
-    half a second.
+    fairseq uses Hydra to combine the options of all components. This function does not use Hydra, because that would
+    take half a second.
 
     Raises:
         omegaconf.errors.OmegaConfBaseException: the model does not have an option in ``changes`` or does not accept its
@@ -79,7 +79,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
             architecture requires a shared dictionary, this is the number of its entries that summaries can contain.
 
     Returns:
-        The number of parameters. None if the architecture requires a shared dictionary and ``target_vocabulary`` is
+        The number of parameters, or None if the architecture requires a shared dictionary but ``target_vocabulary`` is
         larger than ``vocabulary``.
     """
     cfg = make_architecture_config(arch)
@@ -91,7 +91,7 @@ def count_parameters(arch: str, vocabulary: int, target_vocabulary: Optional[int
         target = limit_known_words(source, target_vocabulary)
     elif target_vocabulary is not None:
         target = make_numbered_dictionary(target_vocabulary - 1)
-        target.add_symbol("summary")  # not the sentence mark, so that dictionaries of equal length also differ
+        target.add_symbol("summary")  # instead of the sentence mark, so that the two dictionaries always differ
     task = SummarizationTask(SummarizationConfig(), source, target)
     task.factor_dictionaries = dict.fromkeys(("pos", "ner", "tf", "idf"), make_numbered_dictionary(FACTOR_VALUES))
     with torch.device("meta"):  # tensors on this device do not use memory

@@ -18,7 +18,7 @@ _TRAINING_OPTION = re.compile(
 """Pattern for names of model options that affect training but not the meaning of the weights."""
 
 _READING = ("truncate_source", "truncate_target", "no_end_if_cut")
-"""Entries in the task state that describe how the texts in training were truncated."""
+"""Entries in the task state that describe how the training texts were truncated."""
 
 
 def _load_checkpoint(path: str) -> Dict[str, Any]:

@@ -87,7 +87,7 @@ _BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt initialises the mo
     "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
     "dataset": {"max_tokens": 2048},
 }
-_SEE: Dict[str, Any] = {  # these are the final lengths in scripts/reproduce/see2017_cnndm.sh
+_SEE: Dict[str, Any] = {  # the task uses the final truncation lengths in scripts/reproduce/see2017_cnndm.sh
     "task": {"sort_within": 100, "no_end_if_cut": True},
     "criterion": {"length_normalised": True},
     "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},
@@ -155,7 +155,10 @@ def _merge_sections(*parts: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def make_configuration(arch: str) -> Dict[str, Any]:
-    """Return the configuration for training an architecture as in its paper, by section, without ``task.data``."""
+    """Return the configuration for training an architecture as in its paper, as a dictionary of sections.
+
+    The value of ``task.data`` is "???", because the user must specify it.
+    """
     preset: Any = getattr(ARCH_MODEL_REGISTRY[arch], "__dataclass")()
     model: Dict[str, Any] = {"_name": arch}
     for option in dict.fromkeys((*_SIZES, *PRESETS[arch])):

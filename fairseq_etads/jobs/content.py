@@ -1,4 +1,4 @@
-"""Train a content model with the run of an extractor or a summariser. ``etads-content`` uses this module."""
+"""Train a content model for an extractor or a summariser. The command ``etads-content`` uses this module."""
 
 from pathlib import Path
 from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
@@ -28,10 +28,7 @@ BATCH, RATE, EPOCHS = 2048, 3e-3, 2
 LEAST_STEPS = 400
 """Minimum number of steps. The batches are smaller if there are too few examples."""
 MOST_LEARNT = 10_000_000
-"""Maximum number of examples for training the networks, which require about 2.5 GB of memory.
-
-Documents that exceed this number of examples are ignored.
-"""
+"""Number of training examples after which no more documents are read. They require about 2.5 GB of memory."""
 
 
 class StemmedPair(NamedTuple):
@@ -100,7 +97,7 @@ class ContentTexts:
 
 
 def read_document_limit(run: Path) -> Optional[int]:
-    """Return the number of tokens that a summariser reads from each document, or None if the run is of an extractor.
+    """Return the number of tokens that a summariser reads from each document, or None if RUN belongs to an extractor.
 
     Raises:
         InputError: the run contains neither the probabilities of an extractor nor a checkpoint of a summariser.
@@ -126,7 +123,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
         seed: seed for choosing documents and initialising the networks.
 
     Raises:
-        InputError: the run or the data is unsuitable, see :class:`ContentTexts` and :func:`read_document_limit`.
+        InputError: the run or the data is unsuitable; see :class:`ContentTexts` and :func:`read_document_limit`.
     """
     limit = read_document_limit(run)
     texts = ContentTexts(run, folder, "train", limit)
@@ -208,13 +205,14 @@ def _train_network(network: nn.Module, x: Tensor, y: Tensor) -> None:
 
 
 def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dict[int, float]:
-    """Compute the area under the ROC curve on the validation set.
+    """Compute how well the content model predicts the words and bigrams in the summaries of the validation set.
 
     Args:
         limit: number of tokens that the summariser reads from each document, or None for an extractor.
 
     Returns:
-        A dictionary that maps the order of the n-grams to the area. It is empty if there is no validation set.
+        A dictionary that maps the order of the n-grams to the area under the ROC curve. It is empty if there is no
+        validation set.
     """
     is_there = (
         any(folder.glob("valid.*.idx"))

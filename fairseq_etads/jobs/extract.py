@@ -25,8 +25,7 @@ from .runs import make_detokenizer
 SENTENCES, THRESHOLD = 3, 0.15
 
 _HYPOTHESIS = re.compile(r"D-(\d+)\t[^\t]*\t(.*)")
-"""Pattern for a hypothesis in fairseq's output. The groups are the index of the document and the text.
-"""
+"""Pattern for a hypothesis in fairseq's output. The groups are the index of the document and the text."""
 
 Extract = Callable[[int, WordText, List[str]], List[List[str]]]
 """Function that returns the words of each selected sentence.
@@ -146,7 +145,8 @@ def _make_content_selector(
 
     Args:
         documents: number of documents in the split.
-        values: function that returns the probabilities of all sentences in a document.
+        values: function that takes the index and the tokens of a document, and returns the probability of each
+            sentence.
         tokenizer: tokeniser that was used to prepare the data.
     """
     model = ContentModel.load(args.selection / FILE, f"create it with etads-content {args.selection}")
@@ -163,10 +163,11 @@ def _make_content_selector(
 def read_hypotheses(path: Path, documents: int, tokenizer: TextTokenizer) -> Dict[int, List[List[str]]]:
     """Read all hypotheses from the output of fairseq-generate, and split them into sentences.
 
-    The result is a dictionary from document indices to lists of hypotheses.
+    Returns:
+        A dictionary that maps the index of each document to the sentences of all its hypotheses, each a list of words.
 
     Raises:
-        InputError: the output does not match the documents, or there are no hypotheses for a document.
+        InputError: a document has no hypotheses, or the output contains hypotheses for other documents.
     """
     found: Dict[int, List[List[str]]] = {}
     for line in read_lines(path):
@@ -203,7 +204,10 @@ def _make_label_selector(path: Path, pairs: PreparedPairs) -> Extract:
 
 
 def _convert_to_word_values(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Convert the values of tokens to values of words. There may be fewer values than tokens."""
+    """Return the value of each word, given the values of the first tokens. All tokens of a word have the same value.
+
+    The value is None for words that follow the last token with a value.
+    """
     found: List[Optional[float]] = [None] * len(text.words)
     for number, value in zip(text.word_numbers, values):
         found[number] = value
@@ -211,7 +215,7 @@ def _convert_to_word_values(text: WordText, values: Sequence[Optional[float]]) -
 
 
 def _compute_sentence_means(text: WordText, values: Sequence[Optional[float]]) -> List[Optional[float]]:
-    """Compute the mean value of the words in each sentence."""
+    """Compute the mean value of the words in each sentence, or None for sentences in which no word has a value."""
     sums = [0.0] * len(text.sentences())
     counts = [0] * len(sums)
     for place, value in zip(text.get_sentence_indices(), _convert_to_word_values(text, values)):

@@ -1,4 +1,4 @@
-"""Create labels for the documents in a binarised split, and create sentence pairs. Used by ``etads-labels``."""
+"""Create labels or sentence pairs from the documents and summaries in a binarised split. Used by ``etads-labels``."""
 
 import contextlib
 import functools
@@ -51,14 +51,14 @@ def list_splits(folder: Path) -> List[str]:
 
 
 class Labeller(NamedTuple):
-    """Object that creates the labels of documents.
+    """Creates the labels of the documents in a split.
 
     Attributes:
         pairs: documents and summaries in the split.
         kind: kind of labels, which is "words", "match", "extract", "f1" or "distribution".
         limit: maximum number of tokens to read from each document.
-        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
-        idf: inverse document frequencies for the kind "distribution", see
+        subwords: type of subwords in the data; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
+        idf: inverse document frequencies for the kind "distribution"; see
             :func:`~fairseq_etads.data.labels.labels.compute_idf`.
     """
 
@@ -79,16 +79,16 @@ class Labeller(NamedTuple):
 
     def _label_words(self, document: WordText, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
-        # Keep the sentence marks in the summary, so that no sequence of copied words crosses a sentence boundary.
+        # Keep the sentence marks in the summary, so that no copied sequence crosses a sentence boundary in the summary.
         words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.subwords).words)
         values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
         spread = document.spread_to_tokens([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 
     def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
-        """Return pairs of matching sentences from the document and the summary.
+        """Return the pairs of a document sentence and the summary sentence that it matches.
 
-        Spaces separate the words of a sentence.
+        Each sentence is a string of words separated by spaces.
         """
         sentences = WordText.from_tokens(self.pairs.document(number), self.subwords, self.limit).sentences()
         summary = summary_sentences(self.pairs.summary(number), self.subwords)
@@ -153,7 +153,7 @@ def make_labels(folder: Path, split: str, kind: str, limit: int, path: Path, job
 
     Args:
         folder: path of the folder with the binarised data.
-        kind, limit: kind of labels, and maximum number of tokens per document, see :class:`Labeller`.
+        kind, limit: kind of labels, and maximum number of tokens per document; see :class:`Labeller`.
         path: path of the label file to write.
         jobs: number of worker processes.
 
@@ -196,7 +196,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
         A message about the number of sentence pairs.
 
     Raises:
-        InputError: the data is unsuitable (see :func:`make_labels`) or consists of GPT-2's subwords.
+        InputError: the data is unsuitable (see :func:`make_labels`), or its subwords cannot be joined into words.
     """
     arguments: Any = folder, split, "match", limit, ({}, 1.0)
     labeller = _open_labeller(*arguments)
@@ -242,7 +242,7 @@ def _compute_training_idf(folder: Path, labeller: Labeller) -> Tuple[Dict[str, f
 
 
 class _LabelCounts:
-    """Numbers of labels, for the messages of the command."""
+    """Counts of the created labels, for the messages of the command."""
 
     def __init__(self, kind: str):
         self.kind = kind

@@ -28,13 +28,15 @@ def compute_split_likelihoods(
 ) -> Tuple[Likelihoods, bool]:
     """Compute the likelihoods of the reference summaries in a split, unless they have already been computed.
 
-    Returns the likelihoods, and whether they were computed by this call.
-
     Args:
         checkpoint: path of a checkpoint that was saved by fairseq-train.
         data: path of the folder with the binarised data, or None to use the data with which the model was trained.
-        path: path of the file with the likelihoods. It is written if the likelihoods are computed by this call.
+        path: path of the file that stores the likelihoods. It is read if it belongs to the same checkpoint and data,
+            and is otherwise written.
         max_tokens: maximum number of source tokens per batch.
+
+    Returns:
+        The likelihoods, and whether this call has computed them.
 
     Raises:
         InputError: the checkpoint or the data cannot be read, or they do not belong together.
@@ -75,7 +77,7 @@ def _compute_data_checksum(folder: Path, subset: str) -> str:
 def _score_summaries(
     model: Any, task: SummarizationTask, subset: str, max_tokens: int, device: torch.device
 ) -> Dict[str, Any]:
-    """Compute the values for all summaries that :class:`Likelihoods` contains, as lists."""
+    """Return the fields of :class:`Likelihoods` that contain one value per summary, as lists."""
     task.load_dataset(subset)
     generator = task.build_generator([model], GenerationConfig(score_reference=True))
     dataset = task.dataset(subset)

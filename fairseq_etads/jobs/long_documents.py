@@ -2,7 +2,8 @@
 
 python -c 'from fairseq_etads.jobs.long_documents import main; main()' TEXT --arch NAME --extractor DIR [--words N]
 
-The module prints the number of words to pick from each document. Pass --no-content if no content model will be trained.
+The module prints the maximum number of words to pick from each document. Pass --no-content if no content model will be
+trained.
 """
 
 import argparse
@@ -20,10 +21,10 @@ from .recipes import SUITABLE, TrainingData
 FEWEST_PAIRS = 100
 """Minimum number of training pairs.
 
-An extractor is trained on each half of the pairs. With fewer pairs, it would not learn anything.
+One extractor is trained on each half of the pairs. With fewer pairs, the extractors would not learn anything.
 """
 SECONDS_COUNTED, SECONDS_LEARNED = 8e-6, 2.2e-5
-"""Seconds that ``etads-content`` takes per document word, for each pair and for each pair used to train networks."""
+"""Seconds per document word that ``etads-content`` takes to count a pair, and to train networks on a pair."""
 
 
 def check_document_lengths(text: Path) -> TrainingData:
@@ -67,7 +68,7 @@ def _reads_factors(model: type) -> bool:
 
 
 def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
-    """Return the maximum number of words in the sentences that are selected from each document.
+    """Return the maximum total number of words in the sentences that are selected from each document.
 
     If an extractor already exists, its settings determine the number. Otherwise, it is the requested number or the
     default.
@@ -88,7 +89,7 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
 
 
 def describe_lengths(data: TrainingData, words: int) -> str:
-    """Describe the lengths of the documents in comparison with the number of words selected from each of them."""
+    """Describe the lengths of the documents in comparison with the number of words to select from each document."""
     documents = data.documents
     line = (
         f"documents have {documents.at(50):,} words (median), {documents.at(10):,} to {documents.at(90):,} (10 % to "
@@ -100,7 +101,10 @@ def describe_lengths(data: TrainingData, words: int) -> str:
 
 
 def estimate_content_seconds(data: TrainingData) -> float:
-    """Estimate the processor time of ``etads-content`` in seconds. It counts all pairs and trains on some of them."""
+    """Estimate the processor time of ``etads-content`` in seconds.
+
+    The command counts the words and bigrams in all pairs, but trains its networks on only some of the pairs.
+    """
     words = data.documents.at(50)
     return 10 + words * (SECONDS_COUNTED * data.pairs + SECONDS_LEARNED * min(data.pairs, DOCUMENTS))
 
@@ -126,7 +130,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the number of words to select. Describe the documents, or why they are unsuitable, on standard error."""
+    """Print the maximum number of words to select, and describe the documents on standard error."""
     words = choose_word_budget(args.words, args.extractor)
     data = check_document_lengths(args.text)
     check_architecture(args.arch)

@@ -23,7 +23,7 @@ SHORTEST = 3
 """Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
 BREAKS = frozenset([",", ";", ":", "--", "-lrb-", "-rrb-", "and", "but", "or", "that", "which", "who"])
 BREAKS |= {"because", "while", "when", "after", "before", "as"}
-"""Words at which sentences are split into clauses."""
+"""Words and punctuation marks at which sentences are split into clauses."""
 _NUMBER = re.compile(r"[$£€]?\d[\d,.:]*%?")
 Words = List[str]
 
@@ -56,8 +56,8 @@ def read_references(path: Path) -> List[Reference]:
 def choose_random_part(words: Words, generator: Random) -> Words:
     """Return a randomly chosen part of a sentence.
 
-    If the sentence contains clauses, the part is a clause with a probability of one half. Otherwise, the part contains
-    at least half of the words.
+    If the sentence contains clauses, the part is one of them with a probability of one half. In all other cases, the
+    part is a sequence of at least half of the words.
     """
     cuts = [-1, *(place for place, word in enumerate(words) if word.lower() in BREAKS), len(words)]
     clauses = [words[start + 1 : end] for start, end in zip(cuts, cuts[1:])]
@@ -80,14 +80,13 @@ def classify_word(word: str, is_first: bool) -> Optional[str]:
 class PairSynthesizer:
     """Generator of training pairs from reference summaries.
 
-    The premise is either a sentence of a reference or, with the same probability, the whole reference, as in the reward
-    ``entail``. The hypothesis depends on the label:
+    Pairs are generated from each sentence of a reference. The premise is either this sentence or, with the same
+    probability, the whole reference, as in the reward ``entail``. The hypothesis depends on the label:
 
         entailment      a part of this sentence, or the whole sentence
         neutral         a part of a sentence from another reference, with a word that the premise does not contain
-        contradiction   a part of this sentence in which a number or name is replaced with another one that occurs in
-        the
-                        corpus but not in the premise; no pair is generated if the sentence contains no number or name
+        contradiction   a part of this sentence in which a number or name is replaced with another one from the
+                        references, which must not occur in the premise; no pair is generated if this is not possible
 
     Args:
         references: the reference summaries in a split.

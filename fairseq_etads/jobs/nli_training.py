@@ -47,7 +47,7 @@ STATE = "training.safetensors"
 LARGEST_NORM = 5.0
 """Maximum norm of the gradient. Gradients with a larger norm are scaled down."""
 SORTED_TOGETHER = 50
-"""Number of batches among which pairs are sorted by length, so that batches contain little padding."""
+"""Number of batches in each group of pairs that is sorted by length, so that batches contain little padding."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Settings:
 
 @dataclass
 class TokenisedPairs:
-    """Tokenised pairs, with the words of each premise and hypothesis and the index of each label in ``LABELS``."""
+    """Tokenised pairs: the words of each premise and hypothesis, and the index of each label in ``LABELS``."""
 
     premises: List[List[str]] = field(default_factory=list)
     hypotheses: List[List[str]] = field(default_factory=list)
@@ -108,7 +108,7 @@ def _split_words(text: str, tokenizer: TextTokenizer) -> List[str]:
 
 
 class EncodedPairs(NamedTuple):
-    """Encoded pairs, with lists of word ids (T,) for the premises and hypotheses, and labels (N,)."""
+    """Encoded pairs: the word ids (T,) of each premise and hypothesis, and the labels (N,) of all pairs."""
 
     premises: List[Tensor]
     hypotheses: List[Tensor]
@@ -125,7 +125,7 @@ class EncodedPairs(NamedTuple):
 
 
 def make_dictionary(pairs: TokenisedPairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
-    """Create a dictionary of the most frequent words in the pairs and the words in the files of ``--more-words``."""
+    """Create a dictionary of the most frequent words in the pairs and of all words in the ``--more-words`` files."""
     dictionary = Dictionary()
     for texts in (pairs.premises, pairs.hypotheses):
         for words in texts:
@@ -152,7 +152,7 @@ class Progress(NamedTuple):
 
 
 class Trainer:
-    """Trainer of a model, which also contains the optimiser.
+    """Trains a model with Adam.
 
     Args:
         model: model to train. Word embeddings that do not require a gradient remain unchanged.
@@ -210,7 +210,7 @@ class Trainer:
         return {**found, "progress": torch.tensor(progress)}
 
     def load(self, path: Path) -> Progress:
-        """Load a training state that was created with :meth:`make_state` from a file, and return its progress.
+        """Load a training state (see :meth:`make_state`) from a file, and return its progress.
 
         Raises InputError if the state belongs to a different model.
         """
@@ -339,7 +339,7 @@ def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[
 
 
 def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional[Path], device: Optional[str]) -> str:
-    """Evaluate a model on the pairs in files, and write P(entailment) for each pair to one line of ``out``.
+    """Evaluate a model on the pairs in the given files, and write P(entailment) of each pair to a line of ``out``.
 
     Raises:
         InputError: the folder does not contain a model, or a file of pairs cannot be read.

@@ -6,8 +6,8 @@
 
 "check" rejects --minutes if it would have no effect. "prepare" prints options for etads-prepare, "train" prints options
 for fairseq-train, "content" prints the arguments of etads-content, and "decoding" prints options for generate.sh.
-"content" prints nothing if the data consists of pieces that cannot be joined into words, which a content model
-compares. Each line of the output contains one word. The choice is recorded in RUN/recipe.json, together with decoding
+A content model requires words, so "content" prints nothing if the data consists of subwords that cannot be joined into
+words. Each line of the output contains one argument. The choice is recorded in RUN/recipe.json, together with decoding
 options that suit the data, so that a resumed run uses the same settings on any machine.
 """
 
@@ -47,10 +47,10 @@ from .run_record import RECORD
 FILE = "recipe.json"
 """Name of the file that records the choice in a run folder."""
 SAMPLE = 20_000
-"""Maximum number of texts in the evenly spaced sample for measuring lengths."""
+"""Maximum number of texts to measure in a file. The sample is evenly spaced."""
 
 _GPU = re.compile(r"\s*(\d|GPU-|MIG-)")
-"""Beginning of a GPU's name in CUDA_VISIBLE_DEVICES."""
+"""Pattern for the beginning of a GPU's name in CUDA_VISIBLE_DEVICES."""
 
 
 def measure_text_lengths(folder: Path, one_dictionary: bool = True, marks: bool = True) -> TrainingData:
@@ -87,7 +87,7 @@ def _sample_lines(path: Path, lines: int) -> Iterator[bytes]:
 
 
 def detect_machine(cpu: bool, processes: int = 1) -> Machine:
-    """Return the cores or GPUs of this machine that are used for training with a given number of processes.
+    """Return the number of cores or GPUs of this machine that a training run with ``processes`` processes can use.
 
     Args:
         cpu: whether to train only on the CPU, even if GPUs are available.
@@ -134,8 +134,8 @@ def read_decoding_options(run: Path) -> Dict[str, int]:
 
 def _started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
-    # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. The record of
-    # a training that failed at once decides nothing.
+    # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. A record
+    # without checkpoints is ignored, because training may have failed immediately.
     begun = any((args.run / name).is_file() for name in ("started.txt", "finished.txt"))
     begun = begun or ((args.run / RECORD).is_file() and any((args.run / "checkpoints").glob("*.pt")))
     return args.recipe is None and begun and read_recipe(args.run) is None
@@ -203,9 +203,11 @@ def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
 
 
 def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
-    """Return options for etads-prepare. They are the options of an earlier call, or options for whole words.
+    """Return options for etads-prepare, without the options that the user has given.
 
-    With whole words, the vocabulary size is the number of words that a model can learn from the text.
+    If etads-prepare was called before, the options are the same as in that call. Otherwise, the options split the text
+    into whole words, with a vocabulary of as many words as a model can learn from the text. For the recipe "large", the
+    default tokenisation is used.
     """
     if args.recipe == "paper" or _started_without_recipe(args):
         return []
@@ -257,7 +259,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @command(_parser)
 def main(args: argparse.Namespace) -> None:
-    """Print the chosen options with one word per line, and explain the choice on standard error."""
+    """Print the chosen options with one argument per line, and explain the choice on standard error."""
     words: Sequence[str] = []
     if args.stage == "check":
         check_minutes(args)

@@ -34,15 +34,15 @@ _WITH_FOCUS = ("etads", "etads_focus")
 FEW_WORDS, MANY_WORDS = 3_000_000, 20_000_000
 """Numbers of words in the training text that determine the default recipe.
 
-If there are fewer words than the first number, the default is "small". On a GPU, the default is "large" if there are at
-least as many words as the second number.
+On a CPU, the default is "small" for fewer words than the first number, and "base" otherwise. On a GPU, the default is
+"base" for fewer words than the second number, and "large" otherwise.
 """
 CORE_SPEED, GPU_SPEED = 28e9, 5e12
 """Floating-point operations per second during training, on one core and on one GPU. The value for a GPU is a guess."""
 SOME_EPOCHS = 3
 """Number of epochs below which texts are not memorised, so that more steps improve results more than larger batches."""
 FILLED = 0.88
-"""Proportion of the tokens in a batch that are not padding, if batches are sorted by length."""
+"""Proportion of real tokens, as opposed to padding, in a batch of documents of similar length."""
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class RecipeSize:
         core_minutes: maximum duration on one core in minutes, or 0 to use ``minutes``. With more cores, the duration is
             divided by their speed-up.
         most_epochs: maximum number of epochs.
-        truncation: percentage of documents that are not truncated, followed by the maximum lengths of documents and
-            summaries.
+        truncation: percentage of documents that should not be truncated, followed by upper limits on the truncation
+            lengths of documents and summaries.
         max_tokens: maximum number of source tokens per batch, which is halved if the number of epochs is small.
         rate: learning rate of Muon if the number of epochs is small. Otherwise, the learning rate is half of this
             value.
@@ -174,7 +174,7 @@ def choose_vocabulary_size(data: TrainingData) -> int:
 def choose_dropout(epochs: float) -> float:
     """Return the dropout probability for a number of epochs.
 
-    The probability is 0 for fewer than three epochs. It then increases with the number of epochs, up to 0.3.
+    The probability is 0 for fewer than three epochs. From three epochs, it increases from 0.1 to at most 0.3.
     """
     return 0.0 if epochs < SOME_EPOCHS else round(min(0.3, 0.1 + 0.02 * (epochs - 3)), 2)
 
@@ -239,7 +239,7 @@ def make_recipe(
 
 
 class _TrainingPlan(NamedTuple):
-    """Amount of training.
+    """Batch size and duration of a training run.
 
     Attributes:
         max_tokens, pairs: maximum number of source tokens and mean number of pairs in a batch.
@@ -270,7 +270,7 @@ def _plan_training(
     Batches contain up to ``max_tokens`` source tokens, unless the user has specified another number.
 
     Args:
-        batches: number of batches in a step, from all workers. ``machine`` computes all of them.
+        batches: total number of batches per step for all workers. The speed of ``machine`` refers to all workers.
         read: mean numbers of tokens in a document and in a summary, after truncation.
     """
     max_tokens = given.get_number("--max-tokens", max_tokens)
@@ -288,7 +288,7 @@ def _plan_training(
 
 
 class _UserOptions:
-    """Options that the user has specified. If an option is repeated, the last value is used, as in argparse."""
+    """Options that the user has specified. As in argparse, the last value of a repeated option is used."""
 
     def __init__(self, words: Sequence[str]):
         self._values: Dict[str, str] = {}
@@ -314,7 +314,10 @@ class _UserOptions:
         return int(value) if value.isdecimal() else default
 
     def get_update_frequency(self) -> int:
-        """Return the number of batches of a worker in a step. The last of several numbers holds for most epochs."""
+        """Return the number of batches that each worker processes per step.
+
+        If the user has given several numbers, the last one is returned, because it applies to most epochs.
+        """
         numbers = re.findall(r"\d+", self.get_text("--update-freq", "1"))
         return max(int(numbers[-1]), 1) if numbers else 1
 
@@ -382,7 +385,7 @@ def choose_warm_up_steps(steps: int) -> int:
 def _count_operations(
     size: RecipeSize, given: _UserOptions, read: Tuple[float, float], pairs: float, known: int
 ) -> float:
-    """Compute the number of floating-point operations per step: six per weight and token, plus the attention.
+    """Compute the number of floating-point operations per step: six per weight and token, plus those in attention.
 
     Args:
         read: mean numbers of tokens in a document and in a summary.

@@ -23,7 +23,7 @@ from .labels import check_sentence_marks
 from .runs import choose_device, make_detokenizer
 
 SENTENCES = 5
-"""Number of sentences to select if the extractor cannot decide when to stop, or has selected no sentences."""
+"""Number of sentences to select if the extractor cannot decide when to stop, or if it selects no sentences."""
 
 
 def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
@@ -74,7 +74,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
-    """Load the extractor in evaluation mode. Also returns the task in its checkpoint, which reads the data."""
+    """Load the extractor in evaluation mode, and return it with the task from its checkpoint, which loads the data."""
     overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
@@ -120,9 +120,9 @@ def _make_candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> Re
 
 
 def _collect_provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:
-    """Return everything that affects the summaries: the options, and the sizes and modification times of files.
+    """Return everything that affects the summaries.
 
-    The files are the checkpoints and the files of the binarised data.
+    This includes the options, and the sizes and modification times of the checkpoints and of the binarised files.
     """
     made_by: Dict[str, Any] = {name: str(value) for name, value in vars(args).items() if name != "batch_size"}
     files = [args.extractor, args.abstractor, *sorted(folder.glob(f"{args.subset}.*"))]

@@ -27,8 +27,9 @@ class RunRecord:
     Attributes:
         command: the fairseq-train command as a list of words.
         prepared: path of the folder with the prepared data, or an empty string if it is unknown.
-        data: dictionary that identifies the prepared data, see :func:`compute_data_fingerprint`.
-        files: SHA-256 hashes of the checkpoints that the command names, by path. Earlier versions did not record them.
+        data: dictionary that identifies the prepared data; see :func:`compute_data_fingerprint`.
+        files: dictionary that maps the path of each checkpoint in the command to its SHA-256 hash. Earlier versions
+            did not record these hashes.
     """
 
     command: List[str]
@@ -71,7 +72,7 @@ class RunRecord:
 
 
 def compute_data_fingerprint(prepared: Path) -> Dict[str, str]:
-    """Return a dictionary from the file name prepare.json to the SHA-256 hash of this file.
+    """Return a dictionary that maps the file name prepare.json to the SHA-256 hash of this file.
 
     prepare.json contains the checksums of the texts. The result is empty if the file does not exist.
     """
@@ -82,7 +83,8 @@ def compute_data_fingerprint(prepared: Path) -> Dict[str, str]:
 def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:
     """Return the folder with the prepared data of a run.
 
-    This is the folder specified with ``--prepared``, the folder that was used for training, or RUN/prepared.
+    This is the folder specified with ``--prepared``. By default, it is the folder that was used for training or, if the
+    run has no record or was moved, RUN/prepared.
 
     Raises:
         InputError: the training data was moved, changed or deleted.
@@ -103,7 +105,7 @@ def find_prepared_folder(run: Path, given: Optional[Path]) -> Path:
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
-    """Print the path of the prepared data for the run in the arguments. ``scripts/generate.sh`` calls this function."""
+    """Print the path of the folder with a run's prepared data. ``scripts/generate.sh`` calls this function."""
     parser = argparse.ArgumentParser("generate.sh")
     parser.add_argument("run", metavar="RUN", type=Path)
     args = parser.parse_args(argv)

@@ -43,7 +43,7 @@ def find_checkpoint_and_data(run: Path, checkpoint: str, prepared: Optional[Path
 
 
 def add_run_options(add: Callable[..., Any]) -> None:
-    """Add options to a parser for selecting the checkpoint in RUN, the data, the batch size and the device."""
+    """Add the options --checkpoint, --prepared, --max-tokens and --device to a parser."""
     add(
         "--checkpoint",
         choices=CHECKPOINTS,
@@ -54,7 +54,7 @@ def add_run_options(add: Callable[..., Any]) -> None:
         "--prepared",
         metavar="DIR",
         type=Path,
-        help="folder containing the prepared data (default: RUN/prepared, or the data used for training)",
+        help="folder containing the prepared data (default: the data used for training, or RUN/prepared)",
     )
     add_max_tokens_option(add)
     add_device_option(add)
@@ -82,7 +82,7 @@ def make_detokenizer(dictionary: Any, subwords: str, folder: Path) -> Any:
 
     Args:
         dictionary: dictionary of the tokens in the data.
-        subwords: type of subwords in the data, see :func:`~fairseq_etads.text.subwords.find_word_ends`.
+        subwords: type of subwords in the data; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
         folder: path of the data folder, for the error message.
 
     Raises:

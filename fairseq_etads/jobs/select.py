@@ -93,12 +93,12 @@ def format_split_scores(scores: Dict[str, float]) -> str:
 def _predict_probabilities(
     model: Selector, task: SummarizationTask, split: str, max_tokens: int, device: torch.device, held_out: bool = False
 ) -> List[Sequence[float]]:
-    """Compute the probabilities of all words or sentences in each document, in document order.
+    """Compute the probabilities of all words or sentences in each document, and return one sequence per document.
 
     For words, there is one probability for each token that the model reads.
 
     Args:
-        held_out: whether to score training documents as if they were unseen, see
+        held_out: whether to score each training document with the model that was not trained on it; see
             :meth:`~fairseq_etads.models.selector.SentenceExtractor.forward`.
     """
     dataset = task.dataset(split)
@@ -114,7 +114,7 @@ def _predict_probabilities(
         logits, real = model(tokens, **({"held_out": True} if held_out else {}))
         rows = torch.sigmoid(logits.float()).masked_fill(~real, 0).cpu()
         for number, row, there in zip(sample["id"].tolist(), rows, real.cpu()):
-            # For words, padding may be on either side. Sentences without words keep their index.
+            # Tokens may be padded on either side. Sentences without words are kept, so that indices do not change.
             found[number] = (row[there] if model.unit == "words" else row).numpy()
     return found
 

@@ -3,7 +3,7 @@
 For each document word s, summary words w are ranked by P(w | s), the proportion of documents containing s that have w
 in their summaries. Lexical tables in machine translation estimate the same probability. A list of a given length should
 contain as many words of the summary as possible. With lists of the same length, this ranking found more of these words
-than association measures that favour rare words; see docs/experiments.md for the figures.
+than association measures that favour rare words; docs/experiments.md contains the results.
 """
 
 from pathlib import Path
@@ -19,11 +19,11 @@ from ..vocabulary.dictionary import count_known_words
 from .labels import open_task
 
 MOST_COUNTS = 2**27
-"""Number of word pairs to count in one pass. The counts are 32-bit integers and require half a gibibyte."""
+"""Maximum number of word pairs to count in one pass. Their counts, 32-bit integers, require half a gibibyte."""
 FEWEST_TOGETHER = 2
 """Minimum number of occurrences of a word pair. Lower counts may be due to chance."""
 CHECKED = 1000
-"""Number of pairs at the beginning of the validation set that are checked."""
+"""Maximum number of validation pairs, from the beginning of the set, on which the shortlist is evaluated."""
 
 
 class ShortlistLimits(NamedTuple):
@@ -118,8 +118,8 @@ class WordAssociations:
         pairs: words of the training pairs.
         per_word: number k of words in each row of the table.
         frequent: ids of words that are included in every list and are therefore omitted from the rows.
-        own: for each document word, the id of the same word in summaries, or -1 if there is none. The list of a
-            document word always includes the same word.
+        own: for each document word, its id in the target dictionary, or -1 if it has none. Every list contains the
+            words of the document, so they are omitted from their own rows.
         counts: document frequencies, as returned by :func:`count_document_frequencies`.
     """
 
@@ -170,7 +170,7 @@ class WordAssociations:
 
 
 def map_to_summary_ids(source: Any, target: Any) -> np.ndarray:
-    """Return, for each document word, the id of the same word in summaries (V_s,), or -1 if there is none."""
+    """Return the id of each document word in the target dictionary (V_s,), or -1 for words without such an id."""
     known = count_known_words(target)
     ids = (target.indices.get(word, known) for word in source.symbols[: count_known_words(source)])
     return np.array([number if number < known else -1 for number in ids])
@@ -209,7 +209,7 @@ def make_shortlist(folder: Path, path: Path, limits: ShortlistLimits) -> List[st
 
 
 def report_coverage(pairs: DistinctKnownWords, path: Path, source: Any, target: Any) -> str:
-    """Report the mean length of the lists for validation documents, and the proportion of summary words they cover."""
+    """Report the mean list length for validation documents, and the proportion of summary words on the lists."""
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):

@@ -1,4 +1,4 @@
-"""Choose the weights of extractive features on n-best lists of a model folder (``etads-tune --mert``).
+"""Tune the weights of a model folder's extractive features on n-best lists (``etads-tune --mert``).
 
 Each round generates summaries with the current weights and adds the hypotheses to the n-best lists. Minimum-error-rate
 training on these lists then determines the weights for the next round.
@@ -59,7 +59,7 @@ class Round(NamedTuple):
     seconds: float
 
     def score(self, metric: str) -> float:
-        """Return the mean score, like :meth:`Trial.score`. All rounds use the same metric."""
+        """Return the mean score, like :meth:`Trial.score`. ``metric`` is ignored, as all rounds use the same metric."""
         return self.mean
 
 
@@ -158,7 +158,7 @@ def tune_weights(
     state_bytes: int = STATE_BYTES,
     listener: Optional[Listener] = None,
 ) -> WeightTuning:
-    """Choose the weights of the features, or continue an interrupted call with the same arguments.
+    """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
     Round 0 uses the weights in the model folder. If there are none, the weight of log p is 1 and all other weights are
     0. All other decoding options have the default values in the folder.
@@ -173,7 +173,7 @@ def tune_weights(
         points: number of starting points for the search for weights.
         most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
             on ``seed``.
-        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache, see
+        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache; see
             :class:`EncodedDocuments`.
 
     Raises:
@@ -226,7 +226,7 @@ def _run_rounds(
     make: Callable[[int, List[float]], Dict[str, Any]],
     listener: Listener,
 ) -> List[Round]:
-    """Run rounds until there are ``rounds`` rounds in total, and return all rounds.
+    """Run rounds until their total number is ``rounds``, and return all of them.
 
     The function stops earlier if the next weights have already been tried.
     """

@@ -12,10 +12,10 @@ from typing import List, NamedTuple, Sequence, Tuple
 import numpy as np
 
 _RANGE = 3.0
-"""Bound for the starting points, which are drawn uniformly between minus and plus this value.
+"""Bound for the random weights at the starting points, which are drawn uniformly between minus and plus this value.
 
-The weight of log p is 1. With larger starting values, the search more often ends at weights for which the n-best lists
-contain good hypotheses only by chance, because decoding with these weights finds other hypotheses.
+The weight of log p is 1. With a larger bound, the search more often ends at weights that are good only on these n-best
+lists: decoding with such weights finds other hypotheses.
 """
 _LEAST_GAIN = 1e-9
 

@@ -1,5 +1,4 @@
-"""Propose the settings of the next trial with Optuna's sampler, based on the previous trials, a seed and the trial
-index.
+"""Propose the settings of the next trial with Optuna, based on the previous trials, a seed and the trial index.
 
 Optuna stores no state between proposals. For each proposal, a new study is created in memory from the previous trials,
 and the random numbers depend on the index of the trial. Therefore, an interrupted search continues exactly like an
@@ -39,7 +38,7 @@ def propose_settings(
     tried: Sequence[Tuple[Dict[str, Any], float]],
     seed: int,
 ) -> Optional[Dict[str, Any]]:
-    """Propose parameter values for the next trial that differ from those in all previous trials.
+    """Propose a combination of parameter values for the next trial that no previous trial has used.
 
     Args:
         space: parameters to search, with their possible values.
@@ -82,7 +81,7 @@ def _ask_optuna(
     for chosen, score in tried:
         distributions = _make_distributions(optuna, space, chosen, defaults)
         if distributions is not None:
-            # Optuna represents a number by its index in the list of values.
+            # In the study, each number is represented by its index in the list of values.
             params = {p.name: p.values.index(chosen[p.name]) if p.is_ordered else chosen[p.name] for p in space}
             study.add_trial(optuna.trial.create_trial(params=params, distributions=distributions, value=score))
     trial = study.ask()

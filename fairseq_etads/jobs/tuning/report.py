@@ -1,4 +1,4 @@
-"""Report the trials of tuning as a table, and state conclusions."""
+"""Report the trials of a search as tables, and state whether the best trial is better than the defaults."""
 
 import csv
 import datetime
@@ -118,7 +118,7 @@ def make_card_note(tuning: Tuning, source: str) -> str:
 
 
 def remove_markdown(text: str) -> str:
-    """Remove Markdown characters from a text, and shorten the text."""
+    """Remove Markdown and unprintable characters from a text, and truncate it to 100 characters."""
     return "".join(character for character in text if character.isprintable() and character not in "`|<>")[:100]
 
 

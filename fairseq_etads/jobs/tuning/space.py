@@ -41,7 +41,8 @@ def make_search_space(
     Args:
         names: names of the options to search, with hyphens or underscores. If the list is empty, :data:`SEARCHED` is
             used.
-        ranges: mapping from further options to search to their values, see :func:`parse_values`.
+        ranges: mapping from option names to values to try, in the form that :func:`parse_values` accepts. Options that
+            are not in ``names`` are also searched.
         decoding: default values of the decoding options.
         lengths: number of tokens in each reference summary.
 
@@ -167,7 +168,7 @@ def _choose_few_integers(low: int, high: int) -> List[int]:
 
 
 def _remove_impossible_lengths(space: Sequence[Parameter], decoding: Dict[str, Any]) -> List[Parameter]:
-    """Remove lengths from the search space that are incompatible with all values of the other lengths.
+    """Remove values of min_len and max_len that are incompatible with all values of the other option.
 
     Raises:
         InputError: no values remain, or the lengths have no effect.

@@ -42,7 +42,7 @@ class Trial(NamedTuple):
         settings: dictionary that maps parameter names to values.
         decoding: values of all decoding options.
         scores: F1 scores of ROUGE-1, ROUGE-2 and ROUGE-L for each document, shape (n, 3), from 0 to 100.
-        figures: summary statistics, see :class:`~fairseq_etads.evaluation.analysis.Analysis`.
+        figures: summary statistics; see :class:`~fairseq_etads.evaluation.analysis.Analysis`.
         summaries: texts of the n generated summaries.
         seconds: duration of the trial in seconds.
     """
@@ -126,7 +126,7 @@ class Listener:
         """Called when ``documents`` more documents have been summarised."""
 
     def end(self, trial: Any, best: Any) -> None:
-        """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best one so far."""
+        """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best trial or round so far."""
 
 
 def find_best_trial(trials: Sequence[Trial], metric: str) -> Trial:
@@ -160,10 +160,10 @@ def tune(
         out: path of the folder for the trials, which is created if it does not exist.
         trials: total number of trials, including trials from earlier calls.
         metric: metric to maximise, one of :data:`METRICS`.
-        search, ranges: names of the options to search, and their values, see :func:`make_search_space`.
+        search, ranges: names of the options to search, and their values; see :func:`make_search_space`.
         most_documents: maximum number of documents. If there are more documents, a random sample is used, which depends
             on ``seed``.
-        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache, see
+        max_tokens, state_bytes: maximum number of tokens per batch and maximum size of the cache; see
             :class:`EncodedDocuments`.
 
     Raises:
@@ -236,7 +236,7 @@ def _read_first_defaults(path: Path, present: Dict[str, Any]) -> Dict[str, Any]:
 
 
 def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded: EncodedDocuments) -> None:
-    """Before the search starts, raise InputError if the model does not support one of the values."""
+    """Raise InputError if the model does not support one of the values in the search space."""
     longest = {parameter.name: parameter.values[-1] for parameter in space if parameter.name == "max_len"}
     for parameter in space:
         if parameter.name == "beam" and 1 in parameter.values and get_value("choose", defaults) == "hypothesis":
@@ -258,7 +258,7 @@ def compute_model_fingerprint(folder: Path, config: FolderConfig) -> str:
 
 
 class _Study:
-    """Trials that are run by a call of :func:`tune`."""
+    """Runs the trials for a call of :func:`tune`."""
 
     def __init__(
         self,
