@@ -66,14 +66,14 @@ example:
         metavar="FILE",
         nargs="+",
         required=True,
-        help="file containing the reference summaries, one per line; several files for several references",
+        help="file containing the reference summaries, one per line; give one file for each set of references",
     )
     add(
         "--system",
         metavar="NAME=FILE",
         action="append",
         default=[],
-        help="name of a system, and file containing its summaries, one per line; may be repeated",
+        help="name of a system and path of the file with its summaries, one per line; may be repeated",
     )
     add(
         "--lead",
@@ -124,7 +124,7 @@ def _make_extracts(
     """Create the extracts for the options --lead, --lead-words and --oracle.
 
     Returns:
-        A dictionary that maps the name of each extractive system to one list of sentences per document.
+        A dictionary that maps the name of each extractive system to its extracts, each a list of sentences.
     """
     wanted = {f"lead-{n}": ("lead", n) for n in args.lead}
     wanted.update({f"lead-{n}-words": ("lead-words", n) for n in args.lead_words})

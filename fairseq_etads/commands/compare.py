@@ -280,7 +280,7 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     rouge = [
         pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
     ]
-    # All systems are scored in one call, because a scorer may load a model.
+    # All systems are scored in one call, so that a scorer that needs a model loads it only once.
     heads, more, signatures = other_scores.compute_scores(
         others, list(itertools.chain(*texts[:systems])), [lines * systems for lines in references], settings
     )

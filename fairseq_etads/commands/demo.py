@@ -107,7 +107,8 @@ def _load_summarizer(args: argparse.Namespace) -> Any:
 
     logging.getLogger("asyncio").setLevel(logging.WARNING)  # importing fairseq causes all loggers to show all messages
     summarizer = Summarizer.load(args.folder, args.device)
-    summarizer.summarize("A first text, so that the page need not wait.")  # converts weights and loads rules
+    # The first call converts the weights and loads the tokeniser's rules.
+    summarizer.summarize("A first text, so that the page need not wait.")
     return summarizer
 
 

@@ -124,7 +124,7 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _list_earlier_pages(folder: Path) -> List[Path]:
-    """Return the pages in an output folder that earlier calls with --document all have written.
+    """Return the pages that earlier calls with --document all have written to an output folder.
 
     Hidden files are ignored, because this command neither replaces nor deletes them.
 
@@ -262,7 +262,8 @@ def _explain_all(args: argparse.Namespace, documents: Iterator[NewDocument], say
                 failed += 1
                 continue
             explanation = summarizer.explain(document.text, **options)
-            while earlier:  # only now, so that they are kept if no document can be explained
+            # Delete the earlier pages only now, so that they are kept if no document can be explained.
+            while earlier:
                 earlier.pop().unlink()
             name = f"{number:04}.html"
             _write_output(str(folder / name), explanation.to_html(_make_page_title(args, document)))

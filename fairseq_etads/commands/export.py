@@ -43,7 +43,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="run folder created by scripts/train.sh or scripts/quickstart.sh")
-    add("folder", metavar="FOLDER", type=Path, help="output folder, which must be empty or not exist yet")
+    add("folder", metavar="FOLDER", type=Path, help="output folder, which must be empty or must not exist yet")
     add(
         "--checkpoint",
         metavar="FILE",
@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
         "--dtype",
         choices=DTYPES,
         default="fp32",
-        help="dtype of the stored weights; fp16 halves their size (default: fp32)",
+        help="data type of the stored weights; fp16 halves their size (default: fp32)",
     )
     add(
         "--shortlist",
@@ -126,7 +126,7 @@ def _find_best_checkpoint(run: Path) -> Optional[Path]:
 
 
 def _find_extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Path]:
-    """Return the run folder of the extractor, or None without an extractor.
+    """Return the run folder of the extractor, or None if there is no extractor.
 
     This is the folder specified with --extractor or, by default, the run that was used to shorten the training text.
     """

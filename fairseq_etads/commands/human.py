@@ -52,7 +52,7 @@ example:
         metavar="NAME=FILE",
         action="append",
         required=True,
-        help="name of a system, and file containing its summaries, one per line; may be repeated",
+        help="name of a system and path of the file with its summaries, one per line; may be repeated",
     )
     add(
         "--sentence-mark",

@@ -20,8 +20,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Plot training curves from logs, including loss, perplexity, learning rate, gradient norm and all "
-        "other logged values.",
+        description="Plot the values in training logs as curves. Examples of such values are the loss, the perplexity, "
+        "the learning rate and the gradient norm.",
         epilog=f"""\
 examples:
   etads-plot runs/etads                                    # writes runs/etads/{DEFAULT_NAME}

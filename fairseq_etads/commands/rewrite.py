@@ -25,7 +25,7 @@ examples:
   etads-rewrite runs/mine/prepared greedy.txt --extractor runs/rl --abstractor runs/abstractor --beam 1
   etads-rouge summaries.txt runs/mine/text/test.target
 
-  --extractor and --abstractor are fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
+  --extractor and --abstractor accept fairseq-train checkpoints, or folders that contain checkpoints/checkpoint_best.pt.
   After an interruption, run the same command again to continue. docs/rewrite.md describes how to train both models.""",
     )
     add = parser.add_argument

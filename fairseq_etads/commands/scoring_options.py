@@ -1,4 +1,4 @@
-"""Options, functions for reading files, and warnings that all evaluation commands share."""
+"""Functions that the evaluation commands share: for adding options, reading files and printing warnings."""
 
 import argparse
 import os
@@ -28,7 +28,7 @@ def add_resampling_options(add: Callable[..., Any], resamples: int, without: str
     Args:
         add: the method ``add_argument`` of the parser.
         resamples: default number of bootstrap resamples.
-        without: addition to the help text of --bootstrap, such as the meaning of 0.
+        without: text to insert into the help text of --bootstrap, such as the meaning of 0.
     """
     add(
         "--bootstrap",
@@ -52,7 +52,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     Args:
         parser: argument parser to which the options are added.
         resamples: default value of the option --bootstrap.
-        without: description of the value 0 in the help text of --bootstrap.
+        without: text to insert into the help text of --bootstrap, such as the meaning of 0.
     """
     add = parser.add_argument
     add(
@@ -60,8 +60,8 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
         metavar="LIST",
         type=parse_metrics,
         default=list(METRICS),
-        help="comma-separated ROUGE metrics: 1 … 9; L, which is computed sentence by sentence (same as Lsum); "
-        "Ljoined, which treats the summary as one sentence (python only); SU4 (perl only) (default: 1,2,L)",
+        help="comma-separated ROUGE metrics: 1 to 9; L, the summary-level ROUGE-L (same as Lsum); Ljoined, the ROUGE-L "
+        "that treats the summary as one sentence (python only); SU4 (perl only) (default: 1,2,L)",
     )
     add("--no-stem", action="store_true", help="compare unstemmed words instead of their Porter stems")
     add(
@@ -101,7 +101,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     )
     add("--bytes", metavar="N", type=int, help="score only the first N bytes of each summary and reference")
     add_resampling_options(add, resamples, without)
-    add("--jobs", metavar="N", type=int, default=1, help="number of processes; the scores do not depend on it")
+    add("--jobs", metavar="N", type=int, default=1, help="number of processes; the scores do not depend on this number")
     add("--json", metavar="FILE", help="also write all results to FILE as JSON")
     add("--quiet", action="store_true", help="do not show warnings about the texts")
 

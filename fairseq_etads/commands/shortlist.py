@@ -27,8 +27,9 @@ examples:
   scripts/generate.sh --run runs/mine --output summaries.txt --shortlist runs/mine/prepared/bin/shortlist.safetensors
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
-  At the end, the command reports the average length of the shortlist for a validation document, and the percentage of
-  the words in reference summaries that are on it. docs/decoding.md describes the costs and benefits of a shortlist.""",
+  At the end, the command reports how many words the shortlist for a validation document contains on average, and what
+  percentage of the words in the reference summaries it covers. docs/decoding.md describes the costs and benefits of a
+  shortlist.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")

@@ -292,7 +292,7 @@ def main(args: argparse.Namespace) -> None:
     if args.output in (None, "-"):
         failed = _write_to_stream(args, kind, report, sys.stdout)
     elif Path(args.output).exists() and not Path(args.output).is_file() and not Path(args.output).is_dir():
-        with open_binary_output(args.output) as stream:  # a pipe or a device cannot be completed later, nor replaced
+        with open_binary_output(args.output) as stream:  # a pipe or device can be neither resumed nor replaced
             failed = _write_to_stream(args, kind, report, stream)
     else:
         failed = _write_to_file(args, kind, report)

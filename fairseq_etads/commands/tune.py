@@ -54,7 +54,7 @@ describes the search.
 
 
 def _add_mert_options(add: Any) -> None:
-    """Add the option --mert and the options that it requires."""
+    """Add the option --mert and the options that require it."""
     add(
         "--mert",
         action="store_true",

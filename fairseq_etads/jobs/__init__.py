@@ -1,1 +1,1 @@
-"""Implementations of the commands. Each module is named after the command that uses it."""
+"""Implementations of the commands, and the Python code of ``scripts/train.sh``."""

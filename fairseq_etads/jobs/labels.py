@@ -86,7 +86,7 @@ class Labeller(NamedTuple):
         return [NOTHING if value is None else str(value) for value in spread]
 
     def match_sentence_pairs(self, number: int) -> List[Tuple[str, str]]:
-        """Return the pairs of a document sentence and the summary sentence that it matches.
+        """Return pairs of a document sentence and the summary sentence that it matches.
 
         Each sentence is a string of words separated by spaces.
         """
@@ -219,7 +219,7 @@ def write_pairs(folder: Path, split: str, limit: int, out: Path, jobs: int) -> s
 
 
 def check_sentence_marks(pairs: PreparedPairs, option: str) -> None:
-    """Raise InputError if none of the first documents contains a sentence mark."""
+    """Raise InputError if none of the first 100 documents contains a sentence mark."""
     if len(pairs) and not any(SENTENCE_MARK in pairs.document(number) for number in range(min(len(pairs), 100))):
         raise InputError(
             f'{option}: the documents have no "{SENTENCE_MARK}", which marks the end of a sentence; prepare them with '

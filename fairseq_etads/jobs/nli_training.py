@@ -291,7 +291,7 @@ def _check_same_settings(out: Path, settings: Settings) -> None:
     now, pairs = _compute_file_checksums(settings), len(settings.train) + len(settings.valid)
     if digests[:pairs] != now[:pairs]:
         raise InputError(f"MODEL {out}: it was trained on other pairs; choose another folder")
-    # Earlier versions recorded only the files with pairs.
+    # Earlier versions recorded only the hashes of the files with pairs.
     if len(digests) > pairs and digests != now:
         raise InputError(
             f"MODEL {out}: --vectors {settings.vectors} had other contents when it was trained; choose another folder"
@@ -322,7 +322,7 @@ def _count_correct(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
 def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
     """Load a model and return a function that predicts P(entailment) for each pair of a premise and a hypothesis.
 
-    The function takes the texts without tokenisation.
+    The texts must not be tokenised.
 
     Raises:
         InputError: the folder does not contain a model.

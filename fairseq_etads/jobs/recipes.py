@@ -5,10 +5,10 @@ depends only on its arguments.
 
 docs/experiments.md contains the measurements on which these settings are based. If the number of epochs is too small
 for texts to be memorised, Muon's learning rate is 6e-3 at an embedding size of 128, and dropout is not used. Otherwise,
-the learning rate is halved, and dropout is used. Focus-attention is relative and narrow, the pointer favours the
-continuation of a copied phrase, and the model also reads the neighbours of each word. Word embeddings and the output
-bias are initialised from the training text. The settings of ``large`` extend the same rules to the model sizes in the
-paper, but they have not been measured.
+the learning rate is halved, and dropout is used. The centres of focus-attention are relative to the query, and most of
+its initial scopes are narrow. The pointer favours the continuation of a copied phrase, and the model also reads the
+neighbours of each word. Word embeddings and the output bias are initialised from the training text. The settings of
+``large`` extend the same rules to the model sizes in the paper, but they have not been measured.
 """
 
 import math

@@ -74,7 +74,7 @@ def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
 
 
 def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtractor, Any]:
-    """Load the extractor in evaluation mode, and return it with the task from its checkpoint, which loads the data."""
+    """Load the extractor in evaluation mode, and return it together with the task, which loads the data."""
     overrides: Dict[str, Any] = {"data": str(folder), "init_from": None}
     if args.truncate_source:
         overrides["truncate_source"] = args.truncate_source
@@ -164,7 +164,7 @@ class _SummaryFile:
         self.lines.append(line)
 
     def flush(self) -> None:
-        """Write the summaries that were added since the last call to disk."""
+        """Save the summaries that have been appended since the last call."""
         with open(self.partial, "a", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{line}\n" for line in self.lines[self.done :])
         self.done = len(self.lines)

@@ -103,8 +103,9 @@ def find_most_frequent_words(in_summaries: np.ndarray, count: int) -> np.ndarray
 def find_largest_counts(counts: np.ndarray, most: int) -> np.ndarray:
     """Return the indices of the ``most`` largest counts in descending order. Equal counts keep their order.
 
-    ``counts`` (n,) belong to one document word. Each count is the number of summaries that contain one of n words, so
-    the order is the same as for P(w | s). Counts below :data:`FEWEST_TOGETHER` are ignored.
+    ``counts`` (n,) belongs to one document word s. For each of n summary words w, it contains the number of pairs in
+    which the document contains s and the summary contains w, so the order is the same as for P(w | s). Counts below
+    :data:`FEWEST_TOGETHER` are ignored.
     """
     order = np.argsort(-counts, kind="stable")[:most]
     chosen: np.ndarray = order[counts[order] >= FEWEST_TOGETHER]
@@ -154,7 +155,11 @@ class WordAssociations:
         return table
 
     def _count_cooccurrences(self, words: np.ndarray, what: str) -> np.ndarray:
-        """Count the documents for each pair of a document word in ``words`` (n,) and a counted summary word.
+        """Count the training pairs that contain each combination of a document word and a counted summary word.
+
+        Args:
+            words: ids of n document words.
+            what: description of the progress bar.
 
         Returns:
             The counts, shape (n, columns), int32.

@@ -131,8 +131,8 @@ def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float
     The score of the hypothesis is the weighted sum of the features. The weight of the first feature is 1, and
     ``weights`` contains the weights of the other features.
 
-    The last four features are the numbers of words, bigrams, trigrams and reorderings, divided by the length penalty.
-    The first feature is the remainder of the score.
+    The last four features are the numbers of matching words, bigrams and trigrams and of reorderings, divided by the
+    length penalty. The first feature is the remainder of the score.
     """
     rest = hypothesis.score - sum(weight * count for weight, count in zip(weights, hypothesis.features))
     return [rest, *hypothesis.features]
@@ -160,8 +160,8 @@ def tune_weights(
 ) -> WeightTuning:
     """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
-    Round 0 uses the weights in the model folder. If there are none, the weight of log p is 1 and all other weights are
-    0. All other decoding options have the default values in the folder.
+    Round 0 uses the weights in the model folder. If there are none, log p has the weight 1, and all other features have
+    the weight 0. All other decoding options have the default values in the folder.
 
     Args:
         documents, references: raw texts of the documents and of their reference summaries. A pair is skipped if one of
@@ -261,7 +261,7 @@ def _choose_first_weights(present: str, path: Path) -> List[float]:
 def _normalise_weights(weights: Sequence[float]) -> List[float]:
     """Scale the weights so that the first one is 1, and round them.
 
-    As a result, the printed weights are exactly the weights that were tried.
+    Because of the rounding, the printed weights are exactly the weights that were tried.
     """
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 

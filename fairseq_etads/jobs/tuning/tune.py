@@ -249,7 +249,7 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
 
 
 def compute_model_fingerprint(folder: Path, config: FolderConfig) -> str:
-    """Compute a SHA-256 hash of a model folder that does not depend on the decoding defaults."""
+    """Compute a SHA-256 hash of a model folder. The hash does not depend on the decoding defaults."""
     listed = Checksums(folder).listed
     sums = {
         name: listed.get(name) or compute_sha256(folder / name) for name in list_needed_files(config) if name != CONFIG
