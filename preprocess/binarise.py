@@ -40,7 +40,7 @@ def binarise_text(
     """Write dictionaries, binarised text and factors to ``out``, unless OUT/bin is already complete.
 
     fairseq-preprocess binarises the text, and :func:`write_factors` computes the factors. The dictionary also contains
-    the words (or subwords) of the documents that are outside the model's vocabulary, so that a pointer model can copy
+    words (or subwords) that occur in the documents but not in the model's vocabulary, so that a pointer model can copy
     them.
 
     Args:
@@ -113,8 +113,8 @@ def _build_dictionaries(
     train: Dict[str, Path] = {side: out / "tokens" / f"train.{side}" for side in SIDES}
     documents = [out / "tokens" / f"{split}.source" for split in splits if split != "train"]
     if settings.separate:
-        # Only the source dictionary requires a copy tail. When the model generates <unk>, it can be replaced with a
-        # word from the tail.
+        # Only the source dictionary requires a copy tail. If the model generates <unk>, it can be replaced with a word
+        # from the tail.
         source = build_dictionary([train["source"]], documents, settings.source_size or size, jobs)
         target = build_dictionary([train["target"]], [], settings.target_size or size, jobs, tail=False)
     elif settings.target_size:
@@ -135,7 +135,7 @@ def _build_dictionaries(
 
 
 def _extend_dictionaries(out: Path, like: Path, splits: Sequence[str]) -> List[str]:
-    """Add new words in the documents to the dictionaries in ``like``.
+    """Extend the dictionaries in ``like`` with new words from the documents, and write them to ``out``.
 
     Returns the options for fairseq-preprocess.
     """

@@ -75,8 +75,8 @@ class LengthBins(NamedTuple):
         """Create at most ``wanted`` bins with nearly equal numbers of summaries.
 
         Summaries of the same length always belong to the same bin, so the sizes of the bins may differ. Each bin ends
-        at the length for which the cumulative number of summaries is closest to the number for bins of equal size. Bins
-        that would end at the same length are merged.
+        at the length for which the cumulative number of summaries is closest to the cumulative number for bins of equal
+        size. Bins that would end at the same length are merged.
         """
         counts = sorted(Counter(lengths).items())
         ends, total = [], 0  # ends: number of summaries up to each length
@@ -95,7 +95,7 @@ class LengthBins(NamedTuple):
         return cls([counts[place][0] for place in chosen], held)
 
     def number(self, length: int) -> int:
-        """Return the number of the bin for summaries of a length. Bins are numbered from 1."""
+        """Return the number of the bin for summaries of the given length. Bins are numbered from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
     def describe(self) -> Iterator[str]:
@@ -160,7 +160,7 @@ class Control(NamedTuple):
 
 
 def count_summary_words(line: str) -> int:
-    """Count the words in a summary, which are separated by spaces. Sentence marks are not counted."""
+    """Count the space-separated words in a summary. Sentence marks are not counted."""
     words = line.split()
     return len(words) - words.count(SENTENCE_MARK)
 
@@ -309,7 +309,7 @@ def _check_fixed_values(args: argparse.Namespace, control: Control) -> None:
 def _claim_output(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
     """Write ``record`` to control.json, unless the file already contains this record.
 
-    Another record is replaced if OUT contains no splits except those in ``splits``, which are written again.
+    A different record is replaced if OUT contains no splits other than ``splits``, which are written again.
 
     Raises:
         InputError: OUT contains further splits with other control words, or control.json is damaged.

@@ -59,7 +59,7 @@ missing splits."""
 
 BESIDE = (ORIGINAL, ORIGIN)
 _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
-"""Names of the files of a corpus, including tags and levels that other commands add. All other files are the user's."""
+"""Names of the files of a corpus, including tags and salience levels that other commands add."""
 SPLIT_BY = "cleaned words"
 """Part of a document that determines its split with --split, for report.json. Earlier versions hashed the raw words."""
 NAMED_DROPPED = 20
@@ -84,8 +84,8 @@ _skip_bad: bool
 def _start_worker(reader: Reader, split: str, options: LineOptions, skip_bad: bool) -> None:
     global _reader, _split, _options, _skip_bad
     _reader, _split, _options, _skip_bad = copy.copy(reader), split, options, skip_bad
-    # The copy requires a separate counter. If items are converted in the main process, this process also updates the
-    # counter of the original reader.
+    # The copy requires a separate counter, because the original reader's counter is also used if the main process
+    # converts items.
     _reader.counts = Counter()
 
 
@@ -120,7 +120,7 @@ def _is_counted_in_every_split() -> bool:
     """Return whether items that cannot be converted to documents are counted in the current split.
 
     Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
-    split, but these items are only counted in the first split.
+    split, but these items are counted only in the first split.
     """
     return _reader.shares is None or _reader.shares.splits[0] == _split
 
@@ -255,7 +255,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             if result is not None:
                 writer.write(*result)
             shown.update()
-        # If the corpus has no predefined splits, all items are read once for each split, but they are only counted
+        # If the corpus has no predefined splits, all items are read once for each split, but they are counted only
         # once.
         if shares is None or split == shares.splits[0]:
             writer.counts.update(reader.counts)
@@ -324,7 +324,7 @@ def _read_finished_splits(out: Path, report: Dict[str, Any]) -> Dict[str, Any]:
     The entry "split by" in ``report`` is replaced if an earlier version assigned the documents to splits.
 
     Raises:
-        InputError: the existing corpus was created from inputs or with options that differ from those in ``report``.
+        InputError: the existing corpus was created from other inputs or with other options than ``report`` contains.
     """
     path = out / "report.json"
     if not path.exists():
@@ -408,7 +408,7 @@ def _get_given_options(options: Any) -> Dict[str, Any]:
     """Return all options that are set. The result is empty if the report is damaged."""
     if not isinstance(options, dict):
         return {}
-    # An option for a seed is also considered set if its value is 0.
+    # A seed is considered set even if its value is 0.
     return {name: value for name, value in options.items() if value or (name.endswith("seed") and value == 0)}
 
 

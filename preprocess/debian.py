@@ -282,7 +282,7 @@ NUMBERS = (
 LISTS = Path("/var/lib/apt/lists")
 """Folder in which APT stores the indexes that it has downloaded."""
 EXAMPLES = """examples:
-  etads-debian --sample --out data/sample     the sample that comes with this package: no APT, no network
+  etads-debian --sample --out data/sample     unpack the sample corpus; requires neither APT nor a network
   apt-get update -o Acquire::Languages=en     (as root) fetch the lists; then build a corpus from them:
   etads-debian --out data/debian"""
 

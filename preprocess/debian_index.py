@@ -121,7 +121,8 @@ def count_changes(text: str) -> Counter:
 def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
     """Split a Description field into the synopsis and the paragraphs of the long description.
 
-    The synopsis and each paragraph are cleaned and converted to a single line. Both may be empty.
+    The synopsis and each paragraph are cleaned and converted to a single line. The synopsis may be empty, and there may
+    be no paragraphs.
     """
     first, *rest = value.split("\n")
     blocks: List[List[str]] = [[]]
@@ -137,13 +138,14 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 def join_lines(lines: Sequence[str]) -> str:
     """Join the wrapped lines of a paragraph into a single line.
 
-    List markers are removed. The last list item ends with ``.``, and all other items end with ``;``.
+    List markers are removed. Each list item without final punctuation receives a ``;``, but the last item receives a
+    ``.``.
 
     A dash at the start of a line is treated as a list marker only where a list item can begin. Otherwise, it may be
     part of a wrapped sentence.
     """
     out: List[str] = []
-    text = ""  # continuous text, followed by list items
+    text = ""  # running text that precedes the list items
     items: List[str] = []
 
     def finish() -> str:
@@ -156,7 +158,7 @@ def join_lines(lines: Sequence[str]) -> str:
             items.append(line[marker.end() :].strip())
         elif items and (indented or rest[:1].islower()):
             items[-1] += " " + rest
-        elif items:  # continuous text resumes after a list
+        elif items:  # running text resumes after a list
             out.append(finish())
             text, items = rest, []
         else:

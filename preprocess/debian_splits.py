@@ -38,7 +38,7 @@ This limit does not apply to groups of at most HELD_OUT_MINIMUM pairs.
 """
 
 HELD_OUT_MINIMUM = 5
-"""Maximum number of pairs in a group to which HELD_OUT_SHARE does not apply."""
+"""Maximum size, in pairs, of groups that are exempt from HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
 Groups = Dict[str, List["Pair"]]
@@ -77,8 +77,8 @@ def make_text_keys(pair: Pair) -> Set[str]:
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem_package_name(name)) if len(n) > 2}
     alternatives = "|".join(sorted((re.escape(normalise_for_comparison(n)) for n in names), key=len, reverse=True))
     own_name = re.compile(rf"(?<!\w)({alternatives})(?!\w)") if names else None
-    # Both the paragraphs and the whole line are split into sentences. The output files only contain the whole line, so
-    # only the sentences of the line can be found when the files are checked.
+    # Both the paragraphs and the whole line are split into sentences. The output files contain the whole line but not
+    # the paragraphs, so a later check of these files can find only the sentences of the line.
     for text in {*pair.paragraphs, pair.source}:
         for unit in (u for u in [text, *re.split(r"(?<=[.!?:;])\s+", text)] if len(u) >= UNIT_CHARS):
             unit = normalise_for_comparison(unit)
@@ -127,8 +127,8 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
     """Group pairs if their source packages share a text, or if the package names differ only in digits and dots.
 
     Returns:
-        A dictionary from group names to pairs. The name of a group is the alphabetically first source package in the
-        group.
+        A dictionary that maps group names to pairs. The name of a group is the alphabetically first source package in
+        the group.
     """
     parent: Dict[str, str] = {}
 

@@ -34,7 +34,7 @@ def _make_fairseq_options(settings: Settings, out: Path) -> Namespace:
 def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
     """Build the tokeniser ``--tokenizer etads`` for documents or for summaries.
 
-    These may require different tokenisers, because sentence marks can be kept in only one of them.
+    Documents and summaries require different tokenisers if sentence marks are kept in only one of them.
     """
     from fairseq.data import encoders
 

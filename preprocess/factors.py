@@ -64,7 +64,7 @@ def count_document_frequencies(path: Path, settings: Settings) -> Tuple[int, Cou
 
 
 def compute_idf_bin(df: int, documents: int, bins: int) -> int:
-    """Compute the idf bin of a word, which is defined in the module docstring.
+    """Compute the idf bin of a word, as defined in the module docstring.
 
     The bin is 0 for a word that occurs in all documents, and ``bins - 1`` for a word that occurs in few or no
     documents.
@@ -176,7 +176,7 @@ class FactorValues:
         return values
 
     def _restore_raw_words(self, words: List[str], raw: str) -> List[str]:
-        """Return the words with their case and digits in the raw line.
+        """Return the words with the case and digits that they have in the raw line.
 
         To determine the original words, the raw line is tokenised and its subwords are joined, in the same way as for
         the tokens. If lower-casing has changed the number of words, the words are returned unchanged. With ``--words
@@ -189,9 +189,9 @@ class FactorValues:
         return spelt if next(marks) == next(marks) else words
 
     def _count_words(self, word: str) -> int:
-        """Count the words in a text without spaces.
+        """Count the words in a text after subword segmentation.
 
-        SentencePiece may split such a text into several words ("can´t"), or remove it.
+        SentencePiece may split a word without spaces into several words ("can´t"), or remove it.
         """
         if self.encode_subwords is None:
             return len(word.split())
@@ -325,7 +325,7 @@ def write_factors(
 def _write_idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
     """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt.
 
-    If a test set is later prepared with --like, the bins are read from this file.
+    If ``like`` is set, the file is copied from there instead, so that a test set receives the bins of the training data.
     """
     path = out / "factors" / "idf.txt"
     if like:

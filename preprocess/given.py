@@ -97,14 +97,14 @@ class GivenFiles:
                 )
 
     def check_text(self, settings: Settings, text: Path) -> None:
-        """Check that the provided subword model suits a text that has not been split into its pieces yet.
+        """Check that the provided subword model suits a text, before the text is split into pieces.
 
         Raises:
             InputError: a SentencePiece model is unsuitable, or splits sentence marks that the text will contain.
         """
         if self.model is None or settings.tokens != "sentencepiece":
             return
-        # In documents, missing sentence marks are inserted.
+        # Documents need not be searched for sentence marks, because missing marks are inserted in them.
         summaries = read_lines(text / "train.target") if settings.target_marks else ()
         check_pieces(self.model, settings.source_marks or any(SENTENCE_MARK in line for line in summaries))
 
@@ -165,7 +165,7 @@ def _read_numbers(path: Path) -> Dict[str, int]:
 
 
 def _list_byte_symbols() -> List[str]:
-    """Return the characters by which GPT-2 represents the 256 byte values.
+    """Return the characters with which GPT-2 represents the 256 byte values.
 
     A printable character represents itself. All other bytes are represented by characters from U+0100 onwards.
     """

@@ -36,7 +36,7 @@ single word would reduce the similarity more.
 PERMUTATIONS = 128
 LIST = "near-duplicates.tsv"
 FOUND_SHARE = 0.99
-"""Minimum probability of comparing two documents if their similarity is exactly the given value."""
+"""Minimum probability of comparing two documents if their similarity equals the value of --near-duplicates."""
 EXAMPLES = 5
 """Number of pairs that report.json quotes, starting with the most similar pair."""
 QUOTED = 120
@@ -105,7 +105,7 @@ def choose_bands(similarity: float) -> Tuple[int, int]:
 
 
 class _DuplicateIndex:
-    """Index of all documents that have been added. Only the first of several near-duplicates in a split is indexed."""
+    """Index for finding near-duplicates. Of several near-duplicates in a split, only the first one is indexed."""
 
     def __init__(self, similarity: float):
         from datasketch import MinHash, MinHashLSH
@@ -152,7 +152,7 @@ def find_near_duplicates(text: Path, splits: Sequence[str], similarity: float, j
     """Compare all documents in the files TEXT/SPLIT.source, and write a list of near-duplicates to TEXT/LIST.
 
     Among identical documents, only the first one is compared. Identical documents are counted by
-    :func:`.overlap.overlap`.
+    :func:`.overlap.count_overlap`.
 
     Returns:
         The section of report.json about near-duplicates. It contains the settings and examples. For each split, it also

@@ -45,7 +45,7 @@ CORPORA: Dict[str, Dict[str, Any]] = {
     "gigaword": {"tokens": "word", "words": "spaces", "size": 50_000},
     "sumpubmed": {"tokens": "word", "words": "ptb", "size": 50_000},
 }
-"""The settings that the recipes use for each corpus of --corpus, instead of the defaults of the command."""
+"""Mapping from each value of --corpus to the settings that its recipes use instead of the command's defaults."""
 DESCRIPTION = f"""\
 Convert TEXT/{{train,valid,test}}.{{source,target}} (one document or summary per line) to OUT/bin, the input of
 fairseq-train.
@@ -136,7 +136,7 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
     """Write statistics about the prepared data to OUT/report.json.
 
     The report contains text lengths, numbers of known and unknown words, and checksums of the files in OUT/bin. Table 2
-    of the Aggregation Transformer paper reports the same mean and maximum lengths.
+    of the Aggregation Transformer paper also reports mean and maximum lengths.
     """
     names = [f"{split}.{side}" for split in splits for side in SIDES]
     made = sorted(path for path in (out / "bin").iterdir() if path.suffix in (".bin", ".idx", ".txt"))
@@ -317,7 +317,7 @@ def _add_token_options(add: Any) -> None:
 def build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="etads-prepare", description=DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
-    # Options that are not set are None, so that options that are used together with --like can be detected.
+    # Options that are not set are None, so that any option combined with --like can be detected.
     flag: Any = {"action": "store_true", "default": None}
     add("text", metavar="TEXT", type=Path, help="folder containing {train,valid,test}.{source,target}")
     add("out", metavar="OUT", type=Path, help="output folder for the prepared data")
@@ -346,8 +346,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--target-size",
         type=int,
         help="number of words to keep in the target dictionary, with --separate-dictionaries (default: "
-        "--source-size). With a single dictionary, number of the most frequent summary words, which the model can "
-        "generate; pointers copy all other words (default: all)",
+        "--source-size). With a single dictionary, number of most frequent summary words that the model can generate; "
+        "all other words can only be copied by a pointer (default: all)",
     )
     add(
         "--factors",
@@ -355,8 +355,8 @@ def build_parser() -> argparse.ArgumentParser:
         choices=FACTORS,
         metavar="NAME",
         help="source word factors to compute: pos, ner, tf, idf and salience. pos and ner are read from "
-        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience is the level of "
-        "each sentence, and is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
+        "TEXT/SPLIT.source.pos and .ner (one tag per word) or predicted by --spacy-model. salience is the salience "
+        "level of the word's sentence, and is read from TEXT/SPLIT.source.salience, which etads-shorten writes",
     )
     add("--tf-bins", type=int, help="number of bins for term frequencies in the tf factor (default: 10)")
     add("--idf-bins", type=int, help="number of bins for inverse document frequencies in the idf factor (default: 10)")
@@ -371,8 +371,8 @@ def build_parser() -> argparse.ArgumentParser:
     add(
         "--corpus",
         choices=CORPORA,
-        help="use the settings of this corpus's recipes for --tokens, --words and --size, unless they are given or "
-        "determined by --like, --model, or --tokens that read raw text",
+        help="use the settings of this corpus's recipes for --tokens, --words and --size, unless they are set "
+        "explicitly or determined by --like, by --model, or by a value of --tokens that reads raw text",
     )
     add(
         "--shard",

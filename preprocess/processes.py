@@ -70,7 +70,7 @@ _start_error: Optional[BaseException] = None
 def _start_worker(start: Callable[..., None], arguments: Tuple[Any, ...]) -> None:
     """Call ``start``, and store any exception that it raises.
 
-    Otherwise, the pool would only report that the process has ended.
+    If the exception were not stored, the pool would report only that the process has ended.
     """
     global _start_error
     try:
@@ -115,7 +115,7 @@ def map_in_order(
     chunks = iter(lambda: list(itertools.islice(stream, CHUNK)), [])
     worthwhile = -(-small // CHUNK)  # number of chunks, rounded up
     # If the current process has not imported the plugin, the fork server imports it instead, and keeps it for later
-    # calls of run_apart.
+    # calls of run_in_separate_process.
     apart = PLUGIN in preload and PLUGIN not in sys.modules
     first = list(itertools.islice(chunks, worthwhile)) if jobs > 1 and not apart else []
     if not apart and (jobs <= 1 or len(first) < worthwhile):

@@ -98,7 +98,7 @@ def _iterate_whole_merges(end_is_apart: bool) -> Iterator[str]:
 def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "unigram") -> None:
     """Learn ``size`` pieces from all files with SentencePiece, and write the model and a readable ``.vocab`` file.
 
-    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, which limits the required memory.
+    If the text is larger than SENTENCEPIECE_BYTES, only every n-th line is used, to limit the required memory.
 
     Args:
         kind: algorithm of SentencePiece, either "unigram" (Kudo 2018) or "bpe" (Sennrich et al. 2016).

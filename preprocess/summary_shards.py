@@ -91,9 +91,9 @@ def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional
 
 
 def collect_all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) -> Optional[Iterator[str]]:
-    """Return the summaries of all documents in order, or None if shards are missing.
+    """Return the summaries of all documents in order, or None if shards are missing or were created from other inputs.
 
-    The numbers of shards that are missing or were created from other inputs are printed to standard error.
+    The numbers that identify these shards are printed to standard error.
     """
     paths = {str(sibling.number): get_share_path(output, sibling) for sibling in shard.siblings()}
     missing = [number for number, path in paths.items() if not path.is_file()]

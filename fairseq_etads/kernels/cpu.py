@@ -1,4 +1,4 @@
-"""Wrappers of PyTorch's private CPU operators for matrix products and attention, and tests of these operators."""
+"""Wrappers for PyTorch's private CPU operators for matrix products and attention, and tests of whether they work."""
 
 import contextlib
 import functools
@@ -14,8 +14,8 @@ _Probe = TypeVar("_Probe", bound=Callable[..., Any])
 def _cache_probe(function: _Probe) -> _Probe:
     """Cache the results of a function that tests operators, and run the function on the CPU in torch's default modes.
 
-    If the first call happened inside ``with torch.device("meta")``, where tensors have no values, or with autocast or
-    inference mode, it would otherwise cache a result that is wrong for the rest of the process.
+    Otherwise, a first call inside ``with torch.device("meta")``, where tensors have no values, or under autocast or
+    inference mode would cache a wrong result for the rest of the process.
     """
 
     @functools.wraps(function)
@@ -28,10 +28,10 @@ def _cache_probe(function: _Probe) -> _Probe:
 
 @_cache_probe
 def can_pack_weights(dtype: torch.dtype) -> bool:
-    """Return whether products with packed weights work in ``dtype`` on this processor and have correct results.
+    """Return whether matrix products with packed weights work in ``dtype`` on this processor and are correct.
 
     torch.compile uses the operators for packed weights on CPUs. The operators are private, so they are tested before
-    they are used. If they do not work, generation uses PyTorch's ordinary products.
+    they are used. If they do not work, generation uses PyTorch's ordinary matrix products.
     """
     if dtype == torch.bfloat16 and not has_fast_bfloat16():
         return False
@@ -64,7 +64,7 @@ def has_fast_bfloat16() -> bool:
 
 
 INT8_LEVELS = (127, 63)
-"""Possible numbers of quantisation levels on each side of zero for the inputs of 8-bit products.
+"""Possible numbers of quantisation levels on each side of zero for the inputs of 8-bit matrix products.
 
 Processors without VNNI add two products in 16 bits. This sum can overflow for 8-bit inputs but not for 7-bit inputs.
 """
@@ -72,10 +72,10 @@ Processors without VNNI add two products in 16 bits. This sum can overflow for 8
 
 @_cache_probe
 def measure_int8_levels() -> Optional[int]:
-    """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit products are exact.
+    """Return the largest of :data:`INT8_LEVELS` for which FBGEMM's 8-bit matrix products are exact.
 
-    Returns None if FBGEMM, which PyTorch includes for x86 processors, is not available. The test uses numbers with sums
-    that do not fit into 16 bits. Therefore, no list of processors is needed.
+    Returns None if FBGEMM, which PyTorch includes for x86 processors, is not available. The test uses inputs for which
+    16-bit sums overflow, so no list of processors is needed.
     """
     weight = torch.full((32, 64), 127, dtype=torch.int8)
     with contextlib.suppress(AttributeError, RuntimeError, NotImplementedError):
@@ -95,7 +95,7 @@ def pack_int8(weight: Tensor, scale: Tensor) -> Any:
 
 
 def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
-    """Round inputs to multiples of 1 / ``levels``, and multiply them by a packed weight.
+    """Quantise inputs to multiples of 1 / ``levels``, and multiply them by a packed weight.
 
     In PyTorch's dynamic quantisation (``linear_dynamic``), all rows share one scale, so the result for a row depends on
     the other rows. This function uses a fixed scale.
@@ -106,10 +106,10 @@ def int8_linear(x: Tensor, packed: Any, levels: int) -> Tensor:
         levels: the number of quantisation levels on each side of zero.
 
     Returns:
-        The products (n, out), float32.
+        The matrix product (n, out), float32.
     """
     product = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32
-    # PyTorch's wrapper checks the arguments in Python. For small products, these checks take a quarter of the time.
+    # PyTorch's wrapper checks the arguments in Python. For small matrices, these checks take a quarter of the time.
     product = getattr(product, "_op", product)
     result: Tensor = product(x, 1.0 / levels, levels + 1, packed)
     return result
@@ -166,7 +166,7 @@ def has_flash_attention(dtype: torch.dtype) -> bool:
 
 
 def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Apply ``torch.nn.functional.linear`` to rows (n, in) with oneDNN.
+    """Apply ``torch.nn.functional.linear`` to inputs (n, in) with oneDNN.
 
     The weight must not be packed. Gradients are not supported.
     """
@@ -175,7 +175,7 @@ def plain_linear(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
 
 @_cache_probe
 def has_faster_linear() -> bool:
-    """Return whether :func:`plain_linear` is faster than PyTorch's product on this processor and agrees with it.
+    """Return whether :func:`plain_linear` is faster than PyTorch's function on this processor and agrees with it.
 
     PyTorch multiplies matrices with MKL, which uses AVX-512 only on Intel processors. oneDNN also uses AVX-512 on other
     processors and is 20 % faster there. In all other cases, both libraries are equally fast.
@@ -192,7 +192,7 @@ def has_faster_linear() -> bool:
 
 
 def product_without_gradient(x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
-    """Apply ``torch.nn.functional.linear`` to rows (n, in) without gradients, using oneDNN if it is faster."""
+    """Apply ``torch.nn.functional.linear`` to inputs (n, in) without gradients, using oneDNN if it is faster."""
     if x.device.type == "cpu" and x.dtype == weight.dtype == torch.float32 and has_faster_linear():
         return plain_linear(x, weight, bias)
     return torch.nn.functional.linear(x, weight, bias)

@@ -1,8 +1,8 @@
 """Dropout that is fast on a CPU and stores only one byte per element, whereas PyTorch stores four.
 
 On a CPU, PyTorch's dropout needs 8 ns per element, mostly to draw a random number, and stores a float32 factor for the
-backward pass. In this module, one random number of 64 bits is used for four elements, and a mask of bytes is stored for
-the backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn with PyTorch's random number
+backward pass. In this module, one 64-bit random number is used for four elements, and a mask of bytes is stored for the
+backward pass. Probabilities are rounded to multiples of 1/65536. The masks are drawn with PyTorch's random number
 generator, but they differ from the masks of PyTorch's dropout.
 """
 

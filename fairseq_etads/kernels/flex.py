@@ -1,9 +1,9 @@
 """Focus-attention with PyTorch's FlexAttention, a compiled kernel that adds the focal bias internally in float32.
 
 Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, and D the head width.
-No T x S tensor is created. Products are computed in the dtype of the keys, so half precision can use tensor cores.
-FlexAttention does not support dropout of attention weights and has no backward pass on CPUs. This module has not been
-run on a GPU yet (docs/gpu-evidence.md).
+No T x S tensor is created. Matrix products are computed in the dtype of the keys, so tensor cores can be used in half
+precision. FlexAttention does not support dropout of attention weights and has no backward pass on CPUs. This module has
+not been run on a GPU yet (docs/gpu-evidence.md).
 
 Saliency-selection cannot be computed with FlexAttention. The gate needs a second dot product for each pair of words,
 but the modifier functions of FlexAttention can read only a single score and the tensor elements that they index.
@@ -100,11 +100,12 @@ def flex_attention(
 ) -> Optional[Tensor]:
     """Compute softmax(q k^T / sqrt(D) + f) v with the focal bias f.
 
-    The result is differentiable with respect to q, k, v and the focus.
+    The result is differentiable with respect to q, k, v and the tensors in ``focus``.
 
     Args:
         q, k, v: the queries, keys and values (B, H, S, D), which have the same dtype.
-        focus: the centres mu, the scopes sigma and the factors of the bias, in float32 or higher precision.
+        focus: the centres mu, the scopes sigma and the factors by which the bias is multiplied, in float32 or higher
+            precision.
         positions: the positions P (B, S) of the keys, in tokens.
         padding: the padding mask (B, S), True at padding, or None. The output is 0 for a document that consists only of
             padding.

@@ -51,7 +51,7 @@ LONGEST_BIAS = 512
 This form computes the whole focal bias at once and stores it for the backward pass.
 """
 BIAS_ELEMENTS = 2**24
-"""Maximum number of elements in the focal bias of a block in the form "blocks", which needs 64 MiB in float32."""
+"""Maximum number of elements in the focal bias of one block in the form "blocks" (64 MiB in float32)."""
 
 
 def compute_token_positions(
@@ -80,7 +80,7 @@ def focal_bias(center: Tensor, scope: Tensor, positions: Tensor, strength: Optio
         strength: the factors (B, H, T) by which the bias is multiplied, or None for 1, as in the paper.
 
     Returns:
-        The focal bias (B, H, T, S), in the dtype of ``center``, which is never above 0 if the strength is positive.
+        The focal bias (B, H, T, S), in the dtype of ``center``. If the strength is positive, the bias is never above 0.
 
     This function defines the bias. :func:`focus_attention` can compute the attention without storing the bias.
     """
@@ -162,7 +162,7 @@ _FOCUS_FORMS = {
     "flex": _focus_by_flex,
 }
 FOCUS_FORMS = ("columns", "bias", "blocks")
-"""Forms of :func:`focus_attention` that work on every device. "flex" works only on GPUs."""
+"""Forms of :func:`focus_attention` that work on every device. "flex" has a backward pass only on GPUs."""
 
 
 def focus_form(
@@ -174,16 +174,16 @@ def focus_form(
 ) -> str:
     """Choose the default form of :func:`focus_attention`.
 
-    The form is "columns" if sums are known to have a precision of 24 bits, which is the case on the devices in
-    ``EXACT_COLUMNS`` and in float64. Otherwise, the form is "bias" for documents of up to ``LONGEST_BIAS`` tokens and
-    "blocks" for longer documents.
+    The form is "columns" if sums are known to have a precision of at least 24 bits, i.e. in float64 or, with exact
+    products, on the devices in ``EXACT_COLUMNS``. Otherwise, the form is "bias" for documents of up to ``LONGEST_BIAS``
+    tokens and "blocks" for longer documents.
 
     Args:
         device_type: the type of the device, such as "cpu".
         dtype: the data type of the computation, float32 or float64.
         capability: the compute capability of a CUDA device, such as (8, 0) for Ampere, or None for other devices.
         length: S, the document length including padding.
-        exact_products: whether PyTorch computes float32 products without rounding the factors
+        exact_products: whether PyTorch computes float32 matrix products without rounding the factors
             (``torch.set_float32_matmul_precision``).
     """
     if dtype == torch.float64 or (exact_products and (device_type, capability) in EXACT_COLUMNS):
@@ -192,7 +192,7 @@ def focus_form(
 
 
 def _has_exact_products(device_type: str) -> bool:
-    """Return whether float32 products use full precision rather than fewer bits, as in TF32 and bfloat16."""
+    """Return whether float32 matrix products use full precision rather than a reduced one such as TF32 or bfloat16."""
     try:
         exact = torch.get_float32_matmul_precision() == "highest"
     except RuntimeError:  # newer PyTorch versions raise this error if the precision was set for only some operations
@@ -253,7 +253,7 @@ def choose_form_for_kernel(kernel: str, q: Tensor, work: torch.dtype, dropout_p:
 
 @functools.cache
 def _warn_about_other_form(kernel: str, reason: str, form: str) -> None:
-    """Log a warning once that another form is used instead of the requested kernel."""
+    """Warn once that another form is used instead of the requested kernel."""
     logger.warning(f"--attention-kernel {kernel} is not used: {reason}. Focus-attention uses its form {form} instead")
 
 
@@ -284,7 +284,7 @@ def focus_attention(
 
     Args:
         q, k, v: the queries, keys and values (B, H, S, D), in any floating-point dtype.
-        center, scope: the centres mu and the scopes sigma (B, H, S) in tokens, in float32 or higher precision.
+        center, scope: the centres mu and the scopes sigma (B, H, S), in tokens, in float32 or higher precision.
         key_padding_mask: the padding mask (B, S), True at padding, or None.
         dropout_p: the dropout probability of the attention weights, which should be 0 in evaluation.
         form: the form of the computation, one of ``FOCUS_FORMS`` or "flex". If None, :func:`choose_form_for_kernel`
@@ -300,17 +300,17 @@ def focus_attention(
     The computation uses float32 even for half-precision inputs and under autocast, because the bias spans many orders
     of magnitude. For float64 inputs, the computation uses float64. The forms are:
 
-    - "columns": After expanding the square, f is a dot product between a few columns for each query and a few columns
-      for each key. These columns are added to q and k, and PyTorch's fused attention computes the result without an S x
-      S tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The error of the
-      result is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1 token in
-      longer documents (measured by bench_focus_attention.py).
+    - "columns": The square is expanded, so that f is a dot product between a few columns for each query and a few
+      columns for each key. These columns are concatenated to q and k, and PyTorch's fused attention computes the result
+      without an S x S tensor (on a CPU, only for ``dropout_p=0``). The kernel must add float32 products exactly. The
+      error of the result is then at most 1e-5 for scopes down to 0.3 tokens in documents of 400 tokens, and down to 1
+      token in longer documents (measured with bench_focus_attention.py).
     - "bias": f is passed to the kernel as a float32 mask (B, H, S, S). On every device, the result is as exact as the
       kernel's product q k^T.
     - "blocks": The form "bias" is applied to one block of queries at a time. Masks have at most ``BIAS_ELEMENTS``
       elements and are recomputed in the backward pass.
-    - "flex": PyTorch's FlexAttention computes f in float32 inside its kernel. Products are computed in the dtype of
-      ``k``.
+    - "flex": PyTorch's FlexAttention computes f in float32 inside its kernel. Matrix products are computed in the dtype
+      of ``k``.
     """
     work = torch.promote_types(q.dtype, torch.float32)
     form = form or choose_form_for_kernel(kernel, q, work, dropout_p)

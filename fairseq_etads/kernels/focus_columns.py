@@ -1,7 +1,7 @@
-"""Focus-attention with fused kernels, which add the focal bias by means of additional columns.
+"""Focus-attention with fused kernels, in which additional columns add the focal bias to the scores.
 
-The columns are concatenated to queries and keys, and add the focal bias to the dot products. Therefore, no T x S tensor
-is needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D the head
+The columns are concatenated to queries and keys, so the dot products include the focal bias, and no T x S tensor is
+needed. Shapes: B is the batch size, H the number of heads, T the number of queries, S the number of keys, D the head
 width, N the number of parts or blocks in a document, C the number of columns for the bias, and G the number of columns
 for its gradient. docs/experiments.md reports how exact the results are.
 """
@@ -25,7 +25,7 @@ would have no effect. Without a minimum, equation 7 would divide by zero when th
 LARGEST_PART = 1024
 """Maximum number of tokens for which the columns use the same origin.
 
-Up to this distance, enough bits remain for multiples of x^2.
+In parts of up to this size, enough bits remain for multiples of x^2, where x is the distance from the origin.
 """
 
 _GRADIENT_BLOCKS = 4  # 1 + 2 * 4 gradient columns, 6 value columns and 1 column for padding: 16 in all, a multiple of 8
@@ -50,7 +50,7 @@ class FocusParameters(NamedTuple):
         return FocusParameters(*(None if x is None else change(x) for x in self))  # type: ignore[arg-type]
 
     def split(self, rows: int) -> "List[FocusParameters]":
-        """Split the queries into groups of ``rows`` queries, and return the focus of each group."""
+        """Split the queries into groups of ``rows`` queries, and return the parameters of each group."""
         starts = range(0, self.center.shape[2], rows)
         return [self.apply(lambda x, start=start: x[:, :, start : start + rows]) for start in starts]  # type: ignore[misc]
 
@@ -92,9 +92,9 @@ def compute_value_columns(focus: FocusParameters, positions: Tensor, lengths: Te
 
     The columns have no gradient. Far from the origin, the three terms of the polynomial are thousands of times larger
     than their sum. Therefore, each coefficient is split into a multiple of a unit and a remainder. The powers of x are
-    integers. The unit is chosen so that the products of multiples and powers, and their partial sums, fit in 24 bits
-    and are not rounded. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each with a
-    separate origin and separate columns.
+    integers. The unit is chosen so that the products of these multiples and the powers, and their partial sums, fit
+    in 24 bits and are not rounded. Long documents are divided into N blocks of at most ``LARGEST_PART`` tokens, each
+    with a separate origin and separate columns.
     """
     width, first, block = _divide_into_blocks(positions, lengths, 1)
     origins = first + ((width - 1) / 2).floor()  # (B, N)
@@ -135,8 +135,8 @@ def compute_gradient_columns(focus: FocusParameters, positions: Tensor, lengths:
 def pad_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tensor]:
     """Pad columns for queries (B, H, T, C) and keys (B, S, C) with zeros, so that C + ``width`` is a multiple of 8.
 
-    Fused kernels require such head widths. The number of columns C is first padded to a multiple of 8. The columns for
-    keys are expanded to (B, H, S, C).
+    Fused kernels require such head widths. C is first rounded up to a multiple of 8. The columns for keys are expanded
+    to (B, H, S, C).
     """
     extra = -(-queries.size(-1) // 8) * 8
     extra += -(width + extra) % 8
@@ -146,9 +146,9 @@ def pad_columns(queries: Tensor, keys: Tensor, width: int) -> Tuple[Tensor, Tens
 
 
 def insert_columns(q: Tensor, k: Tensor, v: Tensor, queries: Tensor, keys: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """Insert padded columns before q, k and v (B, H, S, D), for a kernel that does not scale products.
+    """Insert padded columns before q and k (B, H, S, D), and pad v, for a kernel that does not scale the scores.
 
-    The columns come first. If the kernel adds in order, their large terms then cancel out before q·k is added. This
+    The columns come first, so that their large terms cancel out before q·k is added if the kernel adds in order. This
     function scales q, because scaling in the kernel would round the exact columns. v is padded with zeros, because
     kernels require queries, keys and values of equal width.
     """
@@ -176,7 +176,7 @@ class KeyColumns(NamedTuple):
 def split_keys(
     focus: FocusParameters, positions: Tensor, padding: Optional[Tensor], dtype: torch.dtype
 ) -> "List[KeyColumns]":
-    """Split the keys into parts of equal size, and compute the columns of each part as for a separate document.
+    """Split the keys into parts of equal size, and compute the columns of each part as if it were a separate document.
 
     Args:
         focus: the centres, scopes and factors of the focal bias.

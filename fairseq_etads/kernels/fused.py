@@ -49,7 +49,7 @@ def find_fused_kernel(
 
 
 def warn_without_fused_kernel(x: Tensor, width: int, dropout_p: float, masked: bool) -> None:
-    """Log a warning once if PyTorch has no fused kernel for this attention on a GPU.
+    """Warn once if PyTorch has no fused kernel for attention with these properties on a GPU.
 
     Args:
         x: a tensor that has the dtype and device of the attention.

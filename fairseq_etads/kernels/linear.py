@@ -11,7 +11,7 @@ from .cpu import has_faster_linear, plain_linear
 
 
 class _LinearFunction(torch.autograd.Function):
-    """Computes x W^T + b for x (…, in) and W (out, in), and the gradients, with :func:`plain_linear`."""
+    """Computes x W^T + b for x (…, in) and W (out, in), and the gradient for x, with :func:`plain_linear`."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Optional[Tensor]) -> Tensor:
@@ -37,7 +37,10 @@ class _LinearFunction(torch.autograd.Function):
 
 
 class TrainingLinear(nn.Linear):
-    """A linear layer with the same output as PyTorch's layer, except that the order of summation may differ."""
+    """A linear layer that uses oneDNN for training in float32 on a CPU.
+
+    Its output is the same as for PyTorch's layer, except that the order of summation may differ.
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Compute outputs (…, out) from inputs (…, in)."""
@@ -49,7 +52,7 @@ class TrainingLinear(nn.Linear):
 
 
 def use_training_linear(model: nn.Module) -> None:
-    """Replace the linear layers of a model with :class:`TrainingLinear` if it is faster on this processor."""
+    """Replace the linear layers of a model with :class:`TrainingLinear` if this is faster on this processor."""
     if has_faster_linear():
         for module in model.modules():
             if type(module) is nn.Linear:

@@ -23,14 +23,14 @@ def get_backward_pass_id() -> int:
 def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
     """Add a hook that marks ``table`` as having a dense gradient when the backward pass reaches ``result``.
 
-    ``result`` must be a product with the whole table.
+    ``result`` must be a matrix product with the whole table.
     """
     if result.requires_grad:
         result.register_hook(lambda _: setattr(table, "dense_gradient_of", get_backward_pass_id()))
 
 
 class _LookupFunction(torch.autograd.Function):
-    """Looks up rows of a table (V, D) by ids (…). If the table already has a dense gradient, the gradient is sparse."""
+    """Looks up rows of a table (V, D) by ids (…). If the table already has a dense gradient, this one is sparse."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:

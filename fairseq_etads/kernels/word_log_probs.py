@@ -4,7 +4,7 @@ A loss function needs log P of each target word. With label smoothing, it also n
 With a pointer, it also needs log P of the words in the document. For M summary words and a vocabulary of V words, the
 logits are the product of states (M, d) and the transposed output weight (V, d). This module computes the logits in
 chunks of columns and stores them once for the backward pass. The softmax, its logarithm and the gradients exist for
-only one chunk at a time. A direct computation would store three to five tensors of M x V numbers.
+only one chunk at a time. A direct computation would store three to five tensors of size M x V.
 """
 
 import math
@@ -29,7 +29,7 @@ NARROWEST_CHUNK = 1024
 
 
 def _divide_columns(states: Tensor, columns: int) -> Iterator[slice]:
-    """Yield slices that divide the columns into chunks, which limit the number of logits for states (M, d)."""
+    """Yield slices that divide the columns into chunks, to limit the number of logits (M, chunk) for states (M, d)."""
     most = GPU_CHUNK_ELEMENTS if states.is_cuda else CHUNK_ELEMENTS
     width = max(NARROWEST_CHUNK, most // max(1, len(states)))
     for start in range(0, columns, width):

@@ -67,7 +67,7 @@ class Reader:
     def folders(self) -> List[Path]:
         """Return the folders that contain too many files to be read twice.
 
-        Changes to the files in these folders are only detected from the names and sizes of the files.
+        Changes to the files in these folders are detected only from the names and sizes of the files.
         """
         return []
 

@@ -64,9 +64,9 @@ the text contain the names."""
             "--expect",
             metavar="published|any|TRAIN,VALID,TEST",
             default="published",
-            help="expected numbers of documents in the splits. published: 287,226 (or 287,113 without stories that "
-            "have no text), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: check for these "
-            "numbers (default: %(default)s)",
+            help="expected numbers of documents in the splits. published: 287,226 (287,113 if stories without text are "
+            "excluded), 13,368 and 11,490; any: do not check the numbers; TRAIN,VALID,TEST: expect these numbers "
+            "(default: %(default)s)",
         )
         add("--allow-missing", action="store_true", help="count missing story files instead of stopping")
         add(
@@ -145,7 +145,7 @@ the text contain the names."""
 
 
 def _parse_expected_counts(text: str) -> Dict[str, Tuple[int, ...]]:
-    """Parse the value of --expect, and return a dictionary from splits to accepted numbers of documents."""
+    """Parse the value of --expect, and return a dictionary that maps splits to accepted numbers of documents."""
     if text == "published":
         return {split: tuple(numbers) for split, numbers in PUBLISHED.items()}
     parts = text.split(",")

@@ -117,8 +117,6 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
 
     In the test split, the article file may be followed by several files with references.
 
-    In the test split, the file with articles may be followed by several files with references.
-
     Raises:
         InputError: only one of two files that belong together exists.
     """

@@ -1,4 +1,4 @@
-"""Read Hugging Face datasets without a network, from folders written by ``save_to_disk`` or from the local cache."""
+"""Read Hugging Face datasets offline, from folders written by ``save_to_disk`` or from the local cache."""
 
 import argparse
 import contextlib
@@ -116,7 +116,7 @@ set without splits is divided according to --split."""
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="how to interpret a list in the summary column, as the sentences of one summary or as several "
+            help="how to interpret a list in the summary column: as the sentences of one summary, or as several "
             "references (default: %(default)s)",
         )
 

@@ -40,7 +40,7 @@ class Shares:
     """Shares of the documents that are assigned to train, valid and test.
 
     Attributes:
-        text: shares in the form in which the user has specified them, for messages.
+        text: shares as specified by the user, for messages.
         fractions: shares of the splits as fractions, which sum to 1.
         seed: seed of the hash that assigns documents to splits.
     """

@@ -137,7 +137,7 @@ def take_beginning(text: str) -> List[str]:
     """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
 
     Raises:
-        Unfit: the sentences contain fewer than MIN_SOURCE_WORDS words in total.
+        ExcludedDocumentError: the sentences contain fewer than MIN_SOURCE_WORDS words in total.
     """
     out: List[str] = []
     words = 0
@@ -157,7 +157,7 @@ def extract_background(text: str) -> List[str]:
 
     Raises:
         BadDocument: the abstract has no BACKGROUND section.
-        Unfit: the section is too short or too long.
+        ExcludedDocumentError: the section is too short or too long.
     """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:

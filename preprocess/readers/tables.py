@@ -16,7 +16,7 @@ from .shares import DEFAULT_SHARES, add_input_options, check_input_options, pars
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
 BOM = "\ufeff"
-"""Byte order mark, which some files contain at the beginning."""
+"""Byte order mark, with which some files begin."""
 SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parquet": "parquet", "ndjson": "jsonl"}
 """Mapping from file name suffixes (without the dot) to file formats."""
 
@@ -102,7 +102,7 @@ each line is a sentence."""
             raise InputError("--no-quotes: applies only to CSV and TSV")
         self.delimiters: Dict[str, str] = {}
         self.columns = {key: self._find_columns(key) for key in self.files}
-        self.counts.clear()  # the lines that have been read will be read and counted again later
+        self.counts.clear()  # these lines will be read and counted again later
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
@@ -136,7 +136,7 @@ each line is a sentence."""
             "--target-list",
             choices=("sentences", "references"),
             default="sentences",
-            help="how to interpret a list in the summary column, as the sentences of one summary or as several "
+            help="how to interpret a list in the summary column: as the sentences of one summary, or as several "
             "references (default: %(default)s)",
         )
 

@@ -3,12 +3,12 @@
 Let x be the document, and a and b the last two words of the summary. The score of the next word w is a sum of five
 features, weighted by α:
 
-    log p(w),  1 if w is in x,  1 if (b, w) is in x,  1 if (a, b, w) is in x,  1 if w occurs in x before some b
+    log p(w),  1 if w is in x,  1 if (b, w) is in x,  1 if (a, b, w) is in x,  1 if w occurs before b in x
 
 Words are compared by their search ids, so words that can only be copied are treated like all other words. The unknown
 word, the end symbol and padding never match.
 
-The authors' released code (NAMAS) computes different features. Its weights are only suitable for those features; see
+The authors' released code (NAMAS) computes different features. Its weights are suitable only for those features; see
 :class:`ExtractiveWeights`.
 """
 
@@ -145,7 +145,7 @@ class ExtractiveFeatures(ActiveTerm):
     U is the maximum number of distinct words in a document.
 
     Args:
-        words: the search ids of the words in each document (B, S). Tokens that are not words have :data:`NO_WORD`.
+        words: the search ids of the words in each document (B, S), or :data:`NO_WORD` for tokens that are not words.
         weights: the five weights α.
     """
 
@@ -198,7 +198,7 @@ class ExtractiveFeatures(ActiveTerm):
         )
 
     def add_to(self, lprobs: Tensor, tokens: Tensor) -> None:
-        """Multiply the log-probabilities of the next words by their weight, and add the other features in place.
+        """Multiply the log-probabilities of the next words by their weight and add the other features, all in place.
 
         Args:
             lprobs: the log-probabilities of the next words (B, beam, W), indexed by search id.
@@ -229,7 +229,7 @@ class ExtractiveFeatures(ActiveTerm):
         return first.masked_fill(first == len(place), -1)
 
     def _shift_words(self, places: int) -> Tensor:
-        """Return the word that is ``places`` positions before each position in the documents (B, 1, S)."""
+        """Return, for each position in the documents, the word ``places`` positions earlier (B, 1, S)."""
         return F.pad(self.words, (places, 0), value=NO_WORD)[:, None, : self.words.shape[1]]
 
     def _convert_to_words(self, flags: Tensor) -> Tensor:
@@ -260,8 +260,8 @@ def count_features(document: Sequence[int], summary: Sequence[int], of_release: 
     """Sum each feature except log p over the words of a summary.
 
     Args:
-        document, summary: the ids of the words in the document and in the summary. Tokens that are not words have
-            :data:`NO_WORD`.
+        document, summary: the ids of the words in the document and in the summary, or :data:`NO_WORD` for tokens that
+            are not words.
         of_release: whether to compute the features as in the authors' released code.
     """
     near, far = ExtractiveWeights.of((), of_release).distances

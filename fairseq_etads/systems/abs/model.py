@@ -3,8 +3,8 @@
     h   = tanh(U [E y_(i-C+1); …; E y_i] + b_U)          p(y_(i+1)) = softmax(V h + W enc + b)
     π   = softmax_j(F x_j · (P [G y_(i-C+1); …; G y_i] + b_P)),   enc = Σ_j π_j x̄_j
 
-x are the words of the document. x̄_j is the mean of F x over a window around position j, where positions outside the
-document are zero. y_(i-C+1), …, y_i are the last C words of the summary, padded on the left with begin symbols. Each
+x are the words of the document. x̄_j is the mean of F x over a window around position j; positions outside the document
+count as zero. y_(i-C+1), …, y_i are the last C words of the summary, padded on the left with begin symbols. Each
 step depends only on the document and these C words.
 """
 
@@ -63,8 +63,8 @@ class ABSEncoder(FairseqEncoder):
             src_lengths: the lengths of the documents, which are ignored.
 
         Returns:
-            A dictionary of lists. Each list contains one tensor with one row per document. With M = S + 2
-            ``--source-marks``, "keys" contains F x (B, M, D), "encoder_out" contains x̄ (B, M, D), and
+            A dictionary of lists. Each list contains one tensor with one row per document. M is S plus twice
+            ``--source-marks``. "keys" contains F x (B, M, D), "encoder_out" contains x̄ (B, M, D), and
             "encoder_padding_mask" contains a boolean mask (B, M), True at padding. "src_tokens" contains the documents
             (B, S).
         """
@@ -95,7 +95,7 @@ class ABSEncoder(FairseqEncoder):
         return tokens.masked_fill(begins, self.bos).masked_fill(ends, self.eos)
 
     def reorder_encoder_out(self, encoder_out: Dict[str, Any], new_order: Tensor) -> Dict[str, Any]:
-        """Select the encoder's output for the documents ``new_order`` (N,). An index can occur more than once."""
+        """Select the encoder's output for the document indices ``new_order`` (N,), which may contain repetitions."""
         return select_encoder_output(encoder_out, new_order)
 
 
@@ -221,7 +221,7 @@ class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel)
 
     @torch.no_grad()
     def scale_long_rows(self) -> None:
-        """Scale down the rows of E, F and G with a norm above ``max_row_norm``.
+        """Scale down each row of E, F and G that has a norm above ``max_row_norm``.
 
         The task calls this method before each epoch.
 

@@ -17,14 +17,16 @@ class NeuralLanguageModelConfig(PointerOptions):
     )
     encoder_window: int = field(
         default=5,
-        metadata={"help": "odd number of words in the window over which document word embeddings are averaged"},
+        metadata={
+            "help": "size, in words, of the window over which document word embeddings are averaged (must be odd)"
+        },
     )
     source_marks: int = field(
         default=3,
         metadata={
             "bounds": NOT_NEGATIVE,
-            "help": "number of begin symbols before each document, and of end symbols after it, to which attention "
-            "can attend (0: only the usual end symbol)",
+            "help": "number of begin symbols before each document, and of end symbols after it, that can receive "
+            "attention (0: only the usual end symbol)",
         },
     )
     context_size: int = field(
@@ -61,7 +63,7 @@ class NeuralLanguageModelConfig(PointerOptions):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"abs": {}}
-"""A dictionary from the name of each architecture to the defaults that it changes."""
+"""Mapping from the name of each architecture to the defaults that it changes."""
 
 
 # Rush et al. 2015 and their released code use plain gradient descent. If the validation loss does not improve in an

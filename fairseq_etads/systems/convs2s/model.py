@@ -176,7 +176,10 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
 
 
 def _count_position_rows(positions: int, dictionary: Any) -> int:
-    """Return the number of rows in a position embedding table. The first rows do not represent positions."""
+    """Return the number of rows in a position embedding table.
+
+    The first ``pad + 1`` rows are reserved and do not correspond to positions.
+    """
     return positions + int(dictionary.pad()) + 1
 
 
@@ -213,10 +216,10 @@ class ConvolutionalModel(PositionedModel, EncodingDecoding, FConvModel):
         return cls(encoder, decoder)
 
     def __deepcopy__(self, memo: Dict[int, Any]) -> "ConvolutionalModel":
-        """Copy the model, for example for the average of ``--store-ema``.
+        """Copy the model, for example to average its weights with ``--store-ema``.
 
-        Normalised weights, which PyTorch refuses to copy, are copied without their graph. Each call of a layer computes
-        them again.
+        Normalised weights, which PyTorch refuses to copy, are copied without their autograd graph. Each call of a layer
+        computes them again.
         """
         for weight in iterate_normalised_weights(self):
             if id(weight) not in memo:

@@ -83,7 +83,10 @@ PRESETS: Dict[str, Dict[str, Any]] = {
         "decoder_layers": "[(512, 3)] * 8",
     },
 }
-"""The defaults that each architecture changes (Gehring et al. 2017 for Gigaword; Fan et al. 2017)."""
+"""Mapping from the name of each architecture to the defaults that it changes.
+
+The settings for Gigaword are from Gehring et al. 2017, and those for CNN/Daily Mail are from Fan et al. 2017.
+"""
 
 
 # As in Gehring et al. 2017, section 4.2, the learning rate is divided by 10 after each epoch in which the validation
@@ -104,7 +107,7 @@ TRAININGS: Dict[str, Dict[str, Any]] = {
     "convs2s_gigaword": {"task": {"truncate_source": 200, "truncate_target": 30}},
     "convs2s_cnndm": {"optimization": {"lr": [0.2]}, "dataset": {"batch_size": 32}},
 }
-"""A dictionary from the name of each architecture to its changes to :data:`TRAINING`.
+"""Mapping from the name of each architecture to its changes to :data:`TRAINING`.
 
 The recipes use the same settings.
 """

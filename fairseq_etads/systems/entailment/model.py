@@ -25,7 +25,7 @@ from .decomposable import DecomposableAttention
 CONFIG, WORDS, WEIGHTS = "config.json", "dict.txt", "model.safetensors"
 FORMAT = "fairseq-etads entailment model"
 SCHEMA_VERSION = 1
-"""Version of the folder format, which is increased whenever older versions of this package cannot read new folders."""
+"""Version of the folder format. It is increased when older versions of this package cannot read new folders."""
 ADVICE = "Create it again with etads-nli train, in a new folder"
 LARGEST = 1 << 20
 """Maximum width that is accepted in config.json."""
@@ -73,7 +73,7 @@ class NliConfig:
 
 
 def words_to_ids(words: Sequence[str], dictionary: Dictionary, keep_case: bool) -> Tensor:
-    """Return the ids of ``<s>`` and of all known words (T,), int64.
+    """Return the ids (T,), int64, of ``<s>`` and of all known words in a text.
 
     Words without a counterpart in the other text can be aligned with ``<s>``. Unknown words are skipped.
     """

@@ -33,8 +33,8 @@ class SummarizationRAMLConfig(SummarizationNLLConfig):
         default="rouge2",
         metadata={
             "help": "reward of an edited reference. rouge2: its ROUGE-2 F1; entail: the probability that the "
-            "document entails the edited reference, computed with --raml-entailment-model (Li et al. 2018); none: the "
-            "negative number of edits, so that all samples have the same weight (Norouzi et al. 2016)"
+            "document entails the edited reference, computed with --raml-entailment-model (Li et al. 2018); none: "
+            "minus the number of edits, so that all samples have the same weight (Norouzi et al. 2016)"
         },
     )
     raml_temperature: float = field(
@@ -102,7 +102,7 @@ class EditedReferences(NamedTuple):
 
 @register_criterion("summarization_raml", dataclass=SummarizationRAMLConfig)
 class SummarizationRAML(SummarizationNLL):
-    """Maximum likelihood training on references with randomly replaced words, weighted by their rewards.
+    """Maximum-likelihood training on randomly edited references, each weighted by its reward.
 
     K edited references are sampled for each pair. First, the number of edits e is sampled from q(e) (see
     :func:`compute_edit_distances`), then e positions, and finally a different known word for each position. Let r(y) be
@@ -187,15 +187,14 @@ class SummarizationRAML(SummarizationNLL):
         for row, length in zip(shares, lengths.tolist()):
             row[: length + 1] = compute_edit_distances(length, len(self.words), self.temperature)
         distances = torch.multinomial(shares, self.samples, replacement=True)  # (B, K)
-        # Each position gets a random number. The positions with the smallest numbers will be edited, as many as the
+        # Draw a random number for each position. The e positions with the smallest numbers are edited, where e is the
         # sampled distance.
         order = torch.rand(*distances.shape, target.shape[1]).masked_fill(~is_word[:, None], 2.0)  # (B, K, T)
         changed = order.argsort(dim=2).argsort(dim=2) < distances[:, :, None]
         known = target < len(self._place)
         # (B, T): index of the word among the V words, or -1 for other words
         place = self._place[target.masked_fill(~known, 0)].masked_fill(~known, -1)
-        # If a word is one of the V words, replace it with another of the V words. Replace any other word with one of
-        # the V words.
+        # Draw a replacement for each word: one of the V words, but never the word itself.
         count = len(self.words)
         other = (place[:, None] + 1 + torch.randint(count - 1, changed.shape)) % count
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)

@@ -27,7 +27,7 @@ IDF = "idf"
 
 
 class FrequencySaliency:
-    """Computes the saliency of words as their inverse document frequency, relative to an unseen word.
+    """Computes the saliency of words: their inverse document frequency, divided by the value for an unseen word.
 
     The frequencies are computed from the training documents, which are read when the first weight is needed. Documents
     are truncated in the same way as the model's input.
@@ -79,7 +79,7 @@ class TaggerSaliency:
 
     @torch.no_grad()
     def __call__(self, sentences: Text) -> Weights:
-        """Predict the probability of each word in the sentences."""
+        """Predict the saliency of each word in the sentences, as a probability."""
         if not sentences:
             return []
         device = self._model.logit.weight.device
@@ -203,7 +203,11 @@ class RewardFunctions:
 
 
 def _parse_length_cap(value: str) -> Optional[float]:
-    """Parse ``--entail-length-cap``. Returns None for "none". Raises ValueError unless it is a number above 0."""
+    """Parse ``--entail-length-cap``. Returns None for "none".
+
+    Raises:
+        ValueError: the value is neither "none" nor a number above 0.
+    """
     if value == "none":
         return None
     try:

@@ -93,7 +93,7 @@ class ExtractorRL(FairseqCriterion):
 
         Returns:
             Three values: the loss, the number of steps (in training) or documents (in validation) by which to divide
-            the loss, and the values to log.
+            the loss, and the metrics to log.
         """
         extractor = unwrap_model(model)
         tokens = sample["net_input"]["src_tokens"]
@@ -164,7 +164,7 @@ class ExtractorRL(FairseqCriterion):
 
     @classmethod
     def reduce_metrics(cls, logging_outputs: List[Dict[str, Any]]) -> None:
-        """Aggregate metrics. Losses are averaged over steps, and other values are averaged over documents."""
+        """Aggregate metrics. In training, losses are averaged over steps; other metrics are averaged over documents."""
 
         def sum_logs(name: str) -> float:
             return sum(float(output.get(name, 0)) for output in logging_outputs)

@@ -69,8 +69,8 @@ class CandidateScores(NamedTuple):
     """The output of a pointer extractor at each selection step.
 
     Attributes:
-        logits: the logits of the candidates (B, T, C), in float32 or higher precision, and minus infinity for missing
-            candidates.
+        logits: the logits of the candidates (B, T, C), in float32 or higher precision. The logits of missing candidates
+            are minus infinity.
         values: the returns b (B, T) that the critic predicts, or None without --learn-to-stop.
     """
 
@@ -239,7 +239,7 @@ class PointerExtractor(SelectingModel):
 
 
 PRESETS: Dict[str, Dict[str, Any]] = {"pointer_extractor": {}}
-"""A dictionary from the name of each architecture to the defaults that it changes."""
+"""Mapping from the name of each architecture to the defaults that it changes."""
 
 
 def make_preset_config(name: str, **changes: Any) -> type:

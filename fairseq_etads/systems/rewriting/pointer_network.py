@@ -119,7 +119,7 @@ class PointerNetwork(nn.Module):
         self.choice = _AdditiveScores(width, hidden)
 
     def compute_memory(self, candidates: Candidates) -> PointerMemory:
-        """Compute the tensors that all steps read, once for a batch."""
+        """Compute the tensors that all steps read. This is done once per batch."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
         return PointerMemory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)

@@ -1,4 +1,4 @@
-"""Rewards for the selection of sentences, discounted returns and standardised returns.
+"""Functions that compute rewards for selected sentences, discounted returns and standardised returns.
 
 This module does not import torch or fairseq.
 """
