@@ -61,7 +61,7 @@ BESIDE = (ORIGINAL, ORIGIN)
 _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
 """Names of the files of a corpus, including tags and salience levels that other commands add."""
 SPLIT_BY = "cleaned words"
-"""Part of a document that determines its split with --split, for report.json. Earlier versions hashed the raw words."""
+"""Value for report.json that tells from which words --split computes hashes. Earlier versions hashed the raw words."""
 NAMED_DROPPED = 20
 """Maximum number of dropped documents per split that report.json lists."""
 

@@ -325,7 +325,7 @@ def write_factors(
 def _write_idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
     """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt.
 
-    If ``like`` is set, the file is copied from there instead, so that a test set receives the bins of the training data.
+    If ``like`` is set, the file is copied from there instead, so that a test set has the bins of the training data.
     """
     path = out / "factors" / "idf.txt"
     if like:

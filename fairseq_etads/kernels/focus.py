@@ -39,7 +39,7 @@ KERNELS = ("auto", "flex", "fused", "plain")
 """Values of --attention-kernel; see :func:`choose_form_for_kernel`."""
 
 EXACT_COLUMNS = {("cpu", None)}
-"""Devices on which fused attention is known to add float32 columns exactly, as pairs of type and CUDA capability.
+"""Pairs of device type and CUDA capability for which fused attention is known to add float32 columns exactly.
 
 On NVIDIA GPUs since Ampere, PyTorch's float32 kernels split numbers into pieces of 11 bits and multiply these pieces
 (split TF32). No GPU has been measured yet. If ``tests/gpu/test_focus_attention_cuda.py`` passes on a GPU, the

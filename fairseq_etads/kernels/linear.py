@@ -82,7 +82,7 @@ def is_matrix(weight: Tensor) -> bool:
 
 
 def _find_weight_norms(module: nn.Module) -> List[WeightNorm]:
-    """Return the ``weight_norm`` hooks of a module, which compute weights g v / |v| each time the module is called."""
+    """Return a module's ``weight_norm`` hooks, which compute its weights g v / |v| each time the module is called."""
     return [hook for hook in module._forward_pre_hooks.values() if isinstance(hook, WeightNorm)]
 
 

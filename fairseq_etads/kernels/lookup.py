@@ -30,7 +30,7 @@ def expect_dense_gradient(result: Tensor, table: Tensor) -> None:
 
 
 class _LookupFunction(torch.autograd.Function):
-    """Looks up rows of a table (V, D) by ids (…). If the table already has a dense gradient, this one is sparse."""
+    """Looks up rows of a table (V, D) by ids (…). The gradient is sparse if the table already has a dense one."""
 
     @staticmethod
     def forward(ctx: Any, table: Tensor, ids: Tensor, padding_idx: int) -> Tensor:

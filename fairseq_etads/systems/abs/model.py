@@ -100,7 +100,7 @@ class ABSEncoder(FairseqEncoder):
 
 
 class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
-    """The language model with attention. The output layer reads [h; enc], so its weight is [V, W].
+    """The language model with attention. The output layer reads [h; enc], so its weight is V and W side by side.
 
     The copy attention of the optional pointer compares the queries [h; enc] with the keys x̄.
 

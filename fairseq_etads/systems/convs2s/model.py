@@ -1,8 +1,8 @@
 """The convolutional family (Gehring et al. 2017): fairseq's ``fconv`` with the pointer and search of this project.
 
 The layers, equations and initial weights are the same as in fairseq. Words outside the vocabulary are replaced with the
-unknown word before the embedding lookup, but a pointer can copy them. In a search, all beams of a document share the
-encoder's output.
+unknown word before the embedding lookup, but a pointer can copy them. In a search, all hypotheses for a document share
+the encoder's output.
 """
 
 import contextlib

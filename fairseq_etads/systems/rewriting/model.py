@@ -125,7 +125,7 @@ class PointerExtractor(SelectingModel):
 
     @property
     def trained_by(self) -> TrainingCriterion:  # type: ignore[override]
-        """Return the criterion that trains this extractor, which depends on --learn-to-stop."""
+        """Return the criterion that trains this extractor. The criterion depends on --learn-to-stop."""
         if self.stop is None:
             return TrainingCriterion("extractor_nll", "an extractor without --learn-to-stop")
         return TrainingCriterion("extractor_rl", "an extractor with --learn-to-stop")
