@@ -6,8 +6,8 @@
 #
 #   debian        generates synopses from package descriptions, and is trained on all of Debian's packages. On Debian,
 #                 fetch the descriptions first, as root:  apt-get update -o Acquire::Languages=en
-#   paper         generates the backgrounds of biomedical articles from their introductions (SumPubMed), and is trained
-#                 with scripts/train.sh --long
+#   paper         generates the background section of a biomedical article's abstract from its introduction (SumPubMed),
+#                 and is trained with scripts/train.sh --long
 #
 #   --out DIR     output folder (default: runs/debian or runs/paper in the repository); the model folder is DIR/model
 #   --text DIR    text folder written by etads-debian or etads-corpus sumpubmed (default: created from all packages

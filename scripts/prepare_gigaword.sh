@@ -8,8 +8,8 @@
 #                task1_ref0.txt, plain or compressed; the files can also be in its folders train/ and Giga/
 #   --out DIR    output folder for text/ and prepared/
 #   --rare N     replace words with <unk> in the text if they occur fewer than N times (default: 5, as in NAMAS;
-#                ready-made text is left unchanged). 0 keeps all words, for a pointer, which can copy unknown words, and for
-#                vocabularies larger than the 119,505 and 68,885 words that otherwise remain
+#                ready-made text is left unchanged). 0 keeps all words; use it for a pointer, which can copy unknown
+#                words, or for vocabularies larger than the 119,505 and 68,885 words that otherwise remain
 #   --filter     filter the training and validation pairs as in NAMAS
 #   --jobs N     number of processes (default: all processors)
 #   and the options listed by "etads-corpus gigaword --help"

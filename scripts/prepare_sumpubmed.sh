@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Convert SumPubMed (biomedical articles and their backgrounds) to text in DIR/text and binarised data in
-# DIR/prepared/bin.
+# Convert SumPubMed (biomedical articles and the background sections of their abstracts) to text in DIR/text and
+# binarised data in DIR/prepared/bin.
 #
 #   scripts/prepare_sumpubmed.sh --data DIR --out DIR [options] [-- options of etads-prepare]
 #

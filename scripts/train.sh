@@ -17,7 +17,8 @@
 #                       the folder must already exist, for example as output of scripts/prepare_*.sh
 #   --recipe NAME       small (minutes on two cores), base (an hour), large (a GPU), or paper (the settings of ETADS)
 #                       (default: chosen and printed according to the size of the data and the machine; see below)
-#   --minutes N         train for at most N minutes; the recipe, except paper, adapts the number of steps and the rate
+#   --minutes N         train for at most N minutes; the recipe, except paper, adapts its number of steps and learning
+#                       rate
 #   --arch NAME         architecture, as listed by etads-models (default: etads)
 #   --pointer KIND      mechanism for copying document words, including unknown words: none, soft or switch (default:
 #                       soft; paper: as in the architecture)

@@ -21,17 +21,22 @@
 #   abs        the attention-based model                      29.55 / 11.32 / 26.42; 26.55 / 7.06 / 22.05
 #   abs-plus   the same with extractive features in search    29.76 / 11.88 / 26.96; 28.18 / 8.49 / 23.81
 #
-# The figures are F1 from later papers' tables; the 2015 paper's own Gigaword table has recall. As in the paper or its release: a window of 5 words,
-# word vectors of 200, 400 hidden units (from memory), gradient descent with batches of 64 and rate 0.1, halved after an epoch
-# without a better validation loss, 20 epochs, word vectors scaled to a length of at most 1 before each epoch; words with fewer
-# than 5 occurrences are <unk>, pairs are filtered; beam 100, hypotheses with the same last 5 words recombined, no word twice, no
-# <unk>; 14 words for DUC. The score of abs-plus has the release's features, for which its
-# weights were tuned, and the end symbol's log-probability. --tune uses 500 hypotheses and 20 starting points.
-# Deviations: a batch has 64 pairs; 8 words for Gigaword (our choice: about the length of a title); 100 words of an article and 50
-# of a title; the features never find <unk> in the article; --tune maximises ROUGE-1 recall at 75 bytes with the first
-# of the references, where the release maximises BLEU; ROUGE is etads-rouge's.
+# The published scores are F1 from later papers' tables, because the Gigaword table in the 2015 paper reports recall.
+# These settings are from the paper or its release: windows of 5 words, word vectors of width 200, 400 hidden units
+# (from memory), and word vectors scaled to a norm of at most 1 before each epoch; gradient descent for 20 epochs with
+# batches of 64 and a learning rate of 0.1, which is halved after an epoch without a better validation loss; words with
+# fewer than 5 occurrences replaced with <unk>, and filtered pairs; a beam of 100 with recombination of hypotheses that
+# share their last 5 words, no repeated words, no <unk>, and 14 words for DUC. The score of abs-plus includes the
+# release's features, for which its weights were tuned, and the log-probability of the end symbol. --tune uses 500
+# hypotheses and 20 starting points.
+#
+# Deviations: a batch contains 64 pairs; Gigaword summaries have 8 words (our choice: about the length of a title);
+# articles are truncated to 100 words and titles to 50; the features never find <unk> in the article; --tune maximises
+# ROUGE-1 recall at 75 bytes with the first reference, whereas the release maximises BLEU; ROUGE is computed by
+# etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
-# and duc.json, tuned weights in DIR/tuning-SEED/mert.json.
+# and duc.json, and tuned weights in DIR/tuning-SEED/mert.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

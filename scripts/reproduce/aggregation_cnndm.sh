@@ -18,12 +18,18 @@
 # 40.67/17.84/36.70, m6 41.06/18.02/38.04, m7 40.03/17.59/36.60; e4d3 39.75/17.63/36.50, e4d2 39.54/17.47/36.51, e2d4
 # 39.57/17.30/35.98, e3d4 39.80/17.54/36.43.
 #
-# As in the paper: 500 words of a document, one dictionary of 50,000 words, Adam (0.9, 0.999) with rate 1e-4, halved when the
-# validation loss has not fallen for two epochs, dropouts 0.1; beam 10, no trigram twice, length penalty 2, 50 to 120 words.
-# Deviations: the paper does not give width and batch size; here width 512, FFN 2048, 8 heads, and 4,096 tokens, so its 200,000
-# steps may correspond to a different number of these. 120 words of a summary are kept in training; gradient norm at most
-# 2; ROUGE is etads-rouge's, not pyrouge's. The rows that the paper's Table 1 takes from other papers are in docs/systems.md; two of
-# them (words-1vt2k-temp-att, ConvS2S) are not the systems that they name: etads_cnndm.sh --help identifies them.
+# As in the paper, documents have 500 words, and one dictionary contains 50,000 words. Training uses Adam (0.9, 0.999)
+# with a learning rate of 1e-4, which is halved when the validation loss has not fallen for two epochs, and all dropout
+# rates are 0.1. Decoding uses a beam of 10, blocks repeated trigrams, and writes 50 to 120 words with a length penalty
+# of 2.
+#
+# Deviations: the paper does not give the width and the batch size. Here, the width is 512, with an FFN width of 2048
+# and 8 heads, and a batch contains 4,096 tokens, so the paper's 200,000 steps may correspond to a different number of
+# our steps. In training, summaries are truncated to 120 words, and gradients are clipped to a norm of 2. ROUGE is
+# computed by etads-rouge, not by pyrouge. docs/systems.md lists the rows that the paper's Table 1 takes from other
+# papers. Two of these rows (words-1vt2k-temp-att, ConvS2S) do not report the systems that they name; etads_cnndm.sh
+# --help identifies them.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

@@ -21,13 +21,17 @@
 #   etads           with focus-attention and saliency-selection, which begin as BART       none
 #   etads-pointer   with a pointer as well, which begins by generating (0.99)              none
 #
-# As in fairseq's README: 1,023 pieces of a document, whole summaries, Adam (0.9, 0.999) with rate 3e-5, which falls to 0 in
-# 20,000 steps after 500 steps of warm-up; 2,048 tokens in a batch and 4 batches in a step, label smoothing 0.1, dropout 0.1,
-# also of attention weights, weight decay 0.01, gradient norm at most 0.1; beam 4, 55 to 140 pieces, no trigram twice, length
-# penalty 2.
-# Deviations: fairseq's run is on 8 GPUs, so a step has 8 times as much data; on one GPU, give -- --update-freq 32 --fp16. The
-# text comes from scripts/prepare_cnndm.sh, which adds missing full stops to the lines of a story. Summaries begin without <s>, as in
-# fairseq's fine-tuning; fairseq's own script for summaries puts <s> before document and summary. ROUGE is etads-rouge's.
+# As in fairseq's README, documents are truncated to 1,023 pieces, and summaries are not truncated. Training uses Adam
+# (0.9, 0.999) with a learning rate of 3e-5, which falls to 0 in 20,000 steps after 500 steps of warm-up, batches of
+# 2,048 tokens and 4 batches per step, label smoothing of 0.1, dropout of 0.1 (also for attention weights), weight decay
+# of 0.01, and gradients clipped to a norm of 0.1. Decoding uses a beam of 4, blocks repeated trigrams, and writes 55 to
+# 140 pieces with a length penalty of 2.
+#
+# Deviations: fairseq used 8 GPUs, so its steps have 8 times as much data; on one GPU, give -- --update-freq 32 --fp16.
+# The text comes from scripts/prepare_cnndm.sh, which adds missing full stops to the lines of a story. As in fairseq's
+# fine-tuning, summaries begin without <s>; fairseq's own script for summarisation puts <s> before document and summary.
+# ROUGE is computed by etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

@@ -18,18 +18,24 @@
 #   summariser      the summariser alone, with the paper's penalties                    39.02 / 17.25 / 36.05
 #   bottom-up       the same model with the tagger's mask, threshold 0.15, factor 2     41.22 / 18.68 / 38.34
 #
-# The rows are one model, trained once. As in the paper: 400 words of a document, 100 of a summary, one dictionary of 50,000 words;
-# the summariser has states of 2 x 256 and 512, vectors of 128, no coverage, Adagrad with rate 0.15 and gradient norm at most 2,
-# batches of 16, no dropout; beam 10, at least 35 words and three sentences, length penalty 0.9 (Wu), coverage penalty 5 at every
-# step, no trigram twice, except trigrams with a full stop or the mark between sentences. The tagger is the released one without ELMo
-# (words of 50, letters, LSTM of 2 layers, 2 x 100), Adagrad, batches of 32, at most 10 epochs.
-# A Transformer is trained as the paper's CopyTransformer: Adam (0.9, 0.998), Noam's rate times 2 with 8,000 steps of warm-up (peak
-# 9.88e-4), 4 x 4,096 tokens, label smoothing 0.1, dropout 0.2; published for --arch etads_basic: 39.25/17.54/36.45 and
-# 40.96/18.38/38.16.
-# Deviations: the summariser is See et al.'s (pointer_generator) with wider states; the paper's published tagger has ELMo and GloVe
-# and is trained on 100,000 pairs, ours on all pairs; an end symbol instead of tags around each sentence; ROUGE is etads-rouge's.
+# Both rows use the same model, which is trained once. As in the paper, documents have 400 words and summaries 100, and
+# one dictionary contains 50,000 words. The summariser has encoder states of 2 x 256, decoder states of 512, word
+# vectors of width 128 and no coverage. It is trained with Adagrad, a learning rate of 0.15, gradients clipped to a norm
+# of 2, batches of 16 and no dropout. Decoding uses a beam of 10, at least 35 words and three sentences, a length
+# penalty of 0.9 (Wu) and a coverage penalty of 5 at every step, and blocks repeated trigrams unless they contain a full
+# stop or the mark between sentences. The tagger is the released one without ELMo (word vectors of width 50, spelling
+# features, a two-layer LSTM of 2 x 100), trained with Adagrad and batches of 32 for at most 10 epochs.
+#
+# Transformers are trained like the paper's CopyTransformer: Adam (0.9, 0.998), twice Noam's learning rate with 8,000
+# steps of warm-up (peak 9.88e-4), 4 x 4,096 tokens, label smoothing of 0.1, and dropout of 0.2. The published scores
+# for --arch etads_basic are 39.25/17.54/36.45 and 40.96/18.38/38.16.
+#
+# Deviations: the summariser is See et al.'s (pointer_generator) with wider states. The tagger published in the paper
+# uses ELMo and GloVe and is trained on 100,000 pairs; ours is trained on all pairs. A mark separates the sentences of
+# summaries, instead of tags around each sentence. ROUGE is computed by etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
-# DIR/ROW-SEED/rouge.json, the tagger's AUC and F1 in DIR/tagger-SEED/report.json.
+# DIR/ROW-SEED/rouge.json, and the tagger's AUC and F1 in DIR/tagger-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

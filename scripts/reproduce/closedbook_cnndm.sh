@@ -20,11 +20,13 @@
 #   cbdec-rl         the same, then rewards                                        40.66 / 17.87 / 37.06
 #   rl               likelihood, coverage and rewards, without the decoder         39.59 / 17.18 / 36.16
 #
-# From memory: the figures of the first two rows and of the last one, the weight 2/3, and which decoder has it. As in the paper: the
-# closed-book decoder has its own network and output layer, shares the word vectors, starts from the bridge's output, and is not
-# used for decoding. Rewards: ROUGE-L of sampled against greedy summaries, mixed with the likelihood at
-# 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint by validation ROUGE-L.
-# The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
+# The scores of the first two rows and of the last row, the weight of 2/3 and the decoder to which it applies are from
+# memory. As in the paper, the closed-book decoder has its own network and output layer, shares the word vectors, starts
+# from the bridge's output, and is not used for decoding. The reward is ROUGE-L of a sampled summary compared with the
+# greedy summary; its loss is mixed with the likelihood at a weight of 0.998. Reward training uses Adam with a learning
+# rate of 1e-4, gradients clipped to a norm of 2 and batches of 16, and selects the checkpoint with the best validation
+# ROUGE-L. The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

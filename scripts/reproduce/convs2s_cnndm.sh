@@ -20,14 +20,19 @@
 #   controlled   words for the reference's length and the newspaper; for the test set the pair of words with the best
 #                ROUGE-L on the validation set, the same for all documents        39.75 / 17.29 / 36.54
 #
-# The second row is what later papers cite as "ConvS2S" on this corpus. Sizes (from memory, uncertain): 8 + 8 layers of 512, vectors
-# of 340, dropout 0.2, 30,000 BPE merges, 400 words of a document in addition to control words; Nesterov's gradient with momentum 0.99 and
-# rate 0.2, gradient norm at most 0.1, the rate falls to a tenth after an epoch without a better validation loss.
-# Deviations: no control words for entities, no self-attention in the decoder; output layer of 256, batches of 32, 100 tokens of
-# a summary in training, beam 5 and at most 120 tokens are ours; the training ends below a rate of 1e-4; ROUGE is etads-rouge's.
+# The second row is the system that later papers cite as "ConvS2S" on this corpus. The following settings are from
+# memory and uncertain: 8 + 8 layers of width 512, word vectors of width 340, dropout of 0.2, 30,000 BPE merges, and
+# documents of 400 words in addition to control words; Nesterov's accelerated gradient with a momentum of 0.99 and a
+# learning rate of 0.2, which falls to a tenth after an epoch without a better validation loss; gradients clipped to a
+# norm of 0.1.
+#
+# Deviations: there are no control words for entities, and no self-attention in the decoder. The output layer's width of
+# 256, batches of 32, summaries of 100 tokens in training, a beam of 5 and the maximum of 120 tokens are our choices.
+# Training ends below a learning rate of 1e-4. ROUGE is computed by etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
-# DIR/ROW-SEED/rouge.json, the settings' scores in DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, the setting
-# chosen in DIR/controlled-SEED/setting.txt.
+# DIR/ROW-SEED/rouge.json, the scores of each pair of control words in
+# DIR/controlled-SEED/settings/LENGTH-ORIGIN/rouge.json, and the chosen pair in DIR/controlled-SEED/setting.txt.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

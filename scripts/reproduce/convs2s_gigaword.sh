@@ -16,11 +16,15 @@
 #   convs2s           fairseq's fconv               35.88 / 17.48 / 33.29; 30.44 / 10.84 / 26.90
 #   convs2s-pointer   the same with --pointer soft  (not in the paper)
 #
-# As in the paper (from memory): 6 + 6 layers of 256, kernels of 3, vectors and output layer of 256, dropout 0.1, 30,000 words;
-# batches of 64, Nesterov's gradient with momentum 0.99 and rate 0.25, gradient norm at most 0.1; the rate falls to a tenth
-# after an epoch without a better validation loss, and training ends below 1e-4; beam 5; for DUC at least 14 words.
-# Deviations: 200 words of an article and 30 of a title; unknown words are replaced by the most attended word (convs2s), or copied;
-# ROUGE is etads-rouge's.
+# As in the paper (from memory), the model has 6 + 6 layers of width 256 with kernels of 3, word vectors and an output
+# layer of width 256, dropout of 0.1 and 30,000 words. Training uses batches of 64, Nesterov's accelerated gradient with
+# a momentum of 0.99 and a learning rate of 0.25, and gradients clipped to a norm of 0.1. The learning rate falls to a
+# tenth after an epoch without a better validation loss, and training ends below 1e-4. Decoding uses a beam of 5, and at
+# least 14 words for DUC.
+#
+# Deviations: articles are truncated to 200 words and titles to 30. Unknown words are replaced with the most attended
+# word (convs2s), or copied (convs2s-pointer). ROUGE is computed by etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
 # and duc.json.
 

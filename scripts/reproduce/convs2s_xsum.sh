@@ -15,11 +15,14 @@
 #   convs2s           fairseq's fconv; unknown words replaced by the attended ones   31.27 / 11.07 / 25.23 (from memory)
 #   convs2s-pointer   the same with --pointer soft                                   (not in the paper)
 #
-# As in the paper's code: 20 + 20 layers of 512, kernels of 3, vectors of 512, an output layer of 256, dropout 0.2; one dictionary
-# of 50,000 words, lower case, 400 words of a document and 90 of a summary; batches of 32, Nesterov's gradient with momentum 0.99
-# and rate 0.1, gradient norm at most 0.1; the rate falls to a tenth after an epoch without a better validation loss, and
-# training ends below 1e-5; beam 10, no label smoothing.
-# Deviations: the user provides XSum's text and splits; ROUGE is etads-rouge's.
+# As in the paper's code, the model has 20 + 20 layers of width 512 with kernels of 3, word vectors of width 512, an
+# output layer of width 256 and dropout of 0.2. One dictionary contains 50,000 lower-case words; documents have 400
+# words and summaries 90. Training uses batches of 32, Nesterov's accelerated gradient with a momentum of 0.99 and a
+# learning rate of 0.1, gradients clipped to a norm of 0.1, and no label smoothing. The learning rate falls to a tenth
+# after an epoch without a better validation loss, and training ends below 1e-5. Decoding uses a beam of 10.
+#
+# Deviations: the user provides XSum's text and splits. ROUGE is computed by etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

@@ -11,9 +11,11 @@
 #   --seeds LIST   random seeds for training (default: "1 2 3")
 #   --archs LIST   architectures to train (default: both)
 #
-# A step of etads, with batches of 4,000 tokens instead of 50 pairs and --optimizer muon, takes 1.6 times as long as one of
-# pg_coverage on one thread and 1.2 times on two; without bfloat16 instructions, about a tenth longer. pg_coverage
-# is as in debian_headlines.sh; etads as in quickstart.sh. Each is decoded as in its own script.
+# A training step of etads uses batches of 4,000 tokens instead of 50 pairs, and --optimizer muon. It takes 1.6 times as
+# long as a step of pg_coverage on one thread, and 1.2 times as long on two threads; without bfloat16 instructions, it
+# takes about a tenth longer. pg_coverage is trained and decoded as in debian_headlines.sh, and etads as in
+# quickstart.sh.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables, and paired tests of the difference over
 # documents and seeds.
 

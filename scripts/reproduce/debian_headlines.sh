@@ -9,17 +9,20 @@
 #   --steps N    number of training steps of each model (default: 1500, 3 to 10 minutes on one core)
 #   --seeds LIST, --archs LIST   random seeds and architectures (default: "1" and all seventeen)
 #
-# The recurrent presets of Nallapati et al. with gru_seq2seq (Tian et al.'s Seq2seq) and pg_coverage; ras_lstm and ras_elman; abs;
-# abs-plus, the same model with extractive features in its search; entail (Entail-s2s); convs2s; and Tian et al.'s
-# transformer, es_transformer and gated_es_transformer.
+# The systems are the recurrent presets of Nallapati et al. with gru_seq2seq (Tian et al.'s Seq2seq) and pg_coverage;
+# ras_lstm and ras_elman; abs; abs-plus, the same model with extractive features in its search; entail (Entail-s2s);
+# convs2s; and Tian et al.'s transformer, es_transformer and gated_es_transformer.
 #
-# Deviations from the papers (each has its own recipe): another corpus, width 128 and word vectors of 100 (2+2 or 3+3 layers of
-# 128), 8,000 known words in one dictionary, 50 pairs a step, Adam with rate 1e-3 (Transformers: up to 3e-3, then down to 0),
-# dropout 0.2 where a model has it, a fixed number of steps, no pretrained word vectors, only TF and IDF as factors; beam 5,
-# at least 3 words, unknown words replaced by the most attended ones. pg_coverage copies instead. abs and abs-plus write 7 words,
-# none twice and none unknown; the weights of the features are tuned on the validation pairs. entail alternates with synthetic
-# entailment pairs in four fifths of its steps, and has rewards in the rest, from a model trained on these pairs.
-# The results show whether the mechanisms train and roughly what they do, not their scores on Gigaword.
+# Deviations from the papers (each system also has its own recipe): another corpus; width 128 and word vectors of width
+# 100 (2+2 or 3+3 layers of width 128); 8,000 known words in one dictionary; 50 pairs per step; Adam with a learning
+# rate of 1e-3 (Transformers: warm-up to 3e-3 and decay to 0); dropout of 0.2 in models that have dropout; a fixed
+# number of steps; no pretrained word vectors; only TF and IDF as factors; a beam of 5; at least 3 words; and unknown
+# words replaced with the most attended words. pg_coverage copies unknown words instead. abs and abs-plus write 7 words,
+# without repeated or unknown words; the weights of the features are tuned on the validation pairs. entail uses four
+# fifths of its steps to alternate summarisation with synthetic entailment pairs. In the remaining steps, it is trained
+# with rewards from an entailment model that was trained on these pairs. The results show whether the mechanisms can be
+# trained and roughly which effects they have, not their scores on Gigaword.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables: properties of the summaries ("copied" is
 # the source copy rate), and paired tests of each system against gru_seq2seq, also over seeds if there are several.
 

@@ -10,10 +10,11 @@
 #   --seeds LIST      random seeds for training (default: "1")
 #   --pointers LIST   values of --pointer to compare (default: "none soft switch")
 #
-# Without a pointer, the model sees every unknown word as <unk>. Besides ROUGE, two things are counted by
-# exact match of lower-cased words: (a) names: how many summaries have the package's name (or its stem, "foo" of
-# libfoo2-dev), if the synopsis has it; (b) rare words: how many of the synopses' unknown words that occur in the description
-# are also in the summaries.
+# Without a pointer, the model sees every unknown word as <unk>. In addition to ROUGE, the recipe counts two kinds of
+# exact matches of lower-cased words. (a) Names: the number of summaries that contain the package's name (or its stem,
+# such as "foo" for libfoo2-dev), if the synopsis contains it. (b) Rare words: the number of the synopses' unknown words
+# that occur in the description and also in the summary.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/POINTER-SEED/rouge.json.
 

@@ -20,12 +20,14 @@
 #   rl                 base, then N self-critical updates with ROUGE-L
 #   rougesal-entail    base, then N self-critical updates alternating between ROUGESal and entailment (Pasunuru and Bansal 2018)
 #
-# Adam has the rate 1e-3 in the first two rows, and 1e-4 in the others. Saliency is idf, and the entailment
-# model (DIR/nli) is trained on synthetic pairs of the reference summaries; entail rewards length up to the length of the reference.
-# The last checkpoint is decoded, with a beam of 5, 3 to 30 words.
-# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
-# paired tests of each row minus base, and of rl and rougesal-entail minus longer, by ROUGE, by both other rewards and
-# by the likelihood of the references.
+# Adam has a learning rate of 1e-3 in the first two rows, and of 1e-4 in the others. Saliency is idf, and the entailment
+# model (DIR/nli) is trained on synthetic pairs created from the reference summaries. The entailment reward increases
+# with the length of a summary, up to the length of the reference. The last checkpoint is decoded with a beam of 5 and 3
+# to 30 words.
+#
+# The recipe can be interrupted and started again. It prints Markdown tables, statistics of copied and repeated words,
+# and paired tests of each row minus base, and of rl and rougesal-entail minus longer. The tests use ROUGE, the other
+# two rewards and the likelihood of the references.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -16,11 +16,13 @@
 #   longer         the same model after N more steps by likelihood
 #   rewards        the same model after N self-critical updates with ROUGE-L: --criterion summarization_rl
 #
-# The rows longer and rewards begin with the same parameters and the same rate of learning. The best checkpoint by validation loss
-# is decoded, with rewards the last checkpoint, because validation loss does not measure rewards. Beam 5, 4 to 30 words, no bigram twice.
-# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
-# paired tests of rewards against each of the others, by ROUGE and by the likelihood of the references: rewards are
-# gamed.
+# The rows longer and rewards begin with the same parameters and the same learning rate. The checkpoint with the best
+# validation loss is decoded, except in the row rewards, which uses the last checkpoint, because the validation loss
+# does not measure rewards. Decoding uses a beam of 5 and 4 to 30 words, and blocks repeated bigrams.
+#
+# The recipe can be interrupted and started again. It prints Markdown tables, statistics of copied and repeated words,
+# and paired tests of rewards against each of the other rows, by ROUGE and by the likelihood of the references, because
+# models exploit rewards.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

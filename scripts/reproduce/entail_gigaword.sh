@@ -24,15 +24,21 @@
 #   mtl      summarisation and entailment recognition with one encoder         (in no table available to us)
 #   entail   then reward-augmented likelihood with entailment as the reward    35.33 / 17.27 / 33.19; 29.33 / 10.24 / 25.24
 #
-# As in the paper and its code: bidirectional LSTM and decoder of 512, vectors of 300, a selective gate, dropout 0.5, weights
-# uniform within 0.1; batches of 64, Adam with rate 5e-4, gradient norm at most 5, the loss of a summary is the sum over its words;
-# validation every 2,000 updates by ROUGE-2, stopping after 30 without an improvement; 5 samples at temperature 0.85; beam 10, at most
-# 20 words, no normalisation by length. Deviations: the rate is halved after 12 validations without a better ROUGE-2, as in the
-# code, but training does not return to the best model with a new optimiser; the end of an epoch counts as one more validation;
-# ROUGE-2 of the first 200 validation pairs; 100 words of an article and 30 of a title; the published code has no gate. Pairs of
-# --nli are tokenised like the corpus, with # for each digit; synthetic pairs, which consist of its words, are split at
-# spaces. The recipe can be interrupted and started again. It prints Markdown tables; the scores are in
-# DIR/ROW-SEED/rouge.json and duc.json.
+# As in the paper and its code, the model has a bidirectional LSTM and a decoder of width 512, word vectors of width
+# 300, a selective gate and dropout of 0.5, and its initial weights are uniform in [-0.1, 0.1]. Training uses batches of
+# 64, Adam with a learning rate of 5e-4, gradients clipped to a norm of 5, and the sum of the losses of a summary's
+# words. The model is validated every 2,000 updates by ROUGE-2, and training stops after 30 validations without an
+# improvement. Rewards use 5 samples at a temperature of 0.85. Decoding uses a beam of 10 and at most 20 words, without
+# length normalisation.
+#
+# Deviations: as in the code, the learning rate is halved after 12 validations without a better ROUGE-2, but training
+# does not return to the best model with a new optimiser. The end of an epoch counts as one more validation. ROUGE-2 is
+# computed on the first 200 validation pairs. Articles are truncated to 100 words and titles to 30. The published code
+# has no gate. The pairs of --nli are tokenised like the corpus, with # for each digit; synthetic pairs, which consist
+# of the corpus's words, are split at spaces.
+#
+# The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
+# and duc.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

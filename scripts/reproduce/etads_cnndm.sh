@@ -29,20 +29,25 @@
 #   focus-1-2               focus-attention in layers 1 and 2       6: [1-2]                       R  40.92 / 18.61 / 38.22
 #   focus-3-4               focus-attention in layers 3 and 4       6: [3-4]                       R  40.57 / 18.20 / 38.19
 #
-# The rows of Table 2 that the paper takes from other papers are in docs/systems.md (nallapati_cnndm.sh has words_lvt2k_temp_att and
-# pg_coverage), and two of them are not the systems that they name. "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" does not match
-# Nallapati et al. (35.46 / 13.30 / 32.65) but, except for one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 /
-# 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is the controlled model of Fan et al. 2017, not Gehring et al.'s. Table 4's
-# numbers of parameters are in units of 10,000 and not of 1,000 (docs/experiments.md).
+# docs/systems.md lists the rows of Table 2 that the paper takes from other papers (nallapati_cnndm.sh has
+# words_lvt2k_temp_att and pg_coverage). Two of these rows do not report the systems that they name.
+# "words-1vt2k-temp-att 36.64 / 15.66 / 33.42" does not match Nallapati et al. (35.46 / 13.30 / 32.65) but, except for
+# one digit, See et al.'s pointer-generator without coverage (36.44 / 15.66 / 33.42). "ConvS2S 39.75 / 17.29 / 36.54" is
+# the controlled model of Fan et al. 2017, not Gehring et al.'s. The numbers of parameters in Table 4 are in units of
+# 10,000 and not of 1,000 (docs/experiments.md).
 #
-# As in the paper: 400 words of a document and 100 of a summary, one dictionary of 50,000 words, an output layer with a bias
-# (equation 4); Adam (0.9, 0.998) with 8,000 warm-up steps to Noam's peak, gradient norm at most 2, batches of 4,096 words,
-# 200,000 steps; beam 10, 35 to 100 words, coverage penalty 1, Wu's length penalty 0.9.
-# Deviations: position vectors are initialised at random, not with sinusoids; "dropout 0.8" is read as the probability of
-# keeping; the 50,000 words are the most frequent ones of documents and summaries, not of documents alone; 4,096 words are counted on one
-# processor (the paper uses four, and does not say whether each processes 4,096; to imitate that on one, give -- --update-freq 4);
-# ROUGE is etads-rouge's, not pyrouge's. The paper says neither which form of coverage penalty it uses (here: "summary", which
-# penalises attending to the same words again) nor how unknown words are treated (here they stay <unk>).
+# As in the paper, documents have 400 words and summaries 100, one dictionary contains 50,000 words, and the output
+# layer has a bias (equation 4). Training uses Adam (0.9, 0.998) with 8,000 warm-up steps to the peak of Noam's
+# schedule, gradients clipped to a norm of 2, batches of 4,096 words and 200,000 steps. Decoding uses a beam of 10 and
+# 35 to 100 words, with a coverage penalty of 1 and Wu's length penalty of 0.9.
+#
+# Deviations: position embeddings are initialised at random, not with sinusoids. "dropout 0.8" is taken to be the
+# probability of keeping a unit. The 50,000 words are the most frequent words of documents and summaries, not of
+# documents alone. One processor processes 4,096 words per step; the paper uses four processors and does not say whether
+# each processes 4,096 words. To imitate this on one processor, give -- --update-freq 4. ROUGE is computed by
+# etads-rouge, not by pyrouge. The paper specifies neither the form of its coverage penalty (here: "summary", which
+# penalises attending to the same words again) nor the treatment of unknown words (here, they stay <unk>).
+#
 # The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

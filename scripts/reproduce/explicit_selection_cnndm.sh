@@ -22,14 +22,19 @@
 #   explicit_selection_coverage    41.54 / 18.18 / 36.47
 #   explicit_selection             (the same model before coverage is added; no row of the paper)
 #
-# The paper's sizes, training and exact equations were not available to us. From the paper: documents as sentences of words; a gate on
-# sentences; a selector of sentences for each summary sentence, which initialises it and weights its attention; and a loss that
-# compares the selector with the cosine similarity of sentences. Other choices are explained in docs/selection.md: sizes, training, stages and
-# coverage are as in See et al. 2017 (see2017_cnndm.sh), with GRUs of 256; the selection loss has weight 0.2 from the first
-# update. Beam 5, 35 to 120 words, no trigram twice, log-probability divided by length.
-# Deviations: the text comes from scripts/prepare_cnndm.sh; an ordinary beam search over all tokens of a summary, not a search over
-# sentences around a search over words; never writes <unk>. The published R-L is low compared with R-1, so it may treat each summary as one
-# sentence: rouge.json has both, rougeL and rougeLjoined.
+# The paper's sizes, training and exact equations were not available to us. The following parts are from the paper:
+# documents represented as sentences of words; a gate on sentences; a selector of sentences for each summary sentence,
+# which initialises the decoder for this sentence and weights its attention; and a loss that compares the selector with
+# the cosine similarities of sentences. docs/selection.md explains the other choices: sizes, training, stages and
+# coverage are as in See et al. 2017 (see2017_cnndm.sh), with GRUs of width 256, and the selection loss has a weight of
+# 0.2 from the first update. Decoding uses a beam of 5 and 35 to 120 words, blocks repeated trigrams, and divides the
+# log-probability by the length.
+#
+# Deviations: the text comes from scripts/prepare_cnndm.sh. One beam search runs over all tokens of a summary, whereas
+# the paper nests a search over words in a search over sentences. The search never writes <unk>. The published R-L is
+# low compared with R-1, so it may treat each summary as one sentence; rouge.json contains both forms, rougeL and
+# rougeLjoined.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

@@ -19,12 +19,15 @@
 #   es_transformer         ES-Trans.           35.98 / 17.30 / 33.24; 29.02 / 9.81 / 25.12
 #   gated_es_transformer   Gated ES-Trans.     36.15 / 17.51 / 33.47; 29.25 / 9.97 / 25.41
 #
-# As in the paper: 2+2 layers of width 256, FFN 1024, 4 heads, dropout 0.1, 90,000 and 68,883 words, an output layer
-# with a bias (equation 6), batches of 64, Adam with rate 1e-3, halved when the validation loss does not fall; beam 5, unknown
-# words replaced by the most attended ones.
-# Our choices: gru_seq2seq has a bidirectional GRU, attention and the decoder's GRU of width 256 each, as the paper gives no sizes.
-# Deviations: gradient norm at most 2; 100 words of an article and 50 of a title, headlines of at most 30 words; ROUGE is
-# etads-rouge's, not pyrouge's.
+# As in the paper, the model has 2+2 layers of width 256, an FFN width of 1024, 4 heads, dropout of 0.1, 90,000 and
+# 68,883 words, and an output layer with a bias (equation 6). Training uses batches of 64 and Adam with a learning rate
+# of 1e-3, which is halved when the validation loss does not fall. Decoding uses a beam of 5 and replaces unknown words
+# with the most attended source words. The paper gives no sizes for gru_seq2seq; here, the encoder's bidirectional GRU,
+# the attention and the decoder's GRU have width 256 each.
+#
+# Deviations: gradients are clipped to a norm of 2. Articles are truncated to 100 words and titles to 50; headlines have
+# at most 30 words. ROUGE is computed by etads-rouge, not by pyrouge.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
 # and duc.json.
 

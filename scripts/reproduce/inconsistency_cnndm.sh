@@ -24,17 +24,21 @@
 #                at most 30
 #   end-to-end   both together, each word's attention times the probability of its sentence      40.68 / 17.97 / 37.13
 #
-# As in the paper and its code: the extractor reads 50 sentences of 50 words, vectors of 128, GRUs of 2 x 200, Adagrad with rate
-# 0.15, batches of 64, best validation loss; its labels are the sentences that greedily raise ROUGE-L recall. The abstractor is
-# See et al.'s model, trained on these labelled sentences instead of documents; its last checkpoint is used. Joint training: 600 words,
-# Adagrad with rate 0.01 and new accumulators, batches of 8, loss 5 extraction + likelihood + coverage + inconsistency over the
-# three words with the most attention, best ROUGE-L of greedy summaries of validation documents. Gradient norm at most 2
-# throughout; beam 4, 35 to 120 words.
-# Deviations: the text comes from scripts/prepare_cnndm.sh, with a mark between sentences, which the abstractor reads and belongs to
-# the sentence before it; extracts are detokenised and prepared again; validation ROUGE covers 200 documents, also at the
-# end of each epoch; never writes <unk>.
+# As in the paper and its code, the extractor reads 50 sentences of 50 words, with word vectors of width 128 and GRUs of
+# 2 x 200. It is trained with Adagrad, a learning rate of 0.15 and batches of 64, and selected by validation loss; its
+# labels are the sentences that greedily raise ROUGE-L recall. The abstractor is See et al.'s model, trained on these
+# labelled sentences instead of documents; its last checkpoint is used. Joint training uses documents of 600 words,
+# Adagrad with a learning rate of 0.01 and new accumulators, and batches of 8. The joint loss is 5 extraction +
+# likelihood + coverage + inconsistency over the three words with the most attention, and the checkpoint is selected by
+# ROUGE-L of greedy summaries of validation documents. Gradients are always clipped to a norm of 2. Decoding uses a beam
+# of 4 and 35 to 120 words.
+#
+# Deviations: the text comes from scripts/prepare_cnndm.sh, with a mark between sentences, which the abstractor reads
+# and which belongs to the sentence before it. Extracts are detokenised and prepared again. Validation ROUGE covers 200
+# documents, and is also computed at the end of each epoch. The search never writes <unk>.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
-# DIR/ROW-SEED/rouge.json, the extractor's AUC and F1 in DIR/extractor-SEED/report.json.
+# DIR/ROW-SEED/rouge.json, and the extractor's AUC and F1 in DIR/extractor-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

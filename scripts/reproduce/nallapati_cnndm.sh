@@ -17,14 +17,18 @@
 # Published R-1 / R-2 / R-L (anonymised text): words_lvt2k 32.49 / 11.84 / 29.47, words_lvt2k_hieratt 32.75 / 12.21 / 29.01,
 # words_lvt2k_temp_att 35.46 / 13.30 / 32.65; See et al. (plain text): pg_coverage 39.53 / 17.28 / 36.38.
 #
-# As in the paper: width 200, vectors of 100, 800 words of a document and 100 of a summary, batches of 50 sorted within every
-# ten, Adadelta, 35 epochs, beam 5. pg_coverage: Adagrad with rate 0.15 from 0.1, gradient norm at most 2, batches of 16, 400
-# words of a document, 230,000 steps and 3,000 more with the coverage loss, beam 4, 35 to 120 words.
-# Deviations: text that is not anonymised; one dictionary of 150,000 words, where only the 60,000 most frequent words of summaries
-# can be generated; marks between the sentences of documents in all of Nallapati et al.'s rows; the rate of 0.001 is ignored
-# (docs/recurrent.md explains why); gradient norm at most 1. pg_coverage has GRUs instead of LSTMs, one table for word vectors and
-# output layer, Nallapati et al.'s readout and attention (docs/recurrent.md), documents of full length from the first step, and
-# never writes <unk>.
+# As in the paper, the model has width 200 and word vectors of width 100; documents have 800 words and summaries 100.
+# Training uses batches of 50, sorted by length within every ten batches, and Adadelta for 35 epochs; decoding uses a
+# beam of 5. pg_coverage is trained with Adagrad (learning rate 0.15, accumulators from 0.1), gradients clipped to a
+# norm of 2, batches of 16 and documents of 400 words, for 230,000 steps and 3,000 more with the coverage loss. It is
+# decoded with a beam of 4 and 35 to 120 words.
+#
+# Deviations: the text is not anonymised. One dictionary contains 150,000 words, but only the 60,000 most frequent words
+# of summaries can be generated. In all of Nallapati et al.'s rows, marks separate the sentences of documents. The
+# paper's learning rate of 0.001 is ignored (docs/recurrent.md explains why). Gradients are clipped to a norm of 1.
+# pg_coverage has GRUs instead of LSTMs, one table for word vectors and output layer, and Nallapati et al.'s readout and
+# attention (docs/recurrent.md); it reads documents of full length from the first step, and never writes <unk>.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

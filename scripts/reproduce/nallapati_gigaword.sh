@@ -24,23 +24,28 @@
 #   feats-lvt2k-2sent           feats_lvt2k           SEPARATE --factors pos ner tf idf    35.90 / 17.57 / 33.38, 78.92 %
 #   feats-lvt2k-2sent-ptr       feats_lvt2k_ptr       --rare 0 -- --size 119505 --target-size 68885 \
 #                                                         --factors pos ner tf idf         36.40 / 17.77 / 33.71, 78.70 %
-# RAW of the rows 2sent has articles of two sentences, which --sentences cuts for the hierarchical attention. By default, words
-# with fewer than 5 occurrences become <unk> in the text, as in NAMAS; that leaves 119,505 words of articles and 68,885 of
-# titles. --rare 0 keeps them for larger vocabularies and for the pointer, because <unk> cannot be copied.
-# Ready-made text contains <unk> and cannot be used for these rows.
 #
-# The figures of words-lvt5k-1sent are unreliable: our copy of the paper's table is garbled there, and they repeat another row's.
-# From memory, the paper has 35.30 / 16.64 / 32.62.
+# For the rows 2sent, RAW contains articles of two sentences, which --sentences separates for hierarchical attention. By
+# default, words with fewer than 5 occurrences become <unk> in the text, as in NAMAS, which leaves 119,505 words of
+# articles and 68,885 words of titles. --rare 0 keeps rare words for larger vocabularies and for the pointer, because
+# <unk> cannot be copied. Ready-made text contains <unk> and cannot be used for these rows.
+#
+# The scores of words-lvt5k-1sent are unreliable: our copy of the paper's table is garbled there, and they repeat
+# another row's scores. From memory, the paper has 35.30 / 16.64 / 32.62.
 #
 # DUC-2004, recall at 75 bytes: words-lvt2k-1sent 28.35 / 9.46 / 24.59, words-lvt5k-1sent 28.61 / 9.42 / 25.24.
 #
-# As in the paper: width 400, vectors of 200, batches of 50 sorted within every ten, Adadelta, clipping, no dropout, at most
-# 15 epochs, the best by validation loss; beam 5, at most 30 words; for DUC exactly 30. The row with a pointer may write <unk>,
-# because it is trained to write it for words that cannot be copied (docs/experiments.md). Deviations: the paper's rate of 0.001 is
-# ignored (docs/recurrent.md explains why); gradient norm at most 1; no early stopping, validation at every 10,000 updates and epoch;
-# the row with a pointer has one dictionary, in which the words of titles take the place of the rarest of articles, and the paper's
-# 155 numbers for a word and its factors only with --encoder-embed-dim 100; ROUGE is etads-rouge's; the splits come from the data,
-# not from the paper's random 2,000 pairs.
+# As in the paper, the model has width 400 and word vectors of width 200. Training uses batches of 50, sorted by length
+# within every ten batches, Adadelta, gradient clipping, no dropout and at most 15 epochs, and selects the checkpoint
+# with the best validation loss. Decoding uses a beam of 5 and at most 30 words; for DUC, exactly 30. The row with a
+# pointer may write <unk>, because it is trained to write <unk> for words that cannot be copied (docs/experiments.md).
+#
+# Deviations: the paper's learning rate of 0.001 is ignored (docs/recurrent.md explains why). Gradients are clipped to a
+# norm of 1. Training does not stop early, and the model is validated every 10,000 updates and after each epoch. The row
+# with a pointer has one dictionary, in which the words of titles take the place of the rarest words of articles. The
+# input vector of a word and its factors has the paper's width of 155 only with --encoder-embed-dim 100. ROUGE is
+# computed by etads-rouge. The splits come from the data, not from the paper's random 2,000 pairs.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"

@@ -17,11 +17,14 @@
 #   ras_lstm    an LSTM              32.55 / 14.70 / 30.03; 27.41 / 7.69 / 23.06 (from memory)
 #   ras_elman   an Elman network     33.78 / 15.97 / 31.15; 28.97 / 8.26 / 24.06
 #
-# As in the paper (from memory): all widths 512, one layer, a convolution over 5 words; gradient descent with batches of 32 and
-# rate 0.1 (LSTM) or 0.5 (Elman), halved after an epoch without a better validation loss, 15 epochs; beam 10, unknown words
-# replaced by the word that is attended most.
-# Our choices: weights uniform within 0.05, a first state of 0, 200 positions, gradient norm at most 2.
-# Deviations: 200 words of an article and 30 of a title; for DUC at least 14 words; ROUGE is etads-rouge's.
+# As in the paper (from memory), all widths are 512, and the model has one layer and a convolution over 5 words.
+# Training uses gradient descent for 15 epochs with batches of 32 and a learning rate of 0.1 (LSTM) or 0.5 (Elman),
+# which is halved after an epoch without a better validation loss. Decoding uses a beam of 10, replaces unknown words
+# with the most attended source words, and writes at least 14 words for DUC.
+#
+# Our choices are initial weights uniform in [-0.05, 0.05], an initial state of 0, 200 positions, and gradients clipped
+# to a norm of 2. Deviations: articles are truncated to 200 words and titles to 30. ROUGE is computed by etads-rouge.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables; the scores are in DIR/ROW-SEED/rouge.json
 # and duc.json.
 

@@ -20,14 +20,21 @@
 #   rerank    the same                the same with a diverse beam of 5, and the combination that
 #                                     repeats the fewest bigrams                                 40.88 / 17.80 / 38.54
 #
-# As in the paper and its code: pairs of sentences by ROUGE-L recall; an abstractor of 256 with vectors of 128, on sentences of 100
-# and 30 words; an extractor that reads 60 sentences of 100 words, 3 x 100 filters, LSTMs of 256; both with Adam, rate 0.001,
-# batches of 32, gradient norm at most 2, validated every 3,000 steps, the rate halved after a validation without a better loss, stopping
-# after 5 of them. Rewards: rate 0.0001, validated every 1,000 steps by ROUGE-1 of greedy summaries, stopping after 3 without an
-# improvement. Deviations: without --vectors, vectors are random at the start (the paper: word2vec on the training text); the end of an epoch
-# counts as one more validation; the text comes from scripts/prepare_cnndm.sh, and sentences are detokenised and prepared again; five
-# sentences in the first row are this recipe's choice; docs/rewrite.md lists the deviations of the models. The recipe
-# can be interrupted and started again. It prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
+# As in the paper and its code, sentences are paired by ROUGE-L recall. The abstractor has width 256 and word vectors of
+# width 128, and is trained on document sentences of up to 100 words and summary sentences of up to 30. The extractor
+# reads 60 sentences of 100 words, with 3 x 100 filters and LSTMs of width 256. Both are trained with Adam, a learning
+# rate of 0.001, batches of 32 and gradients clipped to a norm of 2. They are validated every 3,000 steps; the learning
+# rate is halved after a validation without a better loss, and training stops after 5 such validations. Training with
+# rewards uses a learning rate of 0.0001 and validates every 1,000 steps by ROUGE-1 of greedy summaries, and stops after
+# 3 validations without an improvement.
+#
+# Deviations: without --vectors, word vectors are initialised at random (the paper: word2vec on the training text). The
+# end of an epoch counts as one more validation. The text comes from scripts/prepare_cnndm.sh, and sentences are
+# detokenised and prepared again. The five sentences in the first row are this recipe's choice. docs/rewrite.md lists
+# the deviations of the models.
+#
+# The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
+# DIR/ROW-SEED/rouge.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

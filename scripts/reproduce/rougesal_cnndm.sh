@@ -23,13 +23,17 @@
 #   ROW               trained by                                                  published F1, R-1 / R-2 / R-L
 #   rougesal-entail   likelihood, coverage, then ROUGESal and entailment          40.43 / 18.00 / 37.10
 #
-# As in the paper: the model is first trained by likelihood to the end. Rewards alternate between mini-batches, are compared
-# with the reward of the greedy summary, and are mixed with the likelihood. No part of the model is frozen; the scorers are.
-# From memory, or our choice: the weight 0.998; Adam with rate 1e-4, gradient norm at most 2, batches of 16; the best checkpoint
-# by validation ROUGE-L; the length ratio in the entailment reward is capped at 1.
-# Deviations: the paper's saliency is learned from SQuAD's answers and its entailment from SNLI and MultiNLI. With idf and the
-# synthetic pairs, which are the defaults, the row is a different system: "idf saliency, synthetic NLI".
-# The likelihood stages, decoding and deviations are as in see2017_cnndm.sh.
+# As in the paper, the model is first trained by likelihood until training ends. Then, rewards alternate between
+# mini-batches, are compared with the reward of the greedy summary, and are mixed with the likelihood. All parts of the
+# model are trained with rewards; only the models that compute rewards are frozen. The following settings are from
+# memory or our choice: the weight of 0.998; Adam with a learning rate of 1e-4, gradients clipped to a norm of 2 and
+# batches of 16; the selection of the checkpoint by validation ROUGE-L; and the cap of 1 on the length ratio in the
+# entailment reward.
+#
+# Deviations: in the paper, saliency is learned from the answers in SQuAD, and entailment from SNLI and MultiNLI. With
+# idf and synthetic pairs, which are the defaults, the row is a different system: "idf saliency, synthetic NLI". The
+# likelihood stages, decoding and deviations are otherwise as in see2017_cnndm.sh.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

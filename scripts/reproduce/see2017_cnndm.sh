@@ -20,14 +20,17 @@
 #   pointer_generator            36.44 / 15.66 / 33.42
 #   pointer_generator_coverage   39.53 / 17.28 / 36.38
 #
-# As in the paper and its code: 21,499,600 parameters without the pointer, 1,153 for it and 512 for coverage; Adagrad with rate
-# 0.15 and accumulators from 0.1, gradient norm at most 2, batches of 16; the loss is the mean over summaries of the mean over
-# their words; lengths grow in stages, and a truncated summary has no end symbol. Coverage is added to the model with the best
-# validation loss of the last stage: the accumulators are reset, and its loss has weight 1. Beam 4, 35 to 120 words,
-# log-probability divided by length. The paper says only that lengths grow; the schedule is from Hsu et al. 2018, who train the same
-# model.
-# Deviations: the text comes from scripts/prepare_cnndm.sh; a document's end symbol is read and attended to; the best checkpoint is
-# chosen by the validation loss itself, not by its running average; never writes <unk>.
+# As in the paper and its code, the model has 21,499,600 parameters without the pointer, 1,153 more with it, and 512
+# more with coverage. Training uses Adagrad with a learning rate of 0.15 and accumulators from 0.1, gradients clipped to
+# a norm of 2, and batches of 16. The loss is averaged over the words of each summary and then over summaries. Lengths
+# grow in stages, and a truncated summary has no end symbol. Coverage is added to the model with the best validation
+# loss of the last stage: the accumulators are reset, and the coverage loss has a weight of 1. Decoding uses a beam of 4
+# and 35 to 120 words, and divides the log-probability by the length. The paper says only that lengths grow; the
+# schedule is from Hsu et al. 2018, who train the same model.
+#
+# Deviations: the text comes from scripts/prepare_cnndm.sh. The end symbol of a document is read and attended to. The
+# best checkpoint is chosen by the validation loss itself, not by its running average. The search never writes <unk>.
+#
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in
 # DIR/ROW-SEED/rouge.json.
 

@@ -11,11 +11,13 @@
 #   --systems LIST  systems to train (default: "without with")
 #   --cpu           do not use a GPU
 #
-# Both systems are etads with a soft pointer, 2+2 layers of width 128, and the settings of scripts/quickstart.sh; one has
-# --pointer-continue. The first 200 words of a document and 100 of a summary, batches of 4,000 tokens; beam 5, 35 to 100
-# words, no trigram twice. No setting is chosen on the test pairs.
+# Both systems are etads with a soft pointer, 2+2 layers of width 128 and the settings of scripts/quickstart.sh; one of
+# them has --pointer-continue. Documents are truncated to 200 words and summaries to 100, and batches contain 4,000
+# tokens. Decoding uses a beam of 5 and 35 to 100 words, and blocks repeated trigrams. No setting is chosen on the test
+# pairs.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables, and tests of the difference (with minus
-# without): by ROUGE and by the likelihood of the references.
+# without) in ROUGE and in the likelihood of the references.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

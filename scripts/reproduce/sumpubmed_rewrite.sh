@@ -18,9 +18,11 @@
 #   rewards            the sentences that it picks after training with rewards, until it stops, rewritten greedily
 #   rerank             the same sentences with a diverse beam of 5, and the combination that repeats the fewest bigrams
 #
-# Like rewrite_cnndm.sh, except for sizes (LSTMs of 128, vectors of 100), fixed numbers of steps, and the first 200 words of a document.
-# The references have 3.6 sentences on average. The recipe can be interrupted and started again. It prints Markdown
-# tables, what the summaries copy and repeat, and paired tests of rewards minus labels and of rerank minus rewards.
+# The settings are as in rewrite_cnndm.sh, except for the sizes (LSTMs of width 128, word vectors of width 100), fixed
+# numbers of steps, and documents truncated to 200 words. The references have 3.6 sentences on average.
+#
+# The recipe can be interrupted and started again. It prints Markdown tables, statistics of copied and repeated words,
+# and paired tests of rewards minus labels and of rerank minus rewards.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -19,11 +19,13 @@
 #   summariser      etads with a soft pointer
 #   bottom-up       the same model, copying only words that the tagger has chosen
 #
-# The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, except for --pointer-continue. The first
-# 200 words of a document are read, also for extraction, and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
-# Bottom-Up's threshold and factor are --threshold and --factor. sumpubmed_sentences.sh selects sentences instead of words.
-# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
-# paired tests of bottom-up minus summariser. The tagger's AUC and F1 are in DIR/tagger-SEED/report.json.
+# The summariser has 2+2 layers of width 128 and the settings of scripts/quickstart.sh, except for --pointer-continue.
+# Documents are truncated to 200 words, also for extraction, and summaries to 100. Decoding uses a beam of 5 and 35 to
+# 100 words, and blocks repeated trigrams. --threshold and --factor set Bottom-Up's threshold and factor.
+# sumpubmed_sentences.sh selects sentences instead of words.
+#
+# The recipe can be interrupted and started again. It prints Markdown tables, statistics of copied and repeated words,
+# and paired tests of bottom-up minus summariser. The tagger's AUC and F1 are in DIR/tagger-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

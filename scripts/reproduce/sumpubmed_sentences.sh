@@ -21,12 +21,14 @@
 #   coverage            plain, trained further with coverage
 #   unified             plain, trained further with coverage, the extractor's probabilities in its attention and the inconsistency loss
 #
-# All four summarisers are GRUs of 128 with vectors of 100 and See et al.'s wiring, so that explicit differs from plain, and
-# unified from coverage, only in the selection of sentences. Adam with rate 1e-3, batches of 20; the extractor has GRUs of 100.
-# The first 200 words of a document are read and 100 of a summary; beam 5, 35 to 100 words, no trigram twice.
-# The recipe can be interrupted and started again. It prints Markdown tables, what the summaries copy and repeat, and
-# paired tests of explicit minus plain and of unified minus coverage, by ROUGE and by the likelihood of the references.
-# The extractor's AUC and F1 are in DIR/extractor-SEED/report.json.
+# All four summarisers have GRUs of width 128, word vectors of width 100 and See et al.'s wiring, so that explicit
+# differs from plain, and unified from coverage, only in the selection of sentences. They are trained with Adam, a
+# learning rate of 1e-3 and batches of 20; the extractor has GRUs of width 100. Documents are truncated to 200 words and
+# summaries to 100. Decoding uses a beam of 5 and 35 to 100 words, and blocks repeated trigrams.
+#
+# The recipe can be interrupted and started again. It prints Markdown tables, statistics of copied and repeated words,
+# and paired tests of explicit minus plain and of unified minus coverage, by ROUGE and by the likelihood of the
+# references. The extractor's AUC and F1 are in DIR/extractor-SEED/report.json.
 
 source "$(dirname "${BASH_SOURCE[0]}")/../recipes.sh"
 

@@ -13,10 +13,12 @@
 #                   system at the same time
 #   --cpu           do not use a GPU
 #
-# As in the paper's CNN/Daily Mail models: width 200, word vectors of 100, the large-vocabulary trick with 2,000 words, beam
-# 5, summaries of at most 100 words. Deviations: another corpus, documents of 400 words, Adam with rate 1e-3 and a fixed
-# number of steps, no pretrained word vectors, unknown words replaced by the most attended ones. Both models are
-# words_lvt2k_temp_att, one with --no-temporal-attention; there is no other difference.
+# As in the paper's CNN/Daily Mail models, the models have width 200, word vectors of width 100 and the large-vocabulary
+# trick with 2,000 words; decoding uses a beam of 5 and at most 100 words. Deviations: another corpus, documents of 400
+# words, Adam with a learning rate of 1e-3 and a fixed number of steps, no pretrained word vectors, and unknown words
+# replaced with the most attended source words. Both models are words_lvt2k_temp_att, one of them with
+# --no-temporal-attention; they do not differ otherwise.
+#
 # The recipe can be interrupted and started again. It prints Markdown tables; "rep. 2" is the share of repeated bigrams,
 # and the last lines test the difference.
 
