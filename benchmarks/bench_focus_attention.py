@@ -6,8 +6,8 @@
 "plain" is torch's scaled_dot_product_attention without any bias, "direct" adds the S x S bias of equation 7, "two
 columns" is the rank-2 identity without splitting the coefficients, and "focus" is fairseq_etads.kernels.focus. Times
 are medians of interleaved forward and backward passes, and errors are maxima over the output. With ``--simulate-tf32``,
-the script measures only the errors of the forms in fairseq_etads.kernels.focus. Its fused attention then multiplies
-float32 numbers like split TF32, as sums of two numbers of 11 bits.
+the script measures only the errors of the forms in fairseq_etads.kernels.focus. It replaces fused attention by a
+function that multiplies float32 numbers in split TF32, in which each number is the sum of two 11-bit numbers.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def direct(q, k, v, center, scope):
 
 
 def two_columns(q, k, v, center, scope):
-    """Compute focus-attention with 8 additional columns per head. Six of these columns are padding.
+    """Compute focus-attention with 8 additional columns per head, six of them padding.
 
     The columns add -2/s² t² + 4c/s² t to the scores, where the positions t are centred and scaled.
     """

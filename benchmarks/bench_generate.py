@@ -1,4 +1,4 @@
-"""Measure beam search in fairseq, this project and CTranslate2 at the paper's sizes, in documents per second.
+"""Measure the speed of beam search in fairseq, this project and CTranslate2 at the sizes in the paper.
 
     python benchmarks/bench_generate.py [--instructions native avx2] [--runs 3]    run the benchmark and print the table
     python benchmarks/bench_generate.py --table [--docs docs/experiments.md]          print the table of earlier results
@@ -13,8 +13,8 @@ Weights are random, because they do not affect the time of a step. The systems a
 Each system runs in the same way as in its own command. fairseq's model is prepared with the same calls as in
 ``fairseq-generate``: the generator of its task, ``prepare_for_inference_`` and ``inference_step``. A profile of a short
 search is stored with the results. The measurement is rejected if fairseq's product with the vocabulary is batched.
-torch batches this product if parameters do not require a gradient, which never happens in fairseq's command, and the
-search then takes twice as long.
+torch batches this product if parameters do not require a gradient, and the search then takes twice as long. This never
+happens in fairseq's own command.
 
 Each system runs in a separate process, which also measures its peak memory. "avx2" shows the speed on a processor
 without AVX-512. The results for each processor and instruction set are stored in a file in
@@ -86,7 +86,7 @@ words in common).
 
 
 def with_fairseq(args, dictionary):
-    """Create fairseq's transformer, and prepare and call it as in ``fairseq-generate``."""
+    """Create a function that summarises documents with fairseq's transformer, as ``fairseq-generate`` does."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
@@ -145,7 +145,10 @@ def with_etads(generator, args):
 
 
 def with_ctranslate2(args, dictionary, compute_type):
-    """Create a CTranslate2 engine with the weights of fairseq's transformer. Return None if the package is missing."""
+    """Create a function that summarises documents with CTranslate2 and the weights of fairseq's transformer.
+
+    Return None if CTranslate2 is not installed.
+    """
     try:
         import ctranslate2
         from ctranslate2.converters import fairseq as converter
@@ -182,7 +185,7 @@ def with_ctranslate2(args, dictionary, compute_type):
 
 
 def sample_of(source):
-    """Convert documents (B, S) to a batch in the format of a dataset's batches."""
+    """Convert documents (B, S) to a batch in the same format as the batches of a fairseq dataset."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
@@ -246,7 +249,7 @@ def answer_as_peer(system, args):
 
 
 def describe(system, run, source, args):
-    """Return a description of a system without its speed. The first search is a warm-up."""
+    """Return the memory, machine, generated words and profile of a system. The first search is a warm-up."""
     about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
@@ -313,7 +316,7 @@ def check_as_commanded(profiled):
 
 
 def peak_memory(run, source):
-    """Measure the memory of this process in megabytes, before the first search and at the peak during the search."""
+    """Measure the memory of this process in megabytes before a search, and the peak during the search."""
     before = resident("VmRSS")
     # Writing 5 resets the peak, so that it does not include the memory required for loading.
     Path("/proc/self/clear_refs").write_text("5")
@@ -399,7 +402,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of all stored results without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="update the table of results in this documentation page")
+    parser.add_argument("--docs", type=Path, help="update the table of results on this documentation page")
     parser.add_argument("--peer", metavar="SYSTEM", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.peer:

@@ -58,7 +58,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of stored results without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="update the table of results in this documentation page")
+    parser.add_argument("--docs", type=Path, help="update the table of results on this documentation page")
     args = parser.parse_args()
     if not args.table:
         lengths = ",".join(map(str, LENGTHS))

@@ -9,7 +9,7 @@ frequencies follow Zipf's law, so that each story contains new rare words. The b
   Treebank words) with --jobs processes, with and without the start-up time;
 - "processor": the same work in one process, in milliseconds of CPU time, which other programs hardly affect;
 - "tokenisers": milliseconds per document in one process for sentences that are already split, with interleaved runs;
-- "memory": peak resident size of the main process of etads-corpus for a tenth of the corpus and for the whole corpus.
+- "memory": peak resident size of the largest process of etads-corpus for a tenth of the corpus and for all of it.
 
 On a busy machine, the seconds of the pipeline are unreliable; use "processor" and the load average instead.
 """
@@ -128,8 +128,8 @@ def processor_time(folder, count):
 def tokenisers(documents, runs):
     """Return a dictionary from each tokeniser to the milliseconds per document.
 
-    Runs are interleaved, and the result contains medians over runs. "first" is the time of the first run, when caches
-    are empty.
+    Runs are interleaved. "first" is the time of the first run, when caches are empty. The median is computed over the
+    other runs.
     """
     treebank, moses = TreebankWords(), MosesWords()
     forms = {

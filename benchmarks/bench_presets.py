@@ -1,6 +1,6 @@
 """Measure the speed of the presets as in Tian et al. 2020, Table 2.
 
-The table contains the hours for a training epoch of Gigaword and the number of summaries per second.
+The table contains the hours per training epoch on Gigaword and the number of summaries per second.
 
     python benchmarks/bench_presets.py [--output benchmarks/results/presets.json] [--archs ras_elman,abs]
     python benchmarks/bench_presets.py --table [--docs docs/experiments.md]        print the table of earlier results
@@ -12,7 +12,7 @@ consists of 3,803,957 pairs. A step is the work of fairseq-train for one batch: 
 pass, loss, backward pass, clipping, Adam and logging. If a preset includes the large-vocabulary trick, the trick is
 used for both columns. Summaries contain exactly 8 words and are generated with a beam of 5, 64 documents at a time.
 Weights are random, because they do not affect the time of a step. For systems with further training methods (entailment
-pairs, rewards), likelihood training is measured.
+pairs, rewards), only likelihood training is measured.
 
 Times are CPU seconds of this process on one thread, which other processes affect less than wall-clock time. They are
 medians over steps, and the steps of --together presets alternate.
@@ -48,7 +48,7 @@ COMMAND = [
 
 
 class System:
-    """Preset model with fairseq's Trainer and this project's search."""
+    """Model of a preset, with fairseq's Trainer and this project's search."""
 
     def __init__(self, arch, args):
         dictionary = make_numbered_dictionary(args.vocabulary - 1)
@@ -156,7 +156,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of the results in --output without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="update the table in this documentation page; only with --table")
+    parser.add_argument("--docs", type=Path, help="update the table of results on this documentation page")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)

@@ -51,7 +51,7 @@ def make_sample(vocabulary, generator):
 
 
 class System:
-    """Model and its optimiser."""
+    """A model and its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
         dictionary = make_numbered_dictionary(vocabulary)

@@ -46,7 +46,7 @@ def perl_stems(words, home):
 
 
 def differences(python, perl):
-    """Compute the differences between two score arrays (n, metric, figure), both for the means and for single pairs."""
+    """Compute the differences between two arrays of scores (pairs, metrics, 3), for the means and for single pairs."""
     apart = perl - python
     return {
         metric: {

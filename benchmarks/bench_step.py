@@ -5,9 +5,9 @@
 
 The sizes and systems are the same as in bench_generate.py. The script generates summaries of 10 and of 50 words. The
 time of a step is the difference between the two times, divided by 40, so that it does not include the encoder and other
-work per document. The time is measured for each part: products with weights, the rest of attention (products with keys
-and values, softmax, gate), the rest of the decoder (norms, sums, word vectors), and the rest of the search
-(log-softmax, mixture of the pointer, selection of hypotheses).
+work per document. The time is measured for each part: the product with the vocabulary, other products with weights, the
+rest of attention (products with keys and values, softmax, gate), the rest of the decoder (norms, sums, word vectors),
+and the rest of the search (log-softmax, mixture of the pointer, selection of hypotheses).
 """
 
 import argparse
@@ -82,7 +82,7 @@ class PartClock:
 
 
 def parts_of_a_step(system, args):
-    """For each number of documents, measure the median milliseconds that each part takes per step."""
+    """Measure the milliseconds per step of each part and number of documents, in the run with the median time."""
     dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
     run = bench_generate.with_etads(generator, args)
@@ -137,7 +137,7 @@ def main():
     parser.add_argument(
         "--table", action="store_true", help="print the table of stored results without running the benchmark"
     )
-    parser.add_argument("--docs", type=Path, help="update the table of results in this documentation page")
+    parser.add_argument("--docs", type=Path, help="update the table of results on this documentation page")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     args.words = MANY

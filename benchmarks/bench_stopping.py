@@ -1,4 +1,4 @@
-"""Compare the steps and hypotheses of ``--early-stopping admissible`` and ``fairseq`` with a trained model.
+"""Compare the rules of ``--early-stopping`` by the steps and hypotheses that the search of a trained model requires.
 
     python benchmarks/bench_stopping.py [--work DIR] [--output benchmarks/results/stopping.json] [--documents 200]
 
@@ -62,7 +62,7 @@ def batches(data, checkpoint, documents):
 
 
 def measure(model, dictionary, samples, **options):
-    """Return the best score for each document, and the number of steps and hypotheses in the search."""
+    """Return the best score for each document, and the steps and hypotheses per document and the CPU seconds."""
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
     generator.generate(None, samples[0])  # the first search packs the weights
     steps = hypotheses = 0

@@ -3,13 +3,13 @@
     python benchmarks/bench_trained.py [--work DIR] [--output benchmarks/results/trained.json] [--documents 500]
     python benchmarks/bench_trained.py --run RUN --data PREPARED/bin --shortlist FILE --output FILE
 
-``scripts/quickstart.sh`` trains the model in DIR if it does not exist yet. Alternatively, the model comes from a RUN of
-scripts/train.sh. It summarises the first documents of the test split with the options of the quickstart (a beam of 5, 4
-to 30 tokens, no repeated bigrams). The systems are all combinations of a dtype, the full vocabulary or a shortlist, and
-fairseq's or the admissible stopping rule. They alternate on each batch of 10 documents. The documents per second are
-computed from the sum over batches of the median times. The report also contains the number of tokens per summary, the
-F1 scores of ROUGE, and the number of summaries that differ from float32 with the full vocabulary and the same rule. For
-other scores and lengths, see bench_stopping.py.
+``scripts/quickstart.sh`` trains the model in DIR if it does not exist yet. With --run, a model trained by
+scripts/train.sh is used instead. The model summarises the first documents of the test split with the options of the
+quickstart (a beam of 5, 4 to 30 tokens, no repeated bigrams). The systems are all combinations of a dtype, the full
+vocabulary or a shortlist, and fairseq's or the admissible stopping rule. They alternate on each batch of 10 documents.
+The time of a system is the sum of its median times for all batches. The report contains the documents per second, the
+number of tokens per summary, the F1 scores of ROUGE, and the number of summaries that differ from the summaries in
+float32 with the full vocabulary and the same rule. For other scores and lengths, see bench_stopping.py.
 """
 
 import argparse

@@ -74,7 +74,7 @@ def write(new_table, page, begin=BEGIN):
 
 
 def show(new_table, page=None, begin=BEGIN):
-    """Print the table. If a page is given, also replace the table on this page, see :func:`write`."""
+    """Print the table. If a page is given, also replace the table on this page (see :func:`write`)."""
     print(new_table)
     if page:
         write(new_table, page, begin)

@@ -18,7 +18,7 @@ class Peer:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
     def told(self):
-        """Read the next line that the script prints."""
+        """Read the next line that the script prints, and decode the JSON value in it."""
         line = self.process.stdout.readline()
         if not line:
             raise RuntimeError(f"{' '.join(self.process.args)}: ended with status {self.process.wait()}")

@@ -54,11 +54,11 @@ def circumstances(args):
 
 
 def compare(values, first):
-    """Compare systems that were measured alternately by their medians and their ratios to the first system.
+    """Compute medians for systems that were measured alternately, and their ratios to one of the systems.
 
     Args:
         values: mapping from system names to one value per run.
-        first: name of the system that all others are compared with.
+        first: name of the system with which all others are compared.
 
     Returns:
         A dictionary from system names to the "median" and the "range" of the values, the "ratio of medians", and the

@@ -28,19 +28,19 @@ TENTHS = 10
 
 
 class Means:
-    """The means of figures over all batches."""
+    """Sums and counts over all batches, from which means are computed."""
 
     def __init__(self) -> None:
         self._sums: DefaultDict[str, Any] = defaultdict(float)
         self._counts: DefaultDict[str, Any] = defaultdict(float)
 
     def add(self, name: str, values: Tensor, counts: Tensor) -> None:
-        """Add sums and counts of the same shape."""
+        """Add the sums and counts of a batch, which have the same shape, to the totals for ``name``."""
         self._sums[name] = self._sums[name] + values
         self._counts[name] = self._counts[name] + counts
 
     def result(self) -> Dict[str, List[Any]]:
-        """Return the mean of each figure."""
+        """Return the mean for each name."""
         return {name: rounded(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
 
 
@@ -50,7 +50,11 @@ def rounded(values: Tensor) -> List[Any]:
 
 
 def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
-    """Add mu / m and sigma / m (H, tenths) of each head. ``real`` (B, S) is False at padding."""
+    """Add mu / m and sigma / m (H, tenths) of each head for the queries in each tenth of their document.
+
+    Args:
+        real: mask (B, S), False at padding.
+    """
     lengths = real.sum(dim=1)  # (B,)
     order = real.cumsum(dim=1) - 1
     tenth = (order * TENTHS).div(lengths[:, None], rounding_mode="floor").clamp(0, TENTHS - 1)
@@ -71,7 +75,7 @@ def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor
 
 @torch.no_grad()
 def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
-    """Measure the figures of each module on the first ``pairs`` pairs of a split."""
+    """Measure the attention of each module on the first ``pairs`` pairs of a split."""
     dataset = task.dataset(subset)
     found: Dict[str, Means] = defaultdict(Means)
     model.eval()

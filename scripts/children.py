@@ -26,7 +26,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
     """Start a command that is terminated when this process ends, even if this process is killed.
 
     Args:
-        held: file descriptors of locks, which the command inherits, so that each lock lasts as long as the command.
+        held: file descriptors of locks. The command inherits them, so that it holds the locks until it ends.
         options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
@@ -41,7 +41,7 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
 
 
 def _terminate_with(parent: int, prctl: Any) -> None:
-    """Let Linux terminate this process, and the command that replaces it, when its parent process ends."""
+    """Ask Linux to terminate this process, or the command that replaces it, when the parent process ends."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # the parent may have ended before prctl was called
         os._exit(128 + signal.SIGTERM)
@@ -55,7 +55,7 @@ def on_signals(handler: Callable[[int, Any], None]) -> None:
 
 
 def end_with_parent() -> None:
-    """Terminate this process when its parent has ended, for example because the parent was killed."""
+    """Start a thread that terminates this process if its parent ends, for example because the parent was killed."""
     parent = os.getppid()
 
     def look() -> None:
@@ -67,7 +67,7 @@ def end_with_parent() -> None:
 
 
 def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
-    """Run a command and wait for it. Signals to end this process are forwarded to the command.
+    """Run a command and wait for it. Signals that would end this process are forwarded to the command.
 
     Returns:
         The exit status of the command, or 128 plus the number of the signal that terminated the command or this

@@ -62,15 +62,15 @@ class Row(NamedTuple):
 
 
 def mean_of(systems: Records, system: str, figure: Callable[[Record], float]) -> Optional[float]:
-    """Compute the mean of a figure over the training runs of a system. Returns None if there are no runs."""
+    """Compute the mean of ``figure`` over the training runs of a system. Returns None if there are no runs."""
     records = systems.get(system)
     return float(np.mean([figure(record) for record in records])) if records else None
 
 
 def changes(systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]) -> Optional[str]:
-    """Format the differences between the figures of two systems, first minus second.
+    """Format the difference between two systems in the mean of each figure, first minus second.
 
-    The result has the form "+1.2 / -0.3 (3, 1 trainings)".
+    The result has the form "+1.2 / -0.3 (3 and 1 trainings)". It is None if a system has no training runs.
     """
     values = [(mean_of(systems, first, figure), mean_of(systems, second, figure)) for figure in figures]
     if any(value is None for pair in values for value in pair):
@@ -93,12 +93,12 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 def verdict(first: str, second: str) -> Answer:
-    """Answer with the verdict of a comparison."""
+    """Return a function that answers with the verdict on a comparison."""
     return lambda answers: answers.verdicts.get(f"{first} minus {second}")
 
 
 def differences(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
-    """Answer with the differences between the figures of two systems."""
+    """Return a function that answers with the differences between two systems in the given figures."""
 
     def answer(answers: Answers) -> Optional[str]:
         found = changes(answers.systems, first, second, figures)
@@ -108,7 +108,7 @@ def differences(first: str, second: str, *figures: Callable[[Record], float], wh
 
 
 def gains_by_metric(answers: Answers) -> Optional[str]:
-    """Answer with the gains in ROUGE-1, 2 and L from focus and saliency."""
+    """Answer with the gains in ROUGE-1 and ROUGE-L from focus and saliency."""
     found = []
     for name in ("focus", "saliency"):
         gain = changes(
@@ -129,7 +129,7 @@ def repeats(answers: Answers) -> Optional[str]:
 
 
 def copied(first: str) -> Answer:
-    """Answer with the copy rate of a system."""
+    """Return a function that answers with the copy rate of a system."""
 
     def answer(answers: Answers) -> Optional[str]:
         value = mean_of(answers.systems, first, analysed("copy rate"))
@@ -148,13 +148,13 @@ def speed(answers: Answers) -> Optional[str]:
 
 
 def trick(answers: Answers) -> Optional[str]:
-    """Return the time of a step with the full softmax, relative to a step with the large-vocabulary trick."""
+    """Answer with the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 
 
 def nothing(answers: Answers) -> Optional[str]:
-    """Return None. There are no records for these claims."""
+    """Return None, because there are no records for the claim."""
     return None
 
 
@@ -239,7 +239,7 @@ def mean_rouge(record: Record) -> float:
 
 
 def against_lead(answers: Answers, system: str) -> Optional[str]:
-    """Compute the difference in mean ROUGE between a system and the best lead baseline in the records."""
+    """Answer with the difference in mean ROUGE between a system and the best lead baseline in the records."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
     value = mean_of(answers.systems, system, mean_rouge)
     if value is None or not leads:
@@ -249,9 +249,9 @@ def against_lead(answers: Answers, system: str) -> Optional[str]:
 
 
 def cost(row: Row, deviation: float) -> str:
-    """Compute the number of training runs per system with which the published difference is detected with 80 % power.
+    """Return a phrase with the number of training runs per system that detect the published difference with 80 % power.
 
-    The number is computed with and without correction for multiple comparisons.
+    The phrase contains two numbers, without and with correction for multiple comparisons.
     """
     if not row.published or not deviation > 0:  # NaN if no system has enough training runs
         return ""

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Number the families of test documents in a Debian corpus, and mark documents that also occur in the sample corpus.
+"""Print the family of each test pair in a Debian corpus, and mark pairs that also occur in the sample corpus.
 
     python scripts/debian_families.py data/debian > results/debian-families.tsv
     python scripts/debian_families.py data/debian2 --seen data/debian > results/debian_recipe-families.tsv
 
-A family consists of the packages of one source package and of all source packages that share a text or
-(except for digits) a name with it. etads-debian keeps each family in one split. Each line of the output describes a
-test pair: the name of its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length
+A family consists of the packages built from one source package and from all source packages that share a text with it
+or have the same name except for digits. etads-debian keeps each family in one split. Each line of the output describes
+a test pair: the name of its family, a tab, and the split of the sample corpus that contains the pair, or "-". Length
 limits and blocked n-grams were chosen on the sample, so its validation and test pairs are not regarded as unseen. With
---seen, this also applies to families with a validation or test pair in another corpus or in the sample ("seen").
+--seen DIR, a pair is marked "seen" if its family has a validation or test pair in the corpus DIR or in the sample.
 """
 
 import argparse
@@ -39,7 +39,9 @@ def main() -> None:
     """Print one line for each test pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="output folder of etads-debian")
-    parser.add_argument("--seen", type=Path, metavar="DIR", help="another corpus, as above")
+    parser.add_argument(
+        "--seen", type=Path, metavar="DIR", help="output folder of etads-debian for a corpus that was used earlier"
+    )
     args = parser.parse_args()
     pairs, seen = read_pairs(args.corpus, "test"), []
     if args.seen:

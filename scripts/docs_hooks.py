@@ -33,9 +33,9 @@ _SYMBOL = re.compile(r"(?<![`\w])<(/?\w+)>(?!`)")
 
 @event_priority(100)  # this hook must run before mkdocstrings reads its paths
 def on_config(config):
-    """Create links so that griffe finds both packages under their installed names."""
+    """Create symbolic links, so that griffe finds both packages under their installed names."""
     folder = tempfile.TemporaryDirectory()
-    config.extra["packages"] = folder  # the folder is deleted with the configuration
+    config.extra["packages"] = folder  # the folder is deleted when the configuration is discarded
     for name, path in PACKAGES.items():
         os.symlink(path, Path(folder.name) / name)
     config.plugins["mkdocstrings"].config.handlers["python"]["paths"] = [folder.name]
@@ -43,7 +43,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Add the pages that are outside docs/."""
+    """Add pages for the files outside docs/ and for the API reference."""
     for path, page in ELSEWHERE.items():
         content = (ROOT / path).read_text(encoding="utf-8")
         text = notebook_page(json.loads(content)) if path.endswith(".ipynb") else content

@@ -3,9 +3,9 @@
 
     scripts/fairseq_log.py LOG [--usual-minutes N] [--documents N] -- fairseq-train ...
 
-The script shows the number of steps, the remaining time, validations with their samples, every kind of warning once,
+The script shows the number of steps, the remaining time, validation scores and samples, the first warning of each kind,
 the amount of truncation and, if the command fails, the reason. Its exit status is the exit status of the command. Only
-one process at a time writes LOG.
+one process at a time can write LOG.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def last_option(command: List[str], *names: str) -> Optional[str]:
 
 
 def duration(seconds: float) -> str:
-    """Format a duration in words."""
+    """Format a duration, such as "40 s", "25 min" or "3.5 h"."""
     if seconds < 90:
         return f"{math.ceil(seconds / 10) * 10} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
@@ -106,10 +106,10 @@ class Watcher:
 
     Args:
         command: command to run.
-        say: function that shows a line, with a second argument that is True if the next line may replace this line.
+        say: function that shows a line. Its second argument is True if the next line may replace this line.
         clock: function that returns the number of seconds since a fixed time.
-        usual_minutes: time after which a message with the remaining time and instructions for interrupting the command
-            is shown once.
+        usual_minutes: number of minutes after which a message is shown once, with the remaining time and instructions
+            for interrupting the command.
         documents: number of documents, if the command summarises documents.
     """
 

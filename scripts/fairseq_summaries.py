@@ -5,7 +5,7 @@ documents.
     scripts/fairseq_summaries.py LOG --names FILE --output OUT -- fairseq-generate ...
 
 fairseq's output is written to LOG. FILE contains the names of the documents, one per line. Only one process at a time
-writes OUT and LOG. OUT appears only when it is complete; - is standard output.
+can write OUT and LOG. OUT appears only when it is complete; - is standard output.
 """
 
 import argparse

@@ -56,7 +56,7 @@ FAIRSEQ = "fairseq's transformer"
 
 
 def run_tests():
-    """Run tests/gpu, and return the number of tests per outcome, the names of failed tests and the recorded figures."""
+    """Run tests/gpu. Return the number of tests per outcome, the names of failed tests and the measurements."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "report.xml")
         pytest.main([str(ROOT / "tests" / "gpu"), "-q", "-p", "no:cacheprovider", f"--junitxml={path}"])
@@ -97,7 +97,7 @@ def batch():
 
 
 def median_ms(step):
-    """Measure the median time of a call in milliseconds, after some calls that are not measured."""
+    """Measure the median time of a call in milliseconds, after warm-up calls that are not measured."""
     times = []
     for number in range(WARM_UPS + TIMES):
         torch.cuda.synchronize()
@@ -110,7 +110,7 @@ def median_ms(step):
 
 
 def megabytes_of(step):
-    """Measure the peak GPU memory of a call, in addition to the memory used before.
+    """Measure the peak GPU memory of a call in MiB, not counting the memory allocated before the call.
 
     On a simulated GPU, the result is 0.
     """
@@ -137,7 +137,7 @@ def training_times(task, name, dtype):
 
 
 def criterion_options(name, options):
-    """Return the options of the criterion, which is this project's criterion or fairseq's own."""
+    """Return the options of the criterion for a model. fairseq's model is trained with fairseq's criterion."""
     from device_steps import options_of_criterion
 
     kind = "label_smoothed_cross_entropy" if name == FAIRSEQ else "summarization_nll"
@@ -162,7 +162,7 @@ def search_times(task, name, dtype):
 
 
 def timings():
-    """Measure the figures in the tables: milliseconds (or the error) and megabytes, by row and model.
+    """Measure the milliseconds (or the error message) and the megabytes for each table row and model.
 
     The name of a row has the form "what, format".
     """

@@ -5,12 +5,13 @@
 
 mutmut (`pip install -e .[mutation]`) creates the mutants by exchanging an operator, increasing a number by one, or
 omitting an argument. A mutant is *killed* if a test fails with it. A mutant that *survives* indicates a missing test,
-or has no visible effect. Each module is tested only by the tests about this module. Each mutant is tested by the tests
-that call the mutated function, in a fork of a process that has already imported torch. Module-level constants, defaults
-of dataclasses, and functions with decorators are not mutated.
+or has no visible effect. Each module has its own list of test files. Among these tests, each mutant is tested only by
+the tests that call the mutated function, in a fork of a process that has already imported torch. Module-level
+constants, defaults of dataclasses, and functions with decorators are not mutated.
 
-Results are stored in --out, so that the script continues after an interruption. It tests survivors again if tests have
-changed, and all mutants of changed functions. It prints a table and the diff of every survivor.
+Results are stored in --out, so that an interrupted run can be continued. The script tests survivors again if tests have
+changed, and tests all mutants of a function again if the function has changed. At the end, it prints a table and the
+diff of every survivor.
 """
 
 import argparse
@@ -53,10 +54,7 @@ def fail(message):
 
 
 def selected(name):
-    """Return the path of a test module in the repository.
-
-    The path includes the selected test if ``name`` contains one.
-    """
+    """Return the path of a test file in the repository, followed by "::" and a test if ``name`` contains one."""
     file, *test = name.split("::")
     (path,) = (ROOT / "tests" / "unit").rglob(file)
     return "::".join([str(path.relative_to(ROOT)), *test])

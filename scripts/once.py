@@ -5,8 +5,9 @@
 
 PATH is a file, or a folder that represents all files directly in it. FILE.made.json, named after the first output,
 records the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made
-by another command or from other contents. --keeps FILE is another output, which contains the text that the command
-prints. If there is nothing to do, this text is printed from FILE. The exit status is the exit status of the command.
+by another command or from other contents. With --keeps FILE, the text that the command prints is stored in FILE, which
+is another output. The script prints this text even if the command need not run. The exit status is the exit status of
+the command.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def digests(files: List[Path]) -> Dict[str, Optional[str]]:
 
 
 def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
-    """Return the files in ``paths``, including the files directly in folders.
+    """Return the files in ``paths``. A folder is replaced by the files directly in it.
 
     Outputs, hidden files and incomplete files are left out.
     """

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Write a table of deviations between the recipes and the papers to a page.
+"""Write the deviations of the recipes from the papers to a page.
 
 The values in the papers are listed in tests/reference/papers.yaml.
 
     scripts/paper_values.py docs/deviations.md
 
-The script replaces the text between the two comments with its name. Without an argument, it prints the table.
+The script replaces the text between the comment with its name and the comment at the end of the table. Without an
+argument, it prints the text.
 """
 
 import sys
@@ -42,7 +43,7 @@ class Value(NamedTuple):
 
 
 def load() -> Dict[str, Any]:
-    """Load the table."""
+    """Load tests/reference/papers.yaml."""
     return dict(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
 
 
@@ -73,7 +74,7 @@ def _shown(value: Value) -> str:
 
 
 def markdown(table: Dict[str, Any]) -> str:
-    """Format the deviations and our own choices as lists of options, with values and reasons, for each recipe."""
+    """List the deviations and our own choices for each recipe: options with their values, grouped by reason."""
     rows: Dict[str, Dict[str, List[str]]] = {}
     for value in values(table):
         if value.why is not None:

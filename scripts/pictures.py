@@ -91,7 +91,7 @@ class Picture:
         self.parts.append(f'<polyline class="s-{colour}" points="{path}" fill="none" stroke-width="{width}"{more}/>')
 
     def labelled(self, x: float, y: float, width: float, height: float, text: str, edge: str) -> None:
-        """Draw a box with lines of text, which are separated by " | ", in its middle. The first line is bold."""
+        """Draw a box with lines of text in its middle. " | " separates the lines, and the first line is bold."""
         lines = text.split(" | ")
         self.box(x, y, width, height, "box", edge)
         first = y + height / 2 - (len(lines) - 1) * 9 + 5
@@ -245,7 +245,7 @@ def pointer() -> Picture:
 
 
 def aggregation() -> Picture:
-    """Draw the input of the decoder without aggregation and with all three kinds of it, the gate, and shared layers."""
+    """Draw the decoder's input without and with each kind of aggregation, the encoder gate, and shared layers."""
     picture = Picture(960, 350, "What the decoder reads from an encoder of four layers")
     kinds: Tuple[Tuple[str, str, Tuple[int, ...], str], ...] = (
         ("plain", "h⁴", (4,), "h⁴"),

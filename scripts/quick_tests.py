@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Print the unit tests related to a change, the nearest first, which together take up to a minute on two cores.
+"""Print unit tests related to a change, the nearest first. Together, they take up to a minute on two cores.
 
   scripts/quick_tests.py [--base COMMIT] [--seconds N] [FILE ...]
 
-The change is the difference from a commit (default: HEAD, that is, uncommitted changes), including new files, or
-consists of the given files. The order is: changed tests and tests that import a changed module; tests that name a
-changed file of another kind; other tests of its package; tests of the packages that import it. If nothing has changed,
-the script prints a core of tests: equations, pointers, search, losses, models, preparation and scores.
+The change consists of the given files. By default, it consists of all files that differ from a commit (default: HEAD,
+that is, uncommitted changes), including new files. The tests are printed in this order: changed tests and tests that
+import a changed module; tests that contain the name of a changed file of another kind; other tests of a changed
+package; tests of packages that import a changed module. If nothing has changed, the script prints a core of tests:
+equations, pointers, search, losses, models, preparation and scores.
 
 tests/seconds.json contains the time of each test file. `pytest --junitxml FILE` measures the times, and --record FILE
 writes them to the table. The whole suite uses the table to start its longest files first.
@@ -39,8 +40,8 @@ project/test_imports project/test_reference_table
 NEAREST, USERS, PACKAGE, PACKAGES = range(4)
 """Levels of distance between a test and a change.
 
-In order, the levels mean that the test or one of its imports has changed, that the test names a changed file, that the
-test belongs to the same package, and that it belongs to a package that imports the changed package.
+In order, the levels mean that the test or one of its imports has changed, that the test contains the name of a changed
+file, that the test belongs to a changed package, and that it belongs to a package that imports a changed module.
 """
 
 
@@ -98,7 +99,7 @@ def folder_of(path: str) -> str:
 
 
 def packages_above(changed: Set[str]) -> Set[str]:
-    """Return the folders of packages that contain a module, other than the plugin, that imports a changed module."""
+    """Return the test folders of all packages in which a module other than the plugin imports a changed module."""
     names = {module_name(path) for path in changed} - {""}
     found = set()
     for folder in FOLDERS:
@@ -144,7 +145,7 @@ def changed_files(base: str) -> List[str]:
 
 
 def choose(changed: List[str], most: float, near: Optional[Dict[str, int]] = None) -> List[str]:
-    """Choose the nearest tests, quick tests first, within a total of ``most`` seconds. At least one test is chosen.
+    """Choose the nearest and then the quickest tests, up to a total of ``most`` seconds, but at least one test.
 
     Args:
         near: result of :func:`distances`, or None to compute it.

@@ -26,7 +26,7 @@ TENTHS = [0.05 + 0.1 * part for part in range(10)]
 
 
 def draw_focus(axes: Any, figures: Dict[str, List[List[float]]], title: str) -> None:
-    """Draw mu / m as a function of the query's position, as one line per head."""
+    """Draw mu / m as a function of the query's position, with one line per head."""
     axes.plot([0, 1], [0, 1], color="grey", linestyle=":", linewidth=1, label="the query itself")
     for head, (center, scope) in enumerate(zip(figures["center"], figures["scope"]), 1):
         axes.plot(TENTHS, center, label=f"head {head}, scope {sum(scope) / len(scope):.2f}")
@@ -49,7 +49,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
 
 
 def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
-    """Draw two rows, before and after training, each with the encoder layers and the gates of the decoder."""
+    """Draw the focus in each encoder layer, before training (first row) and after it, and the gates of the decoder."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with make_plots_reproducible():
         figure, grid = plt.subplots(2, len(modules) + 1, figsize=(4.2 * (len(modules) + 1), 7), constrained_layout=True)
@@ -63,9 +63,9 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Compute half the width of the interval that contains 95 % of the differences between two runs of a system.
+    """Compute half the width of the interval for the difference in mean ROUGE between two runs of the same system.
 
-    The differences are between the mean ROUGE scores of the runs.
+    The interval contains 95 % of such differences.
     """
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)

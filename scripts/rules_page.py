@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write the exclusions and requirements of options to docs/rules.md, according to their declarations.
+"""Update the lists of option exclusions and requirements in docs/rules.md from their declarations in the code.
 
   scripts/rules_page.py [--check]
 
 The declarations are metadata of the options' fields; see fairseq_etads/platform/option_checks.py. With --check, nothing
-is written, and the exit status is 1 if the page differs.
+is written, and the exit status is 1 if the page is out of date.
 """
 
 import argparse
@@ -24,8 +24,9 @@ EXCLUDES, NEEDS = "declared exclusions", "declared needs"
 def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     """Collect the exclusions and the requirements of all options.
 
-    The first mapping is from reasons and options to excluded options. The second mapping is from parts of sentences to
-    options.
+    Returns:
+        A mapping from a reason and an option to the options that the option excludes, and a mapping from a requirement
+        (part of a sentence) to the options that have this requirement.
     """
     from fairseq_etads.jobs.architectures import list_option_dataclasses
     from fairseq_etads.platform.option_checks import format_option_name, join_choices
@@ -45,12 +46,12 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
 
 
 def code(need: str) -> str:
-    """Format an option as code, or a kind of model as text."""
+    """Format a requirement: an option as code, a kind of model as text."""
     return f"`{need}`" if need.startswith("--") else need.replace("--pointer", "`--pointer`")
 
 
 def lists() -> Dict[str, str]:
-    """Create the two lists of the page."""
+    """Return the Markdown text of the two lists by their names."""
     from fairseq_etads.platform.option_checks import join_choices
 
     excludes, needs = declared()

@@ -3,9 +3,9 @@
 
   scripts/sample_sentences.py [--seed N] [--number 60] [--names]
 
-A quarter of the sample each consists of docstrings, pages, help texts and comments. With --names, the script draws
-names of modules, classes, functions and methods instead. It prints a number, a kind, a place and a text for each piece.
-The same seed results in the same sample until the files change.
+Docstrings, pages, help texts and comments each provide a quarter of the sample. With --names, the script draws names of
+modules, classes, functions and methods instead. For each sentence or name, it prints a number, the kind, the place and
+the text. The same seed results in the same sample until the files change.
 """
 
 import argparse

@@ -1,13 +1,12 @@
 #!/usr/bin/env python3
 """Take screenshots of pages for docs/pictures/ in a headless browser.
 
-  scripts/screenshots.py [FOLDER]                 docs/pictures/explain.png of docs/pictures/explain.json, which
-                                                  etads-explain model documents.txt --lines --document 3 --json FILE
-                                                  has written; into FOLDER, if it is given
-  scripts/screenshots.py [FOLDER] --model MODEL   docs/pictures/demo.png instead, of etads-demo with that model folder
+  scripts/screenshots.py [FOLDER]                 create explain.png from docs/pictures/explain.json, which was written
+                                                  by etads-explain model documents.txt --lines --document 3 --json FILE
+  scripts/screenshots.py [FOLDER] --model MODEL   create demo.png from etads-demo with the model folder MODEL
 
-The script requires Chromium and its driver (apt-get install chromium chromium-driver) and selenium (pip install
-'.[dev]').
+The picture is written to FOLDER (default: docs/pictures). The script requires Chromium and its driver (apt-get install
+chromium chromium-driver) and selenium (pip install '.[dev]').
 """
 
 import argparse

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Simulate the type-I error and the power of the test in ``etads-compare`` and docs/results.md.
+"""Estimate, by simulation, the type-I error and the power of the test in ``etads-compare`` and docs/results.md.
 
     python scripts/simulate_comparisons.py [--output results/comparisons.json]
 
 Scores are drawn with variances estimated from the records in results/. Each score is the sum of the effect of the
-system on the document, the level of the training run, and a residual for the run and the document, which documents of
-the same family partly share. (The difficulty of a document for all systems cancels out in a paired test.) Two systems
-with a known difference are then compared many times with the method of etads-compare --families. The JSON file contains
-the share of comparisons with p < 0.05 for each number of training runs and each true difference. For a difference of 0,
-this share is the type-I error. The script takes about ten minutes on one core.
+system on the document, the level of the training run, and a residual for the run and the document. Documents of the
+same family share a part of the residual. (The difficulty of a document for all systems cancels out in a paired test.)
+Two systems with a known difference are then compared many times with the method of etads-compare --families. The JSON
+file contains the share of comparisons with p < 0.05 for each number of training runs and each true difference. For a
+difference of 0, this share is the type-I error. The script takes about ten minutes on one core.
 """
 
 import argparse
@@ -33,8 +33,9 @@ LEVEL = 0.05
 def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
     """Estimate standard deviations of mean ROUGE (ROUGE-1, 2 and L) from the systems with several training runs.
 
-    The key "training" is for the mean level of a training run, "family" and "document" are for residuals after the
-    means of the document and the run have been subtracted, and "system" is for the effect of a system on a document.
+    The result contains the standard deviations of the mean level of a training run ("training"), of the effect of a
+    system on a document ("system"), and of the two parts of the residual: the part that a family shares ("family") and
+    the part of a single document ("document").
     """
     levels, left, within = [], [], []
     means_of_systems = []

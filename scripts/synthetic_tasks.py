@@ -9,14 +9,14 @@ Documents consist of random words, so a model can learn nothing except the rule 
               designed for copying.
     position  two numbers and 8 words. The summary consists of the words at these two positions. This task is designed
               for focus-attention, which can compute a centre (mu) from a number.
-    salient   16 words. Four of them are salient, that is, from a quarter of the vocabulary; all words are equally
-              frequent. The summary consists of the four salient words in order. This task is designed for
-              saliency-selection, which can close its gate for a word.
+    salient   16 words. Four of them are salient, which means that they come from a certain quarter of the vocabulary;
+              all words are equally frequent. The summary consists of the four salient words in order. This task is
+              designed for saliency-selection, which can close its gate for a word.
 
 Each system is trained with fairseq's Trainer as in fairseq-train, on new documents in each step. The accuracy is the
 share of summary words that a greedy search generates at the correct position, for 200 documents that are the same for
-all systems. results/synthetic_tasks.json contains a curve and the options for each training run. Runs that are already
-in the file are not repeated, so the script can be interrupted. A run takes half a minute on one core.
+all systems. results/synthetic_tasks.json contains the accuracy curve and the options of each training run. Runs that
+are already in the file are not repeated, so the script can be interrupted. A run takes half a minute on one core.
 """
 
 import argparse
@@ -240,7 +240,7 @@ def main() -> None:
         nargs="+",
         choices=list(SYSTEMS),
         metavar="SYSTEM",
-        help="systems to train (default: basic, and the system for which the task is designed)",
+        help="systems to train (default: basic, and the systems with the mechanism for which the task is designed)",
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
     parser.add_argument(

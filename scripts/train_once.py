@@ -3,10 +3,11 @@
 
     scripts/train_once.py RUN PREPARED [--usual-minutes N] -- fairseq-train ...
 
-RUN/training.json records the command, the data and the checkpoints that the command names, such as --init-from. If a
-run was interrupted, the same command continues it. If options have changed, the script lists the changes. A different
-seed, other data and checkpoints with other contents are refused. fairseq's output is written to RUN/train.log, and
-RUN/finished.txt contains the last command that finished. RUN is locked, so that only one process uses it at a time.
+RUN/training.json records the command, the data and the checkpoints that the command names, for example with
+--init-from. If a run was interrupted, the same command continues it. If options have changed, the script lists the
+changes. The script refuses to continue a run with a different seed, with other data, or with checkpoints that have
+changed. fairseq's output is written to RUN/train.log, and RUN/finished.txt contains the last command that finished. RUN
+is locked, so that only one process uses it at a time.
 """
 
 import argparse
@@ -69,7 +70,7 @@ def train_once(
         made = find_checkpoint(run)
         if before is not None and made is not None:
             check_checkpoints(run, before.files, record.files)
-            record = replace(record, files={**before.files, **record.files})  # some may have been deleted since
+            record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
         is_finished = before is not None and words_of(command) == words_of(before.command)
         if made is not None and is_finished and words_of(command) == words_of(finished_command(run)):
             record.write(run)
@@ -95,7 +96,7 @@ def train_once(
 
 
 def find_checkpoint(run: Path) -> Optional[Path]:
-    """Return the path of the best checkpoint of a run, the last one or any other one, or None if there are none."""
+    """Return the best checkpoint of a run. If it is missing, return the last one, any other one, or None."""
     paths = [run / "checkpoints" / f"checkpoint_{name}.pt" for name in ("best", "last")]
     paths += sorted((run / "checkpoints").glob("checkpoint*.pt"))
     return next((path for path in paths if path.is_file()), None)
@@ -108,7 +109,7 @@ def finished_command(run: Path) -> List[str]:
 
 
 def digests_of(run: Path, command: Sequence[str]) -> Dict[str, str]:
-    """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own, which change."""
+    """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own checkpoints."""
     words, own = split_values(command), (run / "checkpoints").resolve()
     named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
     named = [path / "model.safetensors" if path.is_dir() else path for path in named]
@@ -116,7 +117,7 @@ def digests_of(run: Path, command: Sequence[str]) -> Dict[str, str]:
 
 
 def check_checkpoints(run: Path, before: Dict[str, str], now: Dict[str, str]) -> None:
-    """Raise InputError if a checkpoint with which a run was started has other contents now."""
+    """Raise InputError if a checkpoint has changed since a run was started with it."""
     for path, digest in before.items():
         if now.get(path, digest) != digest:
             raise InputError(
