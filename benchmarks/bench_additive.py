@@ -54,7 +54,7 @@ def attend(readers, inputs):
 def seconds_of(forms, runs):
     """Return a dictionary from each implementation to the seconds of each run.
 
-    The functions must return a differentiable tensor.
+    Each function must return a scalar that requires a gradient.
     """
     seconds = {name: [] for name in forms}
     for run in range(runs + 1):

@@ -6,7 +6,7 @@
 "plain" is torch's scaled_dot_product_attention without any bias, "direct" adds the S x S bias of equation 7, "two
 columns" is the rank-2 identity without splitting the coefficients, and "focus" is fairseq_etads.kernels.focus. Times
 are medians of interleaved forward and backward passes, and errors are maxima over the output. With ``--simulate-tf32``,
-the script measures only the errors of the forms in fairseq_etads.kernels.focus. It replaces fused attention by a
+the script measures only the errors of the forms in fairseq_etads.kernels.focus. It replaces fused attention with a
 function that multiplies float32 numbers in split TF32, in which each number is the sum of two 11-bit numbers.
 """
 

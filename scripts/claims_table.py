@@ -93,12 +93,12 @@ ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
 def verdict(first: str, second: str) -> Answer:
-    """Return a function that answers with the verdict on a comparison."""
+    """Return a function that looks up the verdict on a comparison."""
     return lambda answers: answers.verdicts.get(f"{first} minus {second}")
 
 
 def differences(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
-    """Return a function that answers with the differences between two systems in the given figures."""
+    """Return a function that formats the differences between two systems in the given figures."""
 
     def answer(answers: Answers) -> Optional[str]:
         found = changes(answers.systems, first, second, figures)
@@ -108,7 +108,7 @@ def differences(first: str, second: str, *figures: Callable[[Record], float], wh
 
 
 def gains_by_metric(answers: Answers) -> Optional[str]:
-    """Answer with the gains in ROUGE-1 and ROUGE-L from focus and saliency."""
+    """Format the gains in ROUGE-1 and ROUGE-L from focus and saliency."""
     found = []
     for name in ("focus", "saliency"):
         gain = changes(
@@ -121,7 +121,7 @@ def gains_by_metric(answers: Answers) -> Optional[str]:
 
 
 def repeats(answers: Answers) -> Optional[str]:
-    """Answer with the percentages of repeated bigrams and trigrams in summaries by etads."""
+    """Format the percentages of repeated bigrams and trigrams in summaries by etads."""
     found = [mean_of(answers.systems, "etads", analysed(f"repeated {n}-grams")) for n in (2, 3)]
     if any(value is None for value in found):
         return None
@@ -129,7 +129,7 @@ def repeats(answers: Answers) -> Optional[str]:
 
 
 def copied(first: str) -> Answer:
-    """Return a function that answers with the copy rate of a system."""
+    """Return a function that formats the copy rate of a system."""
 
     def answer(answers: Answers) -> Optional[str]:
         value = mean_of(answers.systems, first, analysed("copy rate"))
@@ -139,7 +139,7 @@ def copied(first: str) -> Answer:
 
 
 def speed(answers: Answers) -> Optional[str]:
-    """Answer with the hours per epoch and the summaries per second on a processor."""
+    """Format the hours per epoch and the summaries per second on a processor."""
     rows = json.loads((answers.benchmarks / "presets.json").read_text(encoding="utf-8"))["presets"]
     names = ("gru_seq2seq", "es_transformer", "gated_es_transformer")
     hours, rates = ([f"{rows[name][key]}" for name in names] for key in ("hours of an epoch", "summaries a second"))
@@ -148,7 +148,7 @@ def speed(answers: Answers) -> Optional[str]:
 
 
 def trick(answers: Answers) -> Optional[str]:
-    """Answer with the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
+    """Format the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 
@@ -239,7 +239,7 @@ def mean_rouge(record: Record) -> float:
 
 
 def against_lead(answers: Answers, system: str) -> Optional[str]:
-    """Answer with the difference in mean ROUGE between a system and the best lead baseline in the records."""
+    """Format the difference in mean ROUGE between a system and the best lead baseline in the records."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
     value = mean_of(answers.systems, system, mean_rouge)
     if value is None or not leads:

@@ -63,10 +63,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 
 def two_trainings(systems: Records) -> float:
-    """Compute half the width of the interval for the difference in mean ROUGE between two runs of the same system.
-
-    The interval contains 95 % of such differences.
-    """
+    """Estimate the difference in mean ROUGE that two training runs of a system exceed in only 5 % of cases."""
     levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom

@@ -25,8 +25,8 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     """Collect the exclusions and the requirements of all options.
 
     Returns:
-        A mapping from a reason and an option to the options that the option excludes, and a mapping from a requirement
-        (part of a sentence) to the options that have this requirement.
+        A mapping from each reason and option to the options that are excluded for this reason, and a mapping from each
+        requirement (part of a sentence) to the options that have this requirement.
     """
     from fairseq_etads.jobs.architectures import list_option_dataclasses
     from fairseq_etads.platform.option_checks import format_option_name, join_choices
