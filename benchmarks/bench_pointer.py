@@ -9,8 +9,8 @@ the time for loading a long dictionary.
 A step consists of the forward and backward passes of etads with --criterion summarization_nll (label smoothing 0.1),
 without the optimiser. One in twelve words of a document is unknown. The variants alternate in one process. The baseline
 is the same model with --pointer none. For --pointer-continue, --pointer soft is a second baseline. There are two sizes:
-the paper's size has 10 documents of 400 tokens, summaries of 100 tokens and 50,000 known words, and the quickstart's
-size has 66 documents of 60 tokens, summaries of 8 tokens and 1,000 known words.
+"paper" stands for 10 documents of 400 tokens, summaries of 100 tokens and 50,000 known words, and "quickstart" stands
+for 66 documents of 60 tokens, summaries of 8 tokens and 1,000 known words.
 """
 
 import argparse
