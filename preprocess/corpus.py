@@ -59,7 +59,10 @@ missing splits."""
 
 BESIDE = (ORIGINAL, ORIGIN)
 _OF_CORPUS = re.compile(rf"({'|'.join(SPLITS)})\.(source(\.({ORIGINAL}|{ORIGIN}|pos|ner|salience))?|target(\.[0-9]+)?)")
-"""Names of the files of a corpus, including tags and salience levels that other commands add."""
+"""Pattern for the names of the files of a corpus, including tags and salience levels that other commands add.
+
+With --force, files with these names are deleted.
+"""
 SPLIT_BY = "cleaned words"
 """Value for report.json that tells from which words --split computes hashes. Earlier versions hashed the raw words."""
 NAMED_DROPPED = 20

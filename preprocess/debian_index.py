@@ -138,8 +138,8 @@ def split_description(value: str) -> Tuple[str, Tuple[str, ...]]:
 def join_lines(lines: Sequence[str]) -> str:
     """Join the wrapped lines of a paragraph into a single line.
 
-    List markers are removed. Each list item without final punctuation receives a ``;``, but the last item receives a
-    ``.``.
+    List markers are removed. A ``;`` is added to list items that end neither with punctuation nor with "and" or "or".
+    If the last item then ends with ``,`` or ``;``, this character is replaced with ``.``.
 
     A dash at the start of a line is treated as a list marker only where a list item can begin. Otherwise, it may be
     part of a wrapped sentence.

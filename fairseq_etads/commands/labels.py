@@ -30,7 +30,8 @@ def _parser() -> argparse.ArgumentParser:
         epilog="""\
 kinds:
   words          1 for each word that the summary copies, at the first occurrence of the longest matches; otherwise 0
-  match          for each summary sentence, the document sentence with the highest ROUGE-L recall of it
+  match          for each summary sentence, the document sentence with the highest ROUGE-L recall of it; no document
+                 sentence is chosen twice
   extract        sentences that together have a high ROUGE-L recall of the summary, chosen greedily
   f1             sentences that together are most similar to the summary, chosen greedily by word and bigram F1; selects
                  fewer sentences than extract, and is much faster

@@ -47,7 +47,7 @@ After an interruption, run the command again with the same --output to continue 
 if some documents could not be summarised, and 2 for any other error.
 """
 SECONDS_BETWEEN_MARKS = 0.5
-"""Interval in seconds at which the progress is recorded. If the process is killed, only later work is repeated."""
+"""Seconds between records of the progress. If the process is killed, the work since the last record is repeated."""
 PROBLEMS_SHOWN = 10
 
 

@@ -6,9 +6,9 @@
 - ``step``: ``text``, ``score`` and ``ended`` describe the best summary found so far. ``attention`` and ``copying``
   contain the weights of the source tokens for the last word, as pairs [index of the token, weight]. They are None if
   the model does not return such weights.
-- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if it is not finite),
-  the number of ``words`` in the document, the number of these words that the model read (``words_read``), the
-  ``explanation`` (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of the explanation's ``page``.
+- ``summary``: the result. It consists of ``text``, ``sentences``, ``score`` (None if it is not finite), the number of
+  ``words`` in the document, the number of these words that the model read (``words_read``), the ``explanation``
+  (:meth:`~fairseq_etads.summarizer.Explanation.to_dict`), and the path of the explanation's ``page``.
 - ``problem``: ``words`` explains why there is no summary.
 
 Positions are counted in code points, as in Python strings.

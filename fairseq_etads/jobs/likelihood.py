@@ -31,8 +31,8 @@ def compute_split_likelihoods(
     Args:
         checkpoint: path of a checkpoint that was saved by fairseq-train.
         data: path of the folder with the binarised data, or None to use the data with which the model was trained.
-        path: path of the file that stores the likelihoods. It is read if it belongs to the same checkpoint and data,
-            and is otherwise written.
+        path: path of the file that stores the likelihoods. It is read if it belongs to the same checkpoint, data and
+            split, and is otherwise written.
         max_tokens: maximum number of source tokens per batch.
 
     Returns:

@@ -85,8 +85,9 @@ class PairSynthesizer:
 
         entailment      a part of this sentence, or the whole sentence
         neutral         a part of a sentence from another reference, with a word that the premise does not contain
-        contradiction   a part of this sentence in which a number or name is replaced with another one from the
-                        references, which must not occur in the premise; no pair is generated if this is not possible
+        contradiction   a part of this sentence in which a number or name is replaced with a random one from the
+                        references; no pair is generated if the sentence contains no number or name, or if the
+                        replacement occurs in the premise
 
     Args:
         references: the reference summaries in a split.

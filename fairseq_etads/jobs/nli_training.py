@@ -322,7 +322,7 @@ def _count_correct(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
 def load_entailment_predictor(folder: str) -> Callable[[Sequence[str], Sequence[str]], List[float]]:
     """Load a model and return a function that predicts P(entailment) for each pair of a premise and a hypothesis.
 
-    The texts must not be tokenised.
+    The function tokenises the texts itself.
 
     Raises:
         InputError: the folder does not contain a model.

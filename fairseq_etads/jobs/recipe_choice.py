@@ -206,8 +206,8 @@ def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
     """Return options for etads-prepare, without the options that the user has given.
 
     If etads-prepare was called before, the options are the same as in that call. Otherwise, the options split the text
-    into whole words, with a vocabulary of as many words as a model can learn from the text. For the recipe "large", the
-    default tokenisation is used.
+    into whole words, with a vocabulary of as many words as a model can learn from the text. The recipe "large" uses the
+    default tokenisation, and the recipe "paper" uses no options.
     """
     if args.recipe == "paper" or _started_without_recipe(args):
         return []

@@ -187,7 +187,7 @@ def add_device_option(add: Callable[..., Any]) -> None:
 
 
 def escape_unprintable(text: str) -> str:
-    """In a text, escape all characters that cannot be printed or that control a terminal.
+    """Escape all characters in a text that cannot be printed or that control a terminal.
 
     This is necessary because names in the input can contain any characters.
     """

@@ -384,7 +384,8 @@ class BeamSearch:
             extensions: the best extensions of each document.
             ends: the boolean mask (B, beam), True for extensions that end with the end symbol.
             stuck: the boolean mask (B,), True for documents without a hypothesis that can be continued.
-            cost: the coverage cost (B, beam) of the extended hypotheses, including the attention of this step, or None.
+            cost: the coverage cost (B, beam) of the active hypotheses, which includes the attention of this step, or
+                None. It is indexed by parent, not by extension.
         """
         on_cpu = ends.device.type == "cpu"  # on a GPU, processing all documents is faster than synchronising
         if on_cpu and not (ends.any() or stuck.any()):

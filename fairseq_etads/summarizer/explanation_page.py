@@ -1,9 +1,9 @@
 """Create a self-contained HTML page for an explanation. The page requires no other files and no network access.
 
-:func:`make_page` receives the result of :meth:`Explanation.to_dict`. The page contains the
-probabilities and weights as JSON, and all text from documents is escaped. The script ``page/explanation.js`` shades
-words and draws plots. Without JavaScript, the words and the table of probabilities are still readable. The
-Content-Security-Policy allows only the page's own style and script.
+:func:`make_page` receives the result of :meth:`Explanation.to_dict`. The page contains the probabilities and weights as
+JSON, and all text from documents is escaped. The script ``page/explanation.js`` shades words and draws plots. Without
+JavaScript, the words and the table of probabilities are still readable. The Content-Security-Policy allows only the
+page's own style and script.
 """
 
 import base64

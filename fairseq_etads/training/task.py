@@ -291,7 +291,10 @@ class SummarizationTask(FairseqTask):
         return iterator
 
     def _get_evaluated(self, dataset: SummarizationDataset) -> SummarizationDataset:
-        """Return the training split as a validation set, including everything that validation summaries require."""
+        """Return the training split as a validation set.
+
+        If summaries are generated during validation, the references and the selection probabilities are added.
+        """
         if self._evaluated is None or self._evaluated.src is not dataset.src:
             self._evaluated = copy.copy(dataset)
             if self._summaries is not None:

@@ -47,7 +47,7 @@ SHOWN_DOCUMENT = 200
 """Maximum number of characters of a document to log in a sample."""
 
 _QUALITY = re.compile(r"accuracy|auc|f1|rewritten_rouge1|(reward|greedy|raml_reward)(_.+(?<!_loss))?")
-"""Names of all criterion metrics that should be maximised, except ROUGE scores."""
+"""Pattern for the names of criterion metrics that should be maximised. ROUGE scores are not included."""
 
 _BRACKETS = {"-lrb-": "(", "-rrb-": ")", "-lsb-": "[", "-rsb-": "]", "-lcb-": "{", "-rcb-": "}"}
 _BRACKET = re.compile(r"(?<!\S)-[lr][rsc]b-(?!\S)", re.IGNORECASE)
@@ -218,7 +218,7 @@ class ValidationSummaries:
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
     def check_generator(self, model: Any) -> None:
-        """Create a generator once and discard it, so that unsuitable options cause an error now.
+        """Create a generator once and discard it, so that unsuitable options cause an error before validation.
 
         Raises ValueError if the options are incompatible with each other, the model or the data, and InputError if a
         file is missing or damaged.
