@@ -28,8 +28,8 @@ examples:
   etads-export runs/mine model --shortlist runs/mine/prepared/bin/shortlist.safetensors
 
   At the end, the command reports how many words the shortlist for a validation document contains on average, and what
-  percentage of the words in the reference summaries it covers. docs/decoding.md describes the costs and benefits of a
-  shortlist.""",
+  percentage of the known words in the reference summaries it covers, where each word counts once per summary.
+  docs/decoding.md describes the costs and benefits of a shortlist.""",
     )
     add = parser.add_argument
     add("data", metavar="DATA", type=Path, help="output folder of etads-prepare, or its bin folder")
