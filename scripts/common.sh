@@ -240,13 +240,14 @@ summarise_once() {
     once --makes "$output" --reads "${reads[@]}" -- "$ROOT/scripts/generate.sh" --run "$run" --output "$output" "$@"
 }
 
-# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt against TEXT/test.target, and write RUN/rouge.json, unless
-# it exists and was created from the same files.
+# score_once RUN TEXT [options of etads-rouge]: score RUN/summaries.txt against TEXT/test.target and, if the documents have several
+# references, TEXT/test.target.1 and so on. Write RUN/rouge.json, unless it exists and was created from the same files.
 score_once() {
-    local run=$1 text=$2
+    local run=$1 text=$2 references=("$2/test.target") file
     shift 2
-    once --makes "$run/rouge.json" --reads "$run/summaries.txt" "$text/test.target" \
-        -- etads-rouge "$run/summaries.txt" "$text/test.target" --json "$run/rouge.json" "$@"
+    for file in "$text"/test.target.[0-9]*; do [ ! -f "$file" ] || references+=("$file"); done
+    once --makes "$run/rouge.json" --reads "$run/summaries.txt" "${references[@]}" \
+        -- etads-rouge "$run/summaries.txt" "${references[@]}" --json "$run/rouge.json" "$@"
 }
 
 # export_once RUN FOLDER CARD DERIVED [options of etads-export]: export RUN to FOLDER, with the text CARD at the end of the model card,

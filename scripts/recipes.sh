@@ -110,6 +110,16 @@ train_prepared() {
     supervise "$ROOT/scripts/train.sh" --recipe paper "$@"
 }
 
+# run_long RUN TEXT [options of train.sh] [-- options of fairseq-train]: train on the sentences that an extractor picks from each
+# document, let a content model choose the sentences of the summaries, and score the summaries (RUN/rouge.json).
+run_long() {
+    local run=$1 text=$2
+    shift 2
+    supervise "$ROOT/scripts/train.sh" --text "$text" --out "$run" --long "${device[@]}" "$@"
+    summarise_once "$run" "$run/summaries.txt" --content "$run/shortened/extractor" "${device[@]}"
+    score_once "$run" "$text" "${ROUGE[@]}"
+}
+
 # score_table DIR NAMES SEEDS [FILE [MEASURE]]: print a Markdown table of the scores in DIR/NAME-SEED/FILE (default:
 # rouge.json). NAMES and SEEDS are lists of words, and MEASURE is f1 (default), precision or recall.
 score_table() {

@@ -143,13 +143,13 @@ def debian(path: Path, names: Sequence[str] = TOPICS) -> Path:
     return write(path, "\n".join(stanzas))
 
 
-def scitldr(folder: Path) -> Path:
-    for name, count in (("train", 4), ("dev", 2), ("test", 2)):
+def scitldr(folder: Path, counts=(4, 2, 2)) -> Path:
+    for name, count in zip(("train", "dev", "test"), counts):
         records = [
             {
-                "source": [f"We study {TOPICS[i]} .", "It works."],
+                "source": [f"We study {TOPICS[i % 8]} .", "It works."],
                 "source_labels": [1, 0],
-                "target": [f"{TOPICS[i]} works."] + ["Another reference.", "A third."][: i % 3],
+                "target": [f"{TOPICS[i % 8]} works."] + ["Another reference.", "A third."][: i % 3],
                 "title": "x",
             }
             for i in range(count)

@@ -28,6 +28,26 @@ def etads(focus=(), saliency=(), encoder=4, decoder=4):
     return check
 
 
+def best_settings(run):
+    """Check that the recipe of train.sh chose the settings, and that all references of a document count."""
+    assert run.option("_name", "optimizer") == "muon" and run.option("pointer_continue")
+    signature = json.loads((run.folder / "rouge.json").read_text(encoding="utf-8"))["signature"]
+    assert "|refs:3,best|" in signature
+
+
+def long_documents(words):
+    """Check that the model read the sentences and levels of an extractor, and that a content model chose sentences."""
+
+    def check(run):
+        assert run.option("source_factors") == "salience" and run.option("_name", "optimizer") == "muon"
+        made = json.loads((run.folder / "shortened/text/train.source.made.json").read_text(encoding="utf-8"))
+        assert made["command"][-2:] == ["--words", str(words)]
+        assert (run.folder / "shortened/extractor/content.npz").is_file()
+        assert run.decoding("diverse_beam_groups") == "4"
+
+    return check
+
+
 def aggregation(kind, history=0, encoder=4, decoder=4):
     """Check the kind of aggregation, the number of earlier layers, the pointer and the search."""
 
