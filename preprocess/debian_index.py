@@ -31,8 +31,8 @@ def read_index(path: Path) -> bytes:
         data = file.read()
     if path.suffix != ".lz4":
         return data
-    # The standard library does not support lz4. If APT's lists are stored as .lz4 files, APT is installed and can read
-    # them.
+    # The standard library does not support lz4. APT stores its lists as .lz4 files only on systems where apt-helper is
+    # installed, which can read them.
     for command in (["/usr/lib/apt/apt-helper", "cat-file"], ["lz4", "-dc"]):
         if shutil.which(command[0]):
             done = subprocess.run([*command, str(path.resolve())], capture_output=True, check=False)

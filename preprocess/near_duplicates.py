@@ -1,4 +1,4 @@
-"""Find near-duplicate documents within a split or across splits, using MinHash from the package datasketch.
+"""Find near-duplicate documents within a split or across splits, using MinHash from the datasketch package.
 
 Each document is represented by the set of all sequences of SHINGLE consecutive words, lower-cased and without
 punctuation. The similarity between two documents is the Jaccard similarity of these sets, i.e. the number of sequences

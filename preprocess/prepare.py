@@ -365,8 +365,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--like",
         metavar="PREPARED",
         type=Path,
-        help="reuse all options listed above, the subword model and the dictionaries of an earlier output folder. "
-        "TEXT may then contain only some of the splits, such as a test set for a trained model",
+        help="reuse the subword model, the dictionaries and the values of all options listed above from an earlier "
+        "output folder. TEXT may then contain only some of the splits, such as a test set for a trained model",
     )
     add(
         "--corpus",

@@ -5,9 +5,9 @@
 
 PATH is a file, or a folder that represents all files directly in it. FILE.made.json, named after the first output,
 records the command and the SHA-256 of all files. An output is made again if it was changed, has no record, or was made
-by another command or from other contents. With --keeps FILE, the text that the command prints is stored in FILE, which
-is another output. The script prints this text even if the command need not run. The exit status is the exit status of
-the command.
+by another command or from other contents. With --keeps FILE, the command's standard output is saved to FILE, which
+then also counts as an output. The script prints this text even if the command need not run. The exit status is the exit
+status of the command.
 """
 
 import argparse

@@ -189,7 +189,7 @@ def _saliency(picture: Picture, generator: torch.Generator) -> None:
     x, bottom, count, width = 600, 265, 9, 4
     q, gate_q = (torch.randn(1, 1, 1, width, generator=generator, dtype=torch.float64) for _ in range(2))
     k, gate_k = (torch.randn(1, 1, count, width, generator=generator, dtype=torch.float64) for _ in range(2))
-    # If the values are unit vectors, the output is equal to the gated weights.
+    # If the values are one-hot vectors, the output is equal to the gated weights.
     v = torch.eye(count, dtype=torch.float64)[None, None]
     gated, weights = saliency_attention(q, k, v, gate_q, gate_k, need_weights=True)
     picture.text(x, 34, "Saliency-selection (decoder)", 15, bold=True)

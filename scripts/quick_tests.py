@@ -9,8 +9,9 @@ import a changed module; tests that contain the name of a changed file of anothe
 package; tests of packages that import a changed module. If nothing has changed, the script prints a core of tests:
 equations, pointers, search, losses, models, preparation and scores.
 
-tests/seconds.json contains the time of each test file. `pytest --junitxml FILE` measures the times, and --record FILE
-writes them to the table. The whole suite uses the table to start its longest files first.
+tests/seconds.json contains the time of each test file. To update it, run `pytest --junitxml FILE`, which times the
+tests, and then `scripts/quick_tests.py --record FILE`, which copies the times from FILE to the table. The whole suite
+uses the table to start its longest files first.
 """
 
 import argparse

@@ -507,7 +507,10 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
         yield source(records)
         gains = [row[-1].value for row in rows if row[3].startswith(UNKNOWN)]
         larger = sum(more > fewer for fewer, more in zip(gains[::2], gains[1::2]))
-        yield f"In {larger} of {len(gains) // 2} comparisons, a pointer gains more where more words are unknown.\n"
+        yield (
+            f"In {larger} of {len(gains) // 2} comparisons, a pointer improves the scores more on pairs with more "
+            "unknown words.\n"
+        )
 
 
 def stratum_row(

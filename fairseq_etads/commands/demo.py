@@ -137,9 +137,9 @@ def main(args: argparse.Namespace) -> None:
     config = _check_options(args)
     with _open_socket(args.port) as listener:
         print(f"== loading {args.folder}: {config.architecture}", flush=True)
-        # Do not load the model in the main thread, because the OpenMP threads of the main thread would continue to
-        # exist. Together with the worker's OpenMP threads, there would be more threads than cores, and generating a
-        # summary would take up to twice as long.
+        # Do not load the model in the main thread, because the main thread's OpenMP threads would then stay alive.
+        # Together with the worker's OpenMP threads, there would be more threads than cores, and generating a summary
+        # would take up to twice as long.
         summarizer = _run_in_thread(lambda: _load_summarizer(args))
         url = f"http://{LOOPBACK}:{listener.getsockname()[1]}/"
         reads = f"reads the first {config.task['truncate_source']:,} tokens of each document"

@@ -54,7 +54,7 @@ examples:
         "--selection",
         metavar="DIR",
         type=Path,
-        help="output folder of etads-select; required with --by selector, content, tagger and phrases",
+        help="output folder of etads-select; required if --by is selector, content, tagger or phrases",
     )
     add("--labels", metavar="DIR", type=Path, help="folder containing the labels (default: the data folder)")
     add(

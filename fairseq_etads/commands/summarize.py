@@ -158,7 +158,7 @@ class _ProgressReport:
     def end(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
 
-        Summaries that were already missing after earlier runs with the same output are also counted.
+        When an interrupted run is resumed, the number of missing summaries includes those from the earlier runs.
         """
         if self._bar is not None:
             self._bar.close()

@@ -87,7 +87,7 @@ _BART: Dict[str, Any] = {  # task.init_from=/path/to/model.pt initialises the mo
     "optimization": {"lr": [3e-5], "clip_norm": 0.1, "max_update": 20000, "update_freq": [4]},
     "dataset": {"max_tokens": 2048},
 }
-_SEE: Dict[str, Any] = {  # the task uses the final truncation lengths in scripts/reproduce/see2017_cnndm.sh
+_SEE: Dict[str, Any] = {  # the same truncation lengths as in the last training stage of see2017_cnndm.sh
     "task": {"sort_within": 100, "no_end_if_cut": True},
     "criterion": {"length_normalised": True},
     "optimizer": {"_name": "lazy_adagrad", "initial_accumulator": 0.1},

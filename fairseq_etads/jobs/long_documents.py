@@ -56,7 +56,7 @@ def check_architecture(arch: str) -> None:
 
     model = ARCH_MODEL_REGISTRY.get(arch)
     if model is None:
-        return  # the architecture is from another --user-dir, or fairseq-train will report that it is unknown
+        return  # either another --user-dir defines the architecture, or fairseq-train will reject it as unknown
     if not _reads_factors(model):
         able = [name for name in PRESETS if _reads_factors(ARCH_MODEL_REGISTRY[name])]
         raise InputError(f"--long: --arch {arch} has no --source-factors; choose one of {', '.join(able)}")

@@ -29,7 +29,7 @@ def find_fused_kernel(
 ) -> str:
     """Return the name of the kernel that PyTorch uses: "flash", "cudnn", "efficient" or "math".
 
-    The kernel "math" stores all attention weights.
+    "math" is the only one of these kernels that stores the full matrix of attention weights.
 
     Args:
         dtype: the data type of queries, keys and values, after autocast.

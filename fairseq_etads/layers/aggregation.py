@@ -16,8 +16,8 @@ AGGREGATIONS = ("none", "add", "proj", "attn")
 class Aggregation(nn.Module):
     """Combines the states of the last encoder layers (Aggregation Transformer, section 3.4).
 
-    Let h^l be the states of layer l in an encoder with N layers. The history consists of the states of the L =
-    ``layers`` layers before the last one::
+    Let h^l be the states of layer l in an encoder with N layers. The history consists of the states of the L
+    layers before the last one (L = ``layers``). The aggregated states are::
 
         add:   h^N + h^(N-L) + ... + h^(N-1)
         proj:  MultiHead(Q=H, K=V=h^N),  H = W [h^(N-L); ...; h^(N-1)] + b                            (eq. 15, 16)

@@ -211,8 +211,8 @@ class PointerOutput:
     def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Compute the log-probabilities that are needed to train a supervised switch (Nallapati et al., section 2.3).
 
-        The switch must copy words outside the vocabulary and generate all other words. The target position for copying
-        is the word's first occurrence in the document.
+        The switch is trained to choose copying for words outside the vocabulary, and generation for all other words.
+        The target position for copying is the word's first occurrence in the document.
 
         Args:
             log_vocab: the log-probabilities log P_vocab of the softmax, in one of the two forms of ``LogVocab``.
@@ -349,7 +349,7 @@ class PointerHead(nn.Module):
                 raise ValueError("--pointer-continue needs the history of the summary")
             more_score, more_gate = self.continuation(states, history, copyable)
             scores, gate = scores + more_score, gate + more_gate
-        empty = ~copyable.any(dim=2)  # (N, 1), True for documents without a word
+        empty = ~copyable.any(dim=2)  # (N, 1), True for documents without words that can be copied
         # A softmax over an empty set would be NaN. Therefore, no attention is computed for documents without words, and
         # all words of their summaries are generated.
         log_copy = scores.masked_fill(~(copyable | empty[:, :, None]), -math.inf).log_softmax(dim=2)

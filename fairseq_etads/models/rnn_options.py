@@ -1,4 +1,4 @@
-"""The options of the recurrent family, checks of these options, and presets.
+"""Options and presets of the recurrent family, and checks that the options are valid.
 
 Each mechanism is an option in :class:`RecurrentConfig`. A named architecture is a preset that changes some defaults.
 """

@@ -371,7 +371,7 @@ def _save_further_state(save: Callable[..., Any], command: Any) -> Callable[...,
 
 
 def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[..., Any]:
-    """Wrap ``load_checkpoint``, so that it restores the counter of --patience and runs a validation that is due.
+    """Wrap ``load_checkpoint`` so that it also restores the --patience counter and runs any overdue validation.
 
     Otherwise, fairseq would start counting from 0 again, and the best checkpoint might be missed.
     """
@@ -380,7 +380,7 @@ def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[.
     def load_checkpoint(cfg: Any, trainer: Any, **arguments: Any) -> Any:
         extra_state, epoch_itr = load(cfg, trainer, **arguments)
         saved = (extra_state or {}).get("patience")
-        # fairseq keeps the best score unless the meters or the optimiser are reset, for example by
+        # fairseq keeps the best score unless the optimiser or the meters are reset, for example by
         # --finetune-from-model.
         if saved and getattr(checkpoint_utils.save_checkpoint, "best", None) == extra_state.get("best"):
             command.should_stop_early.best, command.should_stop_early.num_runs = saved["best"], saved["num_runs"]

@@ -198,7 +198,8 @@ class WideLinear(nn.Module):
         x_rows = x.reshape(-1, x.size(-1))
         result = self._memory.result
         if result is None or len(result) < len(x_rows):
-            with torch.inference_mode(False):  # outside the caller's inference mode, the result must remain writable
+            # an ordinary tensor instead of an inference tensor, so that it can also be written outside inference mode
+            with torch.inference_mode(False):
                 self._memory.result = result = torch.empty(len(x_rows), self.out_features)
         result = result[: len(x_rows)]
         first: Any = self.blocks[0]
@@ -394,7 +395,7 @@ def _time_formats(outputs: int, inputs: int) -> Dict[str, float]:
         layers["int8"] = Int8Linear(weight, None)
     seconds = dict.fromkeys(layers, math.inf)
     with torch.no_grad():
-        # alternate between dtypes, so that other programs slow down all of them equally; the first run is a warm-up
+        # Time the dtypes in turn, so that other programs slow down all of them equally. The first round is a warm-up.
         for _ in range(10):
             for name, layer in layers.items():
                 started = time.perf_counter()
@@ -465,8 +466,8 @@ def _make_product_layer(products: _MatrixProducts, parent: nn.Module, name: str,
     """
     if name in SELF_ATTENTION_INPUTS and hasattr(parent, "joint_proj"):
         return linear
-    # fairseq's attention reads the weights of its layers. In a search, this project's attention modules call their
-    # layers instead.
+    # fairseq's attention accesses its layers' weights directly instead of calling the layers. In a search, this
+    # project's attention modules call them.
     reads_weights = is_plain_attention(parent)
     if products.int8 and not (keeps_float32(linear) or reads_weights):
         return Int8Linear(linear.weight, linear.bias, relu=_absorb_relu(parent, name))

@@ -293,7 +293,7 @@ def find_value_problem(name: str, value: Any) -> str:
     choices = limits.get("choices")
     if choices:
         return "" if value in choices else join_choices(choices)
-    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # NaN differs from itself
+    is_number = isinstance(value, Real) and not isinstance(value, bool) and value == value  # false for NaN
     fits = is_number if kind in (int, float) else isinstance(value, kind)
     if not fits or (kind is int and not isinstance(value, Integral)):
         return {int: "a whole number", float: "a number", bool: "True or False", str: "a text"}[kind]

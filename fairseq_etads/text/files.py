@@ -28,7 +28,9 @@ def get_display_name(path: Path) -> str:
 
 @contextlib.contextmanager
 def open_binary(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for reading bytes. .gz, .xz, .bz2 and .zst files are decompressed. ``-`` denotes standard input.
+    """Open a file for reading in binary mode. ``-`` denotes standard input.
+
+    Files with the suffixes .gz, .xz, .bz2 and .zst are decompressed.
 
     Raises:
         InputError: the file cannot be read, is damaged or truncated, or standard input has already been read. The error

@@ -273,7 +273,8 @@ class SummarizationNLLConfig(FairseqDataclass):
         metadata={
             "bounds": NOT_NEGATIVE,
             "needs": ("--pointer switch",),
-            "help": "weight of the loss for the decision between generating and copying with --pointer switch",
+            "help": "with --pointer switch, weight of the loss that trains the switch to choose between generating and "
+            "copying",
         },
     )
     extraction_loss: float = field(

@@ -168,8 +168,8 @@ class SummarizationConfig(DecodingOptions, FairseqDataclass):
     sort_within: int = field(
         default=0,
         metadata={
-            "help": "in each epoch, shuffle all pairs, and sort each block of N times --batch-size pairs by length "
-            "(Nallapati et al.: 10; 0: sort all pairs once and shuffle the batches, as fairseq does)",
+            "help": "in each epoch, shuffle all pairs, then sort them by length within blocks of N * --batch-size "
+            "pairs (Nallapati et al.: 10). With 0, sort all pairs once and shuffle the batches, as fairseq does",
         },
     )
     save_interval_minutes: float = field(

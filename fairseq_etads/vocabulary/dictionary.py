@@ -137,7 +137,8 @@ def load_checked_dictionary(load: Callable[..., Any], file: Any, *arguments: Any
         arguments: additional arguments for ``load``.
 
     Raises:
-        ValueError: the file is not a dictionary. Unlike fairseq's message, this message contains the file and the line.
+        ValueError: the file is not a dictionary. Unlike fairseq's own message, the message names the file and the line
+            number.
     """
     try:
         return load(file, *arguments)

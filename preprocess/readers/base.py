@@ -111,7 +111,7 @@ class Reader:
         return read_lines(path, self.fallback, self.counts, ends)
 
     def check_utf8(self, *texts: str) -> None:
-        """Raise BadDocument if one of the texts, which :meth:`lines` has returned, was not valid UTF-8."""
+        """Raise BadDocument if any of the given texts, as returned by :meth:`lines`, contains invalid UTF-8."""
         if self.fallback == ESCAPE_INVALID and not all(map(is_valid_utf8, texts)):
             raise BadDocument("not UTF-8")
 

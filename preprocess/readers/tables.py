@@ -191,8 +191,8 @@ each line is a sentence."""
     def _choose_columns(self, path: Path, names: Sequence[str]) -> Tuple[str, str]:
         """Choose the document column and the summary column.
 
-        If the user has specified columns, these are chosen. Otherwise, the first known pair of columns in ``names`` is
-        chosen. Exact matches take precedence over matches that ignore case.
+        If the user has specified columns, these are chosen. Otherwise, the first pair in COLUMNS for which both names
+        occur in ``names`` is chosen. Exact matches take precedence over matches that ignore case.
         """
         known = next((pair for pair in COLUMNS if all(_find_matching_names(name, names) for name in pair)), ("", ""))
         chosen = []

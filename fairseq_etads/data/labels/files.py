@@ -105,7 +105,7 @@ class SelectionFile:
         """Return the hash and the fields of the document with index ``number``.
 
         Raises:
-            InputError: the line of this document is damaged.
+            InputError: the line for this document is malformed.
         """
         if self._map is None:
             with open(self.path, "rb") as file:

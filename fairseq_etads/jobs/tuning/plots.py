@@ -24,7 +24,7 @@ def _draw_trials(axes: Any, places: List[float], scores: List[float], best: int)
 
 def _draw_parameter(axes: Any, parameter: Parameter, tuning: Tuning, scores: List[float]) -> None:
     found = [trial.settings[parameter.name] for trial in tuning.trials]
-    # Draw the values in order at equal distances, because the values of some parameters do not have a common scale.
+    # Plot the values in order and evenly spaced, because the values of some parameters have no numeric scale.
     values = [*parameter.values, *(value for value in dict.fromkeys(found) if value not in parameter.values)]
     values = sorted(values) if parameter.is_ordered else values
     _draw_trials(axes, [values.index(value) for value in found], scores, tuning.best.number)

@@ -98,7 +98,7 @@ def export_folder(
     _check_extractor(source, model)
     decoding = _add_choose_option(source, decoding)
     decoding = _add_decoding_defaults(decoding, task, longest_target)
-    # Every folder contains a maximum length, so it is not an error that this option has no effect with --exact-length.
+    # Every model folder stores max_len, so do not report an error if --exact-length makes max_len ineffective.
     usual = {**call_options.DEFAULTS, "max_len": call_options.get_value("max_len", decoding)}
     call_options.make_call_settings(usual, decoding, get_pointer(model) is not None)
     if SHORTLIST in source.extra_files:

@@ -59,8 +59,8 @@ class SummarizationRLConfig(SummarizationNLLConfig):
     entail_length_cap: str = field(
         default="1",
         metadata={
-            "help": "ratio of summary length to reference length up to which the entail reward increases with the "
-            "summary length (none: no limit)"
+            "help": "upper bound of the length ratio (summary length / reference length) by which the entail reward is "
+            "multiplied (none: no bound)"
         },
     )
     rl_weight: float = field(
