@@ -34,7 +34,7 @@ from etads_preprocess.encode import encode_file
 from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTokenizer
 from records import write_record
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences
 
 WORDS = 800
@@ -108,7 +108,7 @@ def read(folder, out, jobs):
 
 def tokenise(text, out, jobs):
     for side in ("source", "target"):
-        settings = Settings("word", words="ptb")
+        settings = PreparationSettings("word", words="ptb")
         encode_file(text / f"train.{side}", out / f"train.{side}", settings, out, "words", jobs)
 
 

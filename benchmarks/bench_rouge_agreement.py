@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from records import write_record
 
-from fairseq_etads.evaluation import Settings, pair_scores, read_lines
+from fairseq_etads.evaluation import RougeSettings, read_lines, score_pairs
 from fairseq_etads.evaluation.perl import find_perl_rouge
 
 METRICS = ("rouge1", "rouge2", "rouge3", "rougeL")
@@ -77,11 +77,11 @@ def main():
     ):
         scores = {}
         for backend in ("python", "perl"):
-            settings = Settings(backend=backend, irregular=irregular, metrics=METRICS)
-            scores[backend] = pair_scores(hypotheses, [references], settings, jobs=2)
+            settings = RougeSettings(backend=backend, irregular=irregular, metrics=METRICS)
+            scores[backend] = score_pairs(hypotheses, [references], settings, jobs=2)
             report[f"signature, {backend}, {name}"] = settings.signature(1)
         report["differences"][name] = differences(**scores)
-    plain = Settings(irregular=False).tokenizer
+    plain = RougeSettings(irregular=False).tokenizer
     words = Counter(re.sub(r"[^a-z0-9]+", " ", " ".join([*hypotheses, *references]).lower()).split())
     longer = [word for word in words if len(word) > 3]
     stems = perl_stems(longer, find_perl_rouge().home)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SIDES
 from fairseq_etads.text.checksums import Checksums
@@ -31,7 +31,7 @@ def binarise_text(
     out: Path,
     text: Path,
     splits: Sequence[str],
-    settings: Settings,
+    settings: PreparationSettings,
     jobs: int,
     like: Optional[Path],
     read: Checksums,
@@ -79,7 +79,12 @@ def binarise_text(
 
 
 def _run_fairseq_preprocess(
-    out: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path], dictionary: Optional[Path]
+    out: Path,
+    splits: Sequence[str],
+    settings: PreparationSettings,
+    jobs: int,
+    like: Optional[Path],
+    dictionary: Optional[Path],
 ) -> None:
     """Write the dictionaries, and run fairseq-preprocess with its output redirected to OUT/preprocess.txt."""
     # Otherwise, the worker processes of fairseq would be started with the method forkserver.
@@ -104,7 +109,7 @@ def _run_fairseq_preprocess(
 
 
 def _build_dictionaries(
-    out: Path, splits: Sequence[str], settings: Settings, jobs: int, given: Optional[Path]
+    out: Path, splits: Sequence[str], settings: PreparationSettings, jobs: int, given: Optional[Path]
 ) -> List[str]:
     """Build dictionaries from the training text or from ``given``. Returns the options for fairseq-preprocess."""
     from .dictionary import build_bounded_dictionaries, build_dictionary, extend_dictionary, write_dictionary

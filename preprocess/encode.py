@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from tqdm import tqdm
 
-from fairseq_etads.data.preparation import Settings, inference_options
+from fairseq_etads.data.preparation import PreparationSettings, inference_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES
@@ -25,13 +25,13 @@ TO_WORDS, TO_SUBWORDS = "words", "subwords"
 """Encoding stages. The first one splits raw text into words, and the second one splits words into subwords."""
 
 
-def _make_fairseq_options(settings: Settings, out: Path) -> Namespace:
+def _make_fairseq_options(settings: PreparationSettings, out: Path) -> Namespace:
     """Return the options that fairseq requires for building the tokeniser and the subword encoder."""
     options = inference_options(settings.record(), out)
     return Namespace(**{key.replace("-", "_"): value for key, value in options.items()})
 
 
-def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
+def build_tokenizer(settings: PreparationSettings, out: Path, side: str) -> Any:
     """Build the tokeniser ``--tokenizer etads`` for documents or for summaries.
 
     Documents and summaries require different tokenisers if sentence marks are kept in only one of them.
@@ -44,7 +44,7 @@ def build_tokenizer(settings: Settings, out: Path, side: str) -> Any:
     return encoders.build_tokenizer(options)
 
 
-def _build_subword_encoder(settings: Settings, out: Path) -> Any:
+def _build_subword_encoder(settings: PreparationSettings, out: Path) -> Any:
     """Build fairseq's encoder for the subword model in ``out``.
 
     Raises:
@@ -64,7 +64,7 @@ def _build_subword_encoder(settings: Settings, out: Path) -> Any:
         raise InputError(f"{paths} is damaged ({reason}); give another OUT or delete it") from None
 
 
-def build_encoder(settings: Settings, out: Path, stage: str, side: str) -> Callable[[str], str]:
+def build_encoder(settings: PreparationSettings, out: Path, stage: str, side: str) -> Callable[[str], str]:
     """Return a function that encodes a line of text as words or as subwords, depending on the stage."""
     is_first = stage == TO_WORDS
     encoder = build_tokenizer(settings, out, side) if is_first else _build_subword_encoder(settings, out)
@@ -84,7 +84,9 @@ def _encode_lines(lines: List[str]) -> List[str]:
     return [_encode(line) for line in lines]
 
 
-def encode_file(lines: Iterable[str], destination: Path, settings: Settings, out: Path, stage: str, jobs: int) -> None:
+def encode_file(
+    lines: Iterable[str], destination: Path, settings: PreparationSettings, out: Path, stage: str, jobs: int
+) -> None:
     """Encode each line separately, and write the results to a file.
 
     The results do not depend on the number of processes.
@@ -108,7 +110,7 @@ def encode_all_files(
     sources: Path,
     destination: str,
     splits: Sequence[str],
-    settings: Settings,
+    settings: PreparationSettings,
     out: Path,
     stage: str,
     jobs: int,

@@ -28,7 +28,7 @@ from typing import Callable, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from tqdm import tqdm
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text import subwords
@@ -47,13 +47,13 @@ Item = Tuple[str, str, str, Dict[str, str]]
 """Arguments of FactorValues.lines for one document: its location, its tokens, the raw line, and the lines of tags."""
 
 
-def join_words(tokens: List[str], settings: Settings) -> Tuple[List[str], List[int]]:
+def join_words(tokens: List[str], settings: PreparationSettings) -> Tuple[List[str], List[int]]:
     """Join subword tokens into words. Returns the words, and the index of the word that contains each token."""
     kind = "subword_nmt" if settings.tokens == "bpe" else "sentencepiece" if settings.is_sentencepiece else "none"
     return subwords.join_words(tokens, kind)
 
 
-def count_document_frequencies(path: Path, settings: Settings) -> Tuple[int, Counter]:
+def count_document_frequencies(path: Path, settings: PreparationSettings) -> Tuple[int, Counter]:
     """Return the number of documents, and a counter that maps each word to the number of documents containing it."""
     documents = 0
     counts: Counter = Counter()
@@ -115,7 +115,7 @@ class FactorValues:
         InputError: spaCy, the spaCy model or the subword model cannot be loaded.
     """
 
-    def __init__(self, settings: Settings, out: Path, idf: Dict[str, str]):
+    def __init__(self, settings: PreparationSettings, out: Path, idf: Dict[str, str]):
         self.settings, self.idf = settings, idf
         self.tagger = SpacyTagger(settings.spacy_model) if settings.spacy_model else None
         # The tagger requires words in their original case.
@@ -246,7 +246,7 @@ class FactorValues:
 _factor_values: FactorValues
 
 
-def _start_worker(settings: Settings, out: Path, idf: Dict[str, str]) -> None:
+def _start_worker(settings: PreparationSettings, out: Path, idf: Dict[str, str]) -> None:
     global _factor_values
     _factor_values = FactorValues(settings, out, idf)
 
@@ -255,7 +255,7 @@ def _make_factor_lines(items: List[Item]) -> List[List[str]]:
     return [_factor_values.lines(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
 
 
-def find_tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path]:
+def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
     """Return the paths TEXT/SPLIT.source.NAME of all factors that are read from files, keyed by factor name.
 
     If spaCy is used and a file with the original case and digits exists, its path is included under the key ORIGINAL.
@@ -275,7 +275,7 @@ def find_tag_files(text: Path, split: str, settings: Settings) -> Dict[str, Path
     return {**files, ORIGINAL: original} if settings.spacy_model and original.is_file() else files
 
 
-def _iterate_items(out: Path, text: Path, split: str, settings: Settings) -> Iterator[Item]:
+def _iterate_items(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
     """Yield the arguments of :meth:`FactorValues.lines` for each document in a split.
 
     Raises:
@@ -293,7 +293,7 @@ def _iterate_items(out: Path, text: Path, split: str, settings: Settings) -> Ite
 
 
 def write_factors(
-    out: Path, text: Path, splits: Sequence[str], settings: Settings, jobs: int, like: Optional[Path]
+    out: Path, text: Path, splits: Sequence[str], settings: PreparationSettings, jobs: int, like: Optional[Path]
 ) -> None:
     """Write all factor files that are listed in the module docstring.
 
@@ -322,7 +322,7 @@ def write_factors(
         file.write("\n")
 
 
-def _write_idf_bins(out: Path, settings: Settings, like: Optional[Path]) -> Dict[str, str]:
+def _write_idf_bins(out: Path, settings: PreparationSettings, like: Optional[Path]) -> Dict[str, str]:
     """Compute the idf bin of each word in the training documents, and write the bins to OUT/factors/idf.txt.
 
     If ``like`` is set, the file is copied from there instead, so that a test set has the bins of the training data.

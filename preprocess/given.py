@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file
 from fairseq_etads.text.checksums import compute_sha256
@@ -49,7 +49,7 @@ class GivenFiles:
         """Whether the user has provided a subword model. Otherwise, a subword model is learned."""
         return self.encoder_json is not None or self.model is not None
 
-    def check(self, settings: Settings) -> None:
+    def check(self, settings: PreparationSettings) -> None:
         """Raise InputError if a file is missing, damaged, or incompatible with other options."""
         options = {ENCODER: self.encoder_json, MERGES: self.vocab_bpe, "--dictionary": self.dictionary}
         for option, path in options.items():
@@ -69,13 +69,13 @@ class GivenFiles:
         elif settings.tokens == "huggingface":
             raise InputError("--model is missing: --tokens huggingface needs a tokenizer.json")
 
-    def _check_subword_model(self, settings: Settings) -> None:
+    def _check_subword_model(self, settings: PreparationSettings) -> None:
         if settings.tokens not in ("bpe", "sentencepiece", "huggingface"):
             raise InputError(f"--model {self.model}: has no effect without --tokens bpe, sentencepiece or huggingface")
         assert self.model is not None
         if not self.model.is_file():
             raise InputError(f"--model {self.model}: no such file")
-        if settings.size != Settings.size:
+        if settings.size != PreparationSettings.size:
             raise InputError(
                 f"--size {settings.size} has no effect with --model {self.model}, because the model has its "
                 "own size: leave it out"
@@ -96,7 +96,7 @@ class GivenFiles:
                     file=sys.stderr,
                 )
 
-    def check_text(self, settings: Settings, text: Path) -> None:
+    def check_text(self, settings: PreparationSettings, text: Path) -> None:
         """Check that the provided subword model suits a text, before the text is split into pieces.
 
         Raises:
@@ -118,7 +118,7 @@ class GivenFiles:
         }
         return {name: compute_sha256(path) for name, path in names.items() if path is not None}
 
-    def copy_to(self, out: Path, settings: Settings) -> None:
+    def copy_to(self, out: Path, settings: PreparationSettings) -> None:
         """Copy the files of the subword model to the folder of prepared data."""
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])

@@ -16,7 +16,7 @@ from typing import Any, Dict, Optional, Sequence
 from fairseq_etads.data.preparation import (
     FACTORS,
     TOKENS,
-    Settings,
+    PreparationSettings,
     format_command_line,
     inference_options,
     read_settings,
@@ -111,7 +111,9 @@ def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
         write_json(path, record)
 
 
-def _make_subword_model(out: Path, words: Path, settings: Settings, like: Optional[Path], given: GivenFiles) -> None:
+def _make_subword_model(
+    out: Path, words: Path, settings: PreparationSettings, like: Optional[Path], given: GivenFiles
+) -> None:
     """Create the subword model in ``out``.
 
     The model is copied from ``like`` if it is set, or from the provided files if they contain a subword model.
@@ -132,7 +134,7 @@ def _make_subword_model(out: Path, words: Path, settings: Settings, like: Option
         learn_sentencepiece(train, settings.size, out / names[0], kind)
 
 
-def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
+def _write_report(out: Path, splits: Sequence[str], settings: PreparationSettings) -> None:
     """Write statistics about the prepared data to OUT/report.json.
 
     The report contains text lengths, numbers of known and unknown words, and checksums of the files in OUT/bin. Table 2
@@ -152,7 +154,7 @@ def _write_report(out: Path, splits: Sequence[str], settings: Settings) -> None:
 
 
 def prepare_data(
-    settings: Settings,
+    settings: PreparationSettings,
     text: Path,
     out: Path,
     jobs: int,
@@ -189,7 +191,7 @@ def prepare_data(
 
 
 def _create_missing_files(
-    settings: Settings,
+    settings: PreparationSettings,
     text: Path,
     out: Path,
     jobs: int,
@@ -255,7 +257,7 @@ def verify_existing_files(out: Path) -> Checksums:
     return made
 
 
-def _read_reused_checksums(like: Path, settings: Settings) -> Dict[str, str]:
+def _read_reused_checksums(like: Path, settings: PreparationSettings) -> Dict[str, str]:
     """Return the checksums of the files that --like reuses: the dictionaries, subword model and idf bins."""
     subwords = settings.needed_files
     idf = [like / "factors" / "idf.txt"] if "idf" in settings.factors else []
@@ -385,7 +387,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def make_settings(args: argparse.Namespace) -> Settings:
+def make_settings(args: argparse.Namespace) -> PreparationSettings:
     """Create the settings from the options.
 
     Raises InputError if --like is combined with options that it determines.
@@ -399,11 +401,11 @@ def make_settings(args: argparse.Namespace) -> Settings:
         usual = dict(CORPORA[args.corpus])
         if args.model:
             del usual["size"]  # the model determines it
-        if args.tokens and Settings(tokens=args.tokens).reads_raw_text:
+        if args.tokens and PreparationSettings(tokens=args.tokens).reads_raw_text:
             del usual["words"]  # raw text is not split into words
         given = {**usual, **given}
-    same_names = [field.name for field in fields(Settings) if field.name in given]
-    return Settings(
+    same_names = [field.name for field in fields(PreparationSettings) if field.name in given]
+    return PreparationSettings(
         **{name: given[name] for name in same_names},
         lowercase=not (args.keep_case or is_opaque),
         source_marks=bool(args.source_sentence_marks),

@@ -31,7 +31,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 
 from fairseq_etads.evaluation.analysis import extract_sentences
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, make_likelihood_file_path, read_likelihoods
-from fairseq_etads.evaluation.rouge import METRICS, Settings, rouge
+from fairseq_etads.evaluation.rouge import METRICS, RougeSettings, rouge
 from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.platform.outputs import open_output
@@ -161,7 +161,7 @@ def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> 
         names = "lead-N, lead-N-words, oracle-N, textrank-N, textrank-N-words, lexrank-N or lexrank-N-words"
         raise SystemExit(f"--kind {kind}: choose {names}, with a number for N")
     method, limit, in_words = named[1] or named[3], int(named[2] or named[4]), bool(named[3])
-    settings = Settings()
+    settings = RougeSettings()
     for document, reference in zip(documents, references):
         if method in ("lead", "oracle"):
             sentences = extract_sentences(

@@ -19,7 +19,12 @@ import numpy as np
 from claims_table import Answers, deviation_of, rows_of
 from tabulate import tabulate
 
-from fairseq_etads.evaluation.resampling import compare_pairs, compare_trainings, correct_p_values, number_families
+from fairseq_etads.evaluation.resampling import (
+    assign_family_indices,
+    compare_pairs,
+    compare_trainings,
+    correct_p_values,
+)
 from fairseq_etads.evaluation.rouge import METRICS, SEED
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -307,7 +312,7 @@ def read_documents(results: Path, corpus: str, documents: int) -> Documents:
     if not path.is_file():
         return Documents(np.arange(documents), np.ones(documents, dtype=bool))
     names, splits = zip(*(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()))
-    return Documents(number_families(names), ~np.isin(splits, ("valid", "test", "seen")))
+    return Documents(assign_family_indices(names), ~np.isin(splits, ("valid", "test", "seen")))
 
 
 def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:

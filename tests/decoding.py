@@ -50,5 +50,5 @@ def assert_same(got, want, rtol=1e-4, atol=1e-4):
 class Boundless(Scoring):
     """A score with which no document is decided before the maximum length."""
 
-    def bound(self, log_probs, *args):
+    def compute_upper_bound(self, log_probs, *args):
         return torch.full_like(log_probs, math.inf)

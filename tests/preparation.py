@@ -4,7 +4,7 @@ import corpora
 import pytest
 from etads_preprocess.prepare import prepare_data as prepare_with
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.text.files import read_lines
 
 
@@ -19,4 +19,4 @@ def lines(path):
 
 
 def prepare(text, out, tokens, size, lowercase, jobs, **more):
-    return prepare_with(Settings(tokens, size, lowercase, **more), text, out, jobs)
+    return prepare_with(PreparationSettings(tokens, size, lowercase, **more), text, out, jobs)

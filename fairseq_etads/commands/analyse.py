@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract_sentences
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_analysis
-from ..evaluation.rouge import RESAMPLES, RougeReport, Settings, check_at_least, make_report, pair_scores
+from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_at_least, make_report, score_pairs
 from ..evaluation.summaries import find_leftover_marks, split_summary
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
@@ -119,7 +119,7 @@ example:
 
 
 def _make_extracts(
-    args: argparse.Namespace, settings: Settings, sources: Sequence[str], references: Sequence[Sequence[str]]
+    args: argparse.Namespace, settings: RougeSettings, sources: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Dict[str, List[List[str]]]:
     """Create the extracts for the options --lead, --lead-words and --oracle.
 
@@ -172,7 +172,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
         outputs[name] = [f" {mark} ".join(sentences) for sentences in extracts]
     scores: Dict[str, RougeReport] = {}
     for name, lines in outputs.items():
-        found = pair_scores(lines, references, settings, args.jobs, progress=True)
+        found = score_pairs(lines, references, settings, args.jobs, progress=True)
         scores[name] = make_report(found, lines, len(references), settings, args.bootstrap, args.seed)
     progress = tqdm(sources, desc="n-grams", unit=" documents", disable=None)
     analyses = analyse_systems(progress, systems, WORD_SPLITTERS[args.words], mark)

@@ -17,8 +17,8 @@ from ..evaluation.likelihood_file import (
     check_comparable,
     make_likelihood_file_path,
 )
-from ..evaluation.resampling import compare_pairs, compare_trainings, count_units, number_families
-from ..evaluation.rouge import FIGURES, check_at_least, pair_scores
+from ..evaluation.resampling import assign_family_indices, compare_pairs, compare_trainings, count_resampling_units
+from ..evaluation.rouge import FIGURES, check_at_least, score_pairs
 from ..evaluation.summaries import find_leftover_marks
 from ..jobs.runs import find_checkpoint_and_data, silence_info_logs
 from ..platform.console import Parser, command
@@ -190,7 +190,7 @@ def _load_family_indices(args: argparse.Namespace, documents: int) -> Optional[n
     (lines,) = read_summaries([args.families])
     if len(lines) != documents:
         raise InputError(f"--families {args.families} has {len(lines)} lines, but there are {documents} documents")
-    return number_families([line.split("\t")[0] for line in lines])
+    return assign_family_indices([line.split("\t")[0] for line in lines])
 
 
 def _warn_about_few(units: int, args: argparse.Namespace) -> None:
@@ -223,7 +223,7 @@ def _make_score_rows(
         args: parsed command-line arguments.
     """
     several = len(first) > 1 or len(second) > 1
-    _warn_about_few(count_units(first.shape[1], families), args)
+    _warn_about_few(count_resampling_units(first.shape[1], families), args)
     tests = (
         compare_trainings(first, second, args.bootstrap, args.seed, families)
         if several
@@ -259,7 +259,7 @@ def _format_test_signature(
     if given.has_several_trainings:
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
     if families is not None:
-        tests += f"|families:{count_units(documents, families)}"
+        tests += f"|families:{count_resampling_units(documents, families)}"
     return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
 
 
@@ -278,7 +278,7 @@ def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any
     systems = len(given.first) + len(given.second)
     references = texts[systems:]
     rouge = [
-        pair_scores(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
+        score_pairs(text, references, settings, args.jobs, progress=True)[:, :, figure] for text in texts[:systems]
     ]
     # All systems are scored in one call, so that a scorer that needs a model loads it only once.
     heads, more, signatures = other_scores.compute_scores(
@@ -319,7 +319,7 @@ def compare_likelihoods(args: argparse.Namespace, given: _InputFiles) -> Dict[st
     found = [_compute_likelihoods(args, name) for name in names]
     for name, likelihoods in zip(names[1:], found[1:]):
         check_comparable(found[0], likelihoods, [names[0], name])
-    scores = np.stack([likelihoods.per_token() for likelihoods in found])[:, :, None]
+    scores = np.stack([likelihoods.compute_per_token_means() for likelihoods in found])[:, :, None]
     first, second = scores[: len(given.first)], scores[len(given.first) :]
     families = _load_family_indices(args, first.shape[1])
     made = _format_test_signature(given, first.shape[1], families, args)

@@ -164,12 +164,12 @@ def _train_model(args: argparse.Namespace) -> None:
         raise InputError(f"--lr {args.lr}: choose a number above 0")
     if args.more_words and not args.vectors:
         raise InputError("--more-words has no effect without --vectors, which provide the additional words")
-    from ..jobs.nli_training import Settings, train_entailment_model
+    from ..jobs.nli_training import EntailmentSettings, train_entailment_model
 
     silence_info_logs()
-    names = Settings.__dataclass_fields__
+    names = EntailmentSettings.__dataclass_fields__
     given = {name: value for name, value in vars(args).items() if name in names}
-    print(train_entailment_model(args.out, Settings(**given), args.epochs, args.patience, args.device))
+    print(train_entailment_model(args.out, EntailmentSettings(**given), args.epochs, args.patience, args.device))
 
 
 def _score_model(args: argparse.Namespace) -> None:

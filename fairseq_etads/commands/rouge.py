@@ -8,7 +8,7 @@ from typing import Sequence
 import numpy as np
 
 from ..evaluation import other_scores
-from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, pair_scores
+from ..evaluation.rouge import FIGURES, RESAMPLES, check_at_least, make_report, score_pairs
 from ..evaluation.summaries import find_leftover_marks, find_swapped_inputs
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
@@ -108,7 +108,7 @@ def main(args: argparse.Namespace) -> None:
         for name, lines in zip(names, texts):
             print_warnings("etads-rouge", find_leftover_marks(name, lines))
     others = load_scorers(args)
-    scores = pair_scores(texts[0], texts[1:], settings, args.jobs, progress=True)
+    scores = score_pairs(texts[0], texts[1:], settings, args.jobs, progress=True)
     heads, figures, signatures = other_scores.compute_scores(others, texts[0], texts[1:], settings)
     report = make_report(scores, texts[0], len(texts) - 1, settings, args.bootstrap, args.seed)
     if args.per_example:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence
 
 from ..evaluation import other_scores
-from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, Settings
+from ..evaluation.rouge import BACKENDS, METRICS, MULTI_CHOICES, SEED, RougeSettings
 from ..evaluation.summaries import SENTENCE_MARK, check_line_counts, read_lines
 from ..jobs.runs import silence_info_logs
 from ..platform.console import escape_unprintable
@@ -106,7 +106,7 @@ def add_scoring_options(parser: argparse.ArgumentParser, resamples: int, without
     add("--quiet", action="store_true", help="do not show warnings about the texts")
 
 
-def make_rouge_settings(args: argparse.Namespace) -> Settings:
+def make_rouge_settings(args: argparse.Namespace) -> RougeSettings:
     """Create the ROUGE settings from the options that :func:`add_scoring_options` adds.
 
     Raises:
@@ -116,7 +116,7 @@ def make_rouge_settings(args: argparse.Namespace) -> Settings:
         raise ValueError("--irregular yes has no effect with --no-stem, because base forms replace stems")
     if args.rouge_home and args.backend != "perl" and args.irregular != "yes":
         raise ValueError(f"--rouge-home {args.rouge_home} has no effect without --backend perl or --irregular yes")
-    return Settings(
+    return RougeSettings(
         metrics=tuple(args.metrics),
         stem=not args.no_stem,
         irregular=None if args.irregular is None else args.irregular == "yes",

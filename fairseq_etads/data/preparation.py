@@ -19,7 +19,7 @@ FACTORS = ("pos", "ner", "tf", "idf", SALIENCE)
 
 
 @dataclass(frozen=True)
-class Settings:
+class PreparationSettings:
     """Options of etads-prepare that affect the prepared data. prepare.json stores them under the same names.
 
     Attributes:
@@ -122,7 +122,7 @@ class Settings:
 
     def _check_opaque_subwords(self) -> None:
         """Raise InputError if an option is set that is incompatible with the kinds of subwords in OPAQUE."""
-        if self.size != Settings.size:
+        if self.size != PreparationSettings.size:
             raise InputError(
                 f"--size {self.size} has no effect with --tokens {self.tokens}, because its pieces are fixed: leave it "
                 "out"
@@ -148,7 +148,7 @@ class Settings:
         return {side: words for side, words in (("source", source), ("target", self.target_size or size)) if words}
 
     @classmethod
-    def from_record(cls, record: Any) -> "Settings":
+    def from_record(cls, record: Any) -> "PreparationSettings":
         """Create the settings from a dictionary that was returned by :meth:`record`.
 
         Raises:
@@ -175,7 +175,7 @@ class Settings:
 
         The result contains the first three settings, and all other settings that differ from their defaults.
         """
-        defaults = asdict(Settings())
+        defaults = asdict(PreparationSettings())
         always = ("tokens", "size", "lowercase")
         return {name: value for name, value in asdict(self).items() if name in always or value != defaults[name]}
 
@@ -187,7 +187,7 @@ def inference_options(record: Dict[str, Any], out: Path) -> Dict[str, Any]:
         record: settings in the form in which prepare.json stores them.
         out: folder with the prepared data, which also contains the subword model.
     """
-    settings = Settings(**record)
+    settings = PreparationSettings(**record)
     options: Dict[str, Any] = {"tokenizer": "etads"}
     if settings.word_kind != "moses":
         options["text-words"] = settings.word_kind
@@ -221,7 +221,7 @@ def read_prepared_options(prepared: Path) -> Dict[str, Any]:
     return inference_options(settings.record(), prepared)
 
 
-def read_settings(prepared: Path, option: str) -> Settings:
+def read_settings(prepared: Path, option: str) -> PreparationSettings:
     """Read the settings of a folder of prepared data.
 
     Args:
@@ -235,7 +235,7 @@ def read_settings(prepared: Path, option: str) -> Settings:
     if not path.is_file() or not (prepared / "bin" / "complete").is_file():
         raise InputError(f"{option} {prepared}: not a completed output folder of etads-prepare")
     try:
-        settings = Settings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
+        settings = PreparationSettings.from_record(json.loads(path.read_text(encoding="utf-8"))["settings"])
         settings.check()
     except (ValueError, KeyError, TypeError, RecursionError) as error:  # InputError is a ValueError
         raise InputError(f"{option} {prepared}: prepare.json is damaged ({error})") from None

@@ -12,7 +12,7 @@ import numpy as np
 import regex
 
 from ..text.subsequences import iterate_ngrams
-from .rouge import Settings
+from .rouge import RougeSettings
 from .summaries import SENTENCE_MARK, split_summary
 
 NGRAM_ORDERS = (1, 2, 3, 4)
@@ -38,8 +38,8 @@ class Source:
 
     Args:
         words: list of words in the document.
-        text: the document as a string, which is required only for :meth:`share_of_numbers_found` and
-            :meth:`share_of_names_found`.
+        text: the document as a string, which is required only for :meth:`compute_share_of_numbers_found` and
+            :meth:`compute_share_of_names_found`.
     """
 
     def __init__(self, words: Sequence[str], text: str = ""):
@@ -52,7 +52,7 @@ class Source:
         self._grams = {order: set(iterate_ngrams(words, order)) for order in NGRAM_ORDERS}
         self._joined = " ".join(["", *words, ""])
 
-    def novel_ngrams(self, words: Sequence[str], order: int) -> Optional[float]:
+    def compute_novel_ngram_share(self, words: Sequence[str], order: int) -> Optional[float]:
         """Compute the fraction of the summary's n-grams that do not occur in the document (See et al. 2017, figure 6).
 
         For unigrams, the source copy rate of Nallapati et al. (2016), section 4, is 1 minus this fraction.
@@ -63,7 +63,7 @@ class Source:
         grams = list(iterate_ngrams(words, order))
         return sum(gram not in self._grams[order] for gram in grams) / len(grams) if grams else None
 
-    def novel_sentences(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
+    def compute_novel_sentence_share(self, sentences: Sequence[Sequence[str]]) -> Optional[float]:
         """Compute the fraction of the summary's sentences that do not occur verbatim in the document.
 
         Args:
@@ -75,7 +75,7 @@ class Source:
         real = [sentence for sentence in sentences if sentence]
         return sum(" ".join(["", *s, ""]) not in self._joined for s in real) / len(real) if real else None
 
-    def share_of_numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
+    def compute_share_of_numbers_found(self, sentences: Sequence[str]) -> Optional[float]:
         """Compute the fraction of the summary's numbers that also occur in the document.
 
         The result is None if the summary contains no numbers.
@@ -86,7 +86,7 @@ class Source:
         numbers = [number for sentence in sentences for number in _NUMBER.findall(sentence)]
         return sum(number in self._numbers for number in numbers) / len(numbers) if numbers else None
 
-    def share_of_names_found(self, sentences: Sequence[str]) -> Optional[float]:
+    def compute_share_of_names_found(self, sentences: Sequence[str]) -> Optional[float]:
         """Compute the fraction of the summary's names that also occur in the document, ignoring case.
 
         A name is a word that begins with a capital letter and is not the first word of its sentence. Lower-cased
@@ -98,7 +98,7 @@ class Source:
         names = [word for sentence in sentences for word in _WORD.findall(sentence)[1:] if word[0].isupper()]
         return sum(name.lower() in self._text_words for name in names) / len(names) if names else None
 
-    def copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
+    def count_copied_bigrams(self, words: Sequence[str]) -> np.ndarray:
         """Count the bigrams that each tenth of the document shares with the summary, shape (10,).
 
         If a bigram occurs several times in the document, its count is divided equally among these occurrences.
@@ -111,7 +111,7 @@ class Source:
         return tenths
 
 
-def repeated_ngrams(words: Sequence[str], order: int) -> Optional[float]:
+def compute_repeated_ngram_share(words: Sequence[str], order: int) -> Optional[float]:
     """Compute the fraction of n-grams in a summary that repeat an earlier n-gram.
 
     Returns:
@@ -153,23 +153,23 @@ class Analyser:
             texts: the same sentences as strings, which are searched for numbers and names.
         """
         words = [word for sentence in sentences for word in sentence]
-        novel_words = source.novel_ngrams(words, 1)
+        novel_words = source.compute_novel_ngram_share(words, 1)
         values: Dict[str, Any] = {
             "words": len(words),
             "sentences": sum(map(bool, sentences)),
             "copy rate": None if novel_words is None else 100 * (1 - novel_words),
         }
         for order in NGRAM_ORDERS:
-            values[f"novel {order}-grams"] = source.novel_ngrams(words, order)
-        values["novel sentences"] = source.novel_sentences(sentences)
+            values[f"novel {order}-grams"] = source.compute_novel_ngram_share(words, order)
+        values["novel sentences"] = source.compute_novel_sentence_share(sentences)
         for order in NGRAM_ORDERS:
-            values[f"repeated {order}-grams"] = repeated_ngrams(words, order)
-        values["found numbers"] = source.share_of_numbers_found(texts)
-        values["found names"] = source.share_of_names_found(texts)
+            values[f"repeated {order}-grams"] = compute_repeated_ngram_share(words, order)
+        values["found numbers"] = source.compute_share_of_numbers_found(texts)
+        values["found names"] = source.compute_share_of_names_found(texts)
         for name, value in values.items():
             is_share = value is not None and name.startswith(("novel", "repeated", "found"))
             self._values.setdefault(name, []).append(100 * value if is_share else value)
-        self._tenths += source.copied_bigrams(words)
+        self._tenths += source.count_copied_bigrams(words)
 
     def result(self) -> Analysis:
         """Return the statistics for all summaries that have been added."""
@@ -279,7 +279,9 @@ def extract_oracle_sentences(
     return [sentences[number] for number in chosen]
 
 
-def extract_sentences(kind: str, limit: int, document: str, references: Sequence[str], settings: Settings) -> List[str]:
+def extract_sentences(
+    kind: str, limit: int, document: str, references: Sequence[str], settings: RougeSettings
+) -> List[str]:
     """Return an extract of a document as a list of sentences.
 
     Args:

@@ -41,7 +41,7 @@ class Likelihoods:
     tokens: List[int]
     unknown: List[int]
 
-    def per_token(self) -> np.ndarray:
+    def compute_per_token_means(self) -> np.ndarray:
         """Return the mean log-likelihood per token for each summary, shape (n,)."""
         return np.array(self.log_likelihood) / np.array(self.tokens)
 
@@ -49,8 +49,8 @@ class Likelihoods:
         """Format the mean log-likelihood over all summaries and the perplexity over all tokens as one line of text."""
         perplexity = np.exp(-sum(self.log_likelihood) / sum(self.tokens))
         return (
-            f"{len(self.tokens):,} summaries, {self.per_token().mean():.4f} per token on average; perplexity "
-            f"{perplexity:.2f}; {sum(self.unknown) / sum(self.tokens):.1%} of the tokens are unknown words"
+            f"{len(self.tokens):,} summaries, {self.compute_per_token_means().mean():.4f} per token on average; "
+            f"perplexity {perplexity:.2f}; {sum(self.unknown) / sum(self.tokens):.1%} of the tokens are unknown words"
         )
 
     def save(self, path: Path) -> None:

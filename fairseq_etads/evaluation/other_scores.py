@@ -20,7 +20,7 @@ import numpy as np
 from ..version import version
 from .resampling import bootstrap_intervals
 from .reward_scores import Predictor, Scored, Scorer, make_entailment_scorer, make_rougesal_scorer
-from .rouge import Settings
+from .rouge import RougeSettings
 
 NAMES = ("meteor", "bertscore", "rougesal", "entail")
 FIGURES = {
@@ -266,7 +266,7 @@ def compute_scores(
     names: Dict[str, Scorer],
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    settings: Settings,
+    settings: RougeSettings,
 ) -> Tuple[List[str], np.ndarray, List[str]]:
     """Compute all values of the requested scores.
 

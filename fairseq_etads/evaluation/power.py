@@ -18,7 +18,7 @@ def _integrate(values: np.ndarray, places: np.ndarray) -> float:
     return float(((values[1:] + values[:-1]) / 2 * np.diff(places)).sum())
 
 
-def critical_value(freedom: int, level: float) -> float:
+def compute_critical_value(freedom: int, level: float) -> float:
     """Compute the critical value of a two-sided t-test, which |t| exceeds with probability ``level``.
 
     Args:
@@ -57,7 +57,7 @@ def compute_power(difference: float, deviation: float, trainings: int, level: fl
         raise ValueError(f"the standard deviation between runs is {deviation}, but must be greater than 0")
     freedom = 2 * trainings - 2
     shift = abs(difference) / (deviation * math.sqrt(2 / trainings))
-    limit = critical_value(freedom, level)
+    limit = compute_critical_value(freedom, level)
     # The estimated standard deviation is s times the true one, where s² * freedom follows a chi-squared distribution.
     s = np.linspace(0, 1 + 12 / math.sqrt(2 * freedom), _STEPS)[1:]
     log_density = (freedom - 1) * np.log(s) - freedom * s**2 / 2

@@ -36,7 +36,7 @@ class RewriteCandidate(NamedTuple):
         return len(self.words) + (kind == "tokens")
 
 
-def max_candidates(sentences: int) -> List[int]:
+def compute_candidate_limit(sentences: int) -> List[int]:
     """Return the number of candidates to consider for each sentence of a summary, as in Chen and Bansal's code.
 
     Five candidates per sentence are considered if the summary has at most five sentences, four if it has six, three if
@@ -53,7 +53,7 @@ def max_candidates(sentences: int) -> List[int]:
 def choose_best_combination(beams: Sequence[Sequence[RewriteCandidate]], length_kind: str = "tokens") -> List[int]:
     """Choose a candidate for each sentence of a summary (Chen and Bansal 2018, section 2.3).
 
-    All combinations of the best candidates are considered, and :func:`max_candidates` determines the number of
+    All combinations of the best candidates are considered, and :func:`compute_candidate_limit` determines the number of
     candidates per sentence. The function chooses the combination with the fewest repeated bigrams in the whole summary.
     Ties are resolved by the highest score per token, Σ log_prob / Σ length, and then by order. A bigram that occurs n
     times counts as n - 1 repetitions. Bigrams do not cross sentence boundaries.
@@ -70,7 +70,7 @@ def choose_best_combination(beams: Sequence[Sequence[RewriteCandidate]], length_
     # One entry for each way of choosing a candidate for every sentence processed so far: the bit set of distinct
     # bigrams, the total number of bigrams, the score, the length, and the indices of the chosen candidates.
     partial: List[Tuple[int, int, float, int, Tuple[int, ...]]] = [(0, 0, 0.0, 0, ())]
-    for beam, count in zip(beams, max_candidates(len(beams))):
+    for beam, count in zip(beams, compute_candidate_limit(len(beams))):
         described = []
         for candidate in beam[:count]:
             occurring = 0

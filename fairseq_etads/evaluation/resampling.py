@@ -13,7 +13,7 @@ from typing import Any, Dict, Optional, Sequence, Tuple
 import numpy as np
 
 
-def number_families(names: Sequence[str]) -> np.ndarray:
+def assign_family_indices(names: Sequence[str]) -> np.ndarray:
     """Return the family index of each document as an array of shape (n,).
 
     Indices are assigned to family names in alphabetical order.
@@ -21,7 +21,7 @@ def number_families(names: Sequence[str]) -> np.ndarray:
     return np.unique(np.asarray(names), return_inverse=True)[1]
 
 
-def count_units(documents: int, families: Optional[np.ndarray] = None) -> int:
+def count_resampling_units(documents: int, families: Optional[np.ndarray] = None) -> int:
     """Return the number of units that are drawn: the families if they are given, or otherwise the documents."""
     return documents if families is None else len(np.unique(families))
 
@@ -117,7 +117,7 @@ def compare_pairs(
         "p_bootstrap": _compute_p_values(means, difference),
         "p_randomisation": _compute_p_values(exchanged.reshape(resamples, *difference.shape) + difference, difference),
     }
-    return _withhold_without_variation(found, count_units(n, families))
+    return _withhold_without_variation(found, count_resampling_units(n, families))
 
 
 def _compute_training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -145,7 +145,7 @@ def _compute_training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.n
     return np.sqrt(total), freedom
 
 
-def _variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
+def _compute_variance_of_mean(rows: np.ndarray, families: Optional[np.ndarray]) -> np.ndarray:
     """Compute the variance of the mean of ``rows`` (n, ...) over axis 0. The result has the shape (...).
 
     If ``families`` is given, the variance is computed from the sums over each family.
@@ -167,12 +167,14 @@ def _compute_document_share(first: np.ndarray, second: np.ndarray, families: Opt
     Args:
         first, second: scores of each system in all runs, shape (runs, n, ...).
     """
-    spread = _variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
+    spread = _compute_variance_of_mean(first.mean(axis=0) - second.mean(axis=0), families)
     freedom = len(first) + len(second) - 2
     if not freedom:
         return np.ones(spread.shape)
     by_training = sum(
-        _variance_of_mean(training - scores.mean(axis=0), families) for scores in (first, second) for training in scores
+        _compute_variance_of_mean(training - scores.mean(axis=0), families)
+        for scores in (first, second)
+        for training in scores
     )
     twice = by_training / freedom * (1 / len(first) + 1 / len(second))
     return np.clip(1 - np.divide(twice, spread, out=np.zeros(spread.shape), where=spread > 0), 0, 1)
@@ -213,7 +215,7 @@ def compare_trainings(
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
         "p_bootstrap": _compute_p_values(means, difference),
     }
-    return _withhold_without_variation(found, count_units(len(documents), families))
+    return _withhold_without_variation(found, count_resampling_units(len(documents), families))
 
 
 def _withhold_without_variation(found: Dict[str, Any], units: int) -> Dict[str, Any]:

@@ -171,7 +171,7 @@ class Entailment:
         return values
 
 
-def reward_by_name(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
+def create_reward(name: str, makers: Mapping[str, Callable[[], Reward]] = MappingProxyType({})) -> Reward:
     """Return the reward with the given name.
 
     The name is a key of :data:`REWARDS` or ``makers``. It can also be ``module:Class``, in which case an instance of

@@ -109,7 +109,7 @@ class RougeReport:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RougeSettings:
     """Settings for computing ROUGE.
 
     Args:
@@ -171,7 +171,7 @@ class Settings:
 
         Each process creates only one tokeniser, because the tokeniser caches stems.
         """
-        return _tokenizer(self.stem, bool(self.irregular), self.rouge_home)
+        return _get_cached_tokenizer(self.stem, bool(self.irregular), self.rouge_home)
 
     def prepare(self, text: str) -> List[str]:
         """Split a summary into sentences, and truncate the summary to ``byte_limit`` bytes."""
@@ -224,12 +224,12 @@ class _Tokenizer:
 
 
 @functools.cache
-def _tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Tokenizer:
+def _get_cached_tokenizer(stem: bool, irregular: bool, rouge_home: Optional[str]) -> _Tokenizer:
     return _Tokenizer(stem, read_irregular_forms(find_rouge_home(rouge_home)) if irregular else {})
 
 
 @functools.cache
-def _scorer(settings: Settings) -> Any:
+def _get_cached_scorer(settings: RougeSettings) -> Any:
     """Return rouge-score's scorer for the metrics in ``settings``. Each process creates this scorer only once."""
     from rouge_score import rouge_scorer
 
@@ -237,7 +237,7 @@ def _scorer(settings: Settings) -> Any:
     return rouge_scorer.RougeScorer(names, tokenizer=settings.tokenizer)
 
 
-def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
+def _combine_reference_scores(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
     """Combine the scores of a hypothesis against its K references.
 
     Args:
@@ -258,7 +258,7 @@ def _combine(scores: np.ndarray, sizes: np.ndarray, multi: str) -> np.ndarray:
     return np.stack([f1, precision, recall], axis=1)
 
 
-def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray:
+def score_pair(texts: Sequence[Sequence[str]], settings: RougeSettings) -> np.ndarray:
     """Score a hypothesis against its references with the Python implementation.
 
     Args:
@@ -268,7 +268,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
         An array with F1, precision and recall for each metric, shape (metrics, 3), in [0, 1].
     """
     hypothesis, *references = ("\n".join(sentences) for sentences in texts)
-    scorer, names = _scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
+    scorer, names = _get_cached_scorer(settings), [_PYTHON_NAMES[name] for name in settings.metrics]
     scores, sizes = [], []
     for reference in references:
         found = scorer.score(reference, hypothesis)
@@ -277,7 +277,7 @@ def score_pair(texts: Sequence[Sequence[str]], settings: Settings) -> np.ndarray
             words = len(settings.tokenizer.tokenize(reference))
             orders = [int(name[5:]) if name[5:].isdigit() else 1 for name in names]
             sizes.append([max(words - order + 1, 0) for order in orders])
-    return _combine(np.array(scores), np.array(sizes), settings.multi)
+    return _combine_reference_scores(np.array(scores), np.array(sizes), settings.multi)
 
 
 def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterator[Any]:
@@ -295,7 +295,7 @@ def _map_in_processes(function: Any, items: Sequence[Any], jobs: int) -> Iterato
         yield from pool.map(function, items, chunksize=64)
 
 
-def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
+def _split_into_sentences(texts: Sequence[str], settings: RougeSettings) -> List[List[str]]:
     """Split a hypothesis and its references into sentences.
 
     Empty references are removed. If all references are empty, the first one is kept.
@@ -304,14 +304,14 @@ def _prepare(texts: Sequence[str], settings: Settings) -> List[List[str]]:
     return [hypothesis, *([sentences for sentences in references if sentences] or references[:1])]
 
 
-def _prepare_and_score(texts: Sequence[str], settings: Settings) -> np.ndarray:
-    return score_pair(_prepare(texts, settings), settings)
+def _split_and_score_pair(texts: Sequence[str], settings: RougeSettings) -> np.ndarray:
+    return score_pair(_split_into_sentences(texts, settings), settings)
 
 
-def pair_scores(
+def score_pairs(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
-    settings: Settings,
+    settings: RougeSettings,
     jobs: int = 1,
     progress: bool = False,
 ) -> np.ndarray:
@@ -339,15 +339,15 @@ def pair_scores(
     )
     pairs = list(zip(hypotheses, *references))
     if settings.backend == "perl":
-        prepared = [_prepare(texts, settings) for texts in pairs]
+        prepared = [_split_into_sentences(texts, settings) for texts in pairs]
         average, irregular = settings.multi == "average", bool(settings.irregular)
         by_reference = score_with_perl(
             settings.perl, prepared, settings.metrics, settings.stem, irregular, average, jobs
         )
-        return 100 * np.stack([_combine(scores, np.empty(0), "best") for scores in by_reference])
+        return 100 * np.stack([_combine_reference_scores(scores, np.empty(0), "best") for scores in by_reference])
     # Import the libraries before the worker processes are forked, so that they are not imported in each process.
-    _scorer(settings)
-    score = functools.partial(_prepare_and_score, settings=settings)
+    _get_cached_scorer(settings)
+    score = functools.partial(_split_and_score_pair, settings=settings)
     results: Iterable[Any] = _map_in_processes(score, pairs, jobs)
     if progress:
         results = tqdm(results, total=len(pairs), desc="ROUGE", unit=" pairs", disable=None)
@@ -355,9 +355,9 @@ def pair_scores(
 
 
 def make_report(
-    scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: Settings, bootstrap: int, seed: int
+    scores: np.ndarray, hypotheses: Sequence[str], references: int, settings: RougeSettings, bootstrap: int, seed: int
 ) -> RougeReport:
-    """Create a report from the scores that :func:`pair_scores` has returned for ``hypotheses``, shape (n, metrics, 3).
+    """Create a report from the scores that :func:`score_pairs` has returned for ``hypotheses``, shape (n, metrics, 3).
 
     Args:
         references: number of references per hypothesis.
@@ -400,16 +400,16 @@ def rouge(
         seed: seed of the random number generator for the resampling.
         jobs: number of processes, which does not affect the result.
         progress: whether to show a progress bar if stderr is a terminal.
-        settings: keyword arguments of :class:`Settings`.
+        settings: keyword arguments of :class:`RougeSettings`.
 
     Raises:
         ValueError: there are no texts, the numbers of texts differ, a string is given instead of a sequence of texts,
             or a number is too small.
         TypeError: one of the settings does not exist.
     """
-    chosen = Settings(**settings)
+    chosen = RougeSettings(**settings)
     check_at_least(1, jobs=jobs)
     check_at_least(0, bootstrap=bootstrap, seed=seed)
     sets: Any = [references] if all(isinstance(text, str) for text in references) else list(references)
-    scores = pair_scores(hypotheses, sets, chosen, jobs, progress)
+    scores = score_pairs(hypotheses, sets, chosen, jobs, progress)
     return make_report(scores, hypotheses, len(sets), chosen, bootstrap, seed)

@@ -136,7 +136,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
             words += sum(map(len, pair.summary))
             yield pair.document, pair.summary
 
-    priors = PriorProbabilities.learn(pairs())
+    priors = PriorProbabilities.from_pairs(pairs())
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}

@@ -51,7 +51,7 @@ SORTED_TOGETHER = 50
 
 
 @dataclass(frozen=True)
-class Settings:
+class EntailmentSettings:
     """Settings that affect the trained model. They have the same names as the options of the command."""
 
     train: Sequence[Path]
@@ -124,7 +124,7 @@ class EncodedPairs(NamedTuple):
         return cls(premises, hypotheses, torch.tensor(pairs.labels))
 
 
-def make_dictionary(pairs: TokenisedPairs, settings: Settings, tokenizer: TextTokenizer) -> Dictionary:
+def make_dictionary(pairs: TokenisedPairs, settings: EntailmentSettings, tokenizer: TextTokenizer) -> Dictionary:
     """Create a dictionary of the most frequent words in the pairs and of all words in the ``--more-words`` files."""
     dictionary = Dictionary()
     for texts in (pairs.premises, pairs.hypotheses):
@@ -159,7 +159,9 @@ class Trainer:
         pairs: encoded training pairs.
     """
 
-    def __init__(self, model: DecomposableAttention, dictionary: Dictionary, pairs: EncodedPairs, settings: Settings):
+    def __init__(
+        self, model: DecomposableAttention, dictionary: Dictionary, pairs: EncodedPairs, settings: EntailmentSettings
+    ):
         self.model, self.dictionary, self.pairs, self.settings = model, dictionary, pairs, settings
         self.trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
         self.optimizer = torch.optim.Adam(self.trained.values(), lr=settings.lr)
@@ -228,7 +230,9 @@ class Trainer:
         return Progress(*stored["progress"].tolist())
 
 
-def train_entailment_model(out: Path, settings: Settings, epochs: int, patience: int, device: Optional[str]) -> str:
+def train_entailment_model(
+    out: Path, settings: EntailmentSettings, epochs: int, patience: int, device: Optional[str]
+) -> str:
     """Train a model or continue an interrupted run, and return a message about the result.
 
     Args:
@@ -273,7 +277,7 @@ def train_entailment_model(out: Path, settings: Settings, epochs: int, patience:
     return f"{out}: {accuracy}, epoch {progress.best_epoch} of {progress.epoch}"
 
 
-def _check_same_settings(out: Path, settings: Settings) -> None:
+def _check_same_settings(out: Path, settings: EntailmentSettings) -> None:
     """Raise InputError if the folder contains a run that used other options or files with other contents."""
     if not (out / CONFIG).is_file():
         return
@@ -298,13 +302,15 @@ def _check_same_settings(out: Path, settings: Settings) -> None:
         )
 
 
-def _compute_file_checksums(settings: Settings) -> List[str]:
+def _compute_file_checksums(settings: EntailmentSettings) -> List[str]:
     """Compute the SHA-256 hashes of the files with pairs, in the order of the options, and of the word vectors."""
     vectors = [] if settings.vectors is None else [Path(settings.vectors)]
     return [compute_sha256(path) for path in (*settings.train, *settings.valid, *vectors)]
 
 
-def _make_trainer(pairs: TokenisedPairs, dictionary: Dictionary, settings: Settings, device: torch.device) -> Trainer:
+def _make_trainer(
+    pairs: TokenisedPairs, dictionary: Dictionary, settings: EntailmentSettings, device: torch.device
+) -> Trainer:
     torch.manual_seed(settings.seed)
     model = settings.config.make_model(dictionary, settings.dropout)
     if settings.vectors is not None:

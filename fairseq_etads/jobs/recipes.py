@@ -203,10 +203,12 @@ def make_recipe(
     size, options = SIZES[name], _UserOptions(given)
     share, longest_document, longest_summary = size.truncation
     if options.reads_picked_sentences():
-        share, longest_document = 100, data.documents.at(100)  # the model reads all selected sentences
+        share, longest_document = 100, data.documents.percentile(100)  # the model reads all selected sentences
     cut = (
-        options.get_number("--truncate-source", _round_up_length(min(data.documents.at(share), longest_document))),
-        options.get_number("--truncate-target", _round_up_length(min(data.summaries.at(99), longest_summary))),
+        options.get_number(
+            "--truncate-source", _round_up_length(min(data.documents.percentile(share), longest_document))
+        ),
+        options.get_number("--truncate-target", _round_up_length(min(data.summaries.percentile(99), longest_summary))),
     )
     read = data.documents.mean(cut[0]), data.summaries.mean(cut[1])
     workers = options.get_number("--distributed-world-size", max(machine.gpus, 1))
@@ -227,13 +229,13 @@ def make_recipe(
         *("--truncate-source", str(cut[0]), "--truncate-target", str(cut[1])),
     ]
     lengths = choose_length_bounds(data.summaries.percentiles(), cut[1])
-    decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.at(50) < 15 else 3}
+    decoding = {**lengths, "no_repeat_ngram_size": 2 if data.summaries.percentile(50) < 15 else 3}
     found = Recipe(name, train, decoding, steps, epochs, plan.minutes)
     found.says.extend(_explain_recipe(found, size, machine, data, plan, options))
-    if not options.reads_picked_sentences() and data.documents.at(50) > max(cut[0], longest_document):
+    if not options.reads_picked_sentences() and data.documents.percentile(50) > max(cut[0], longest_document):
         found.says.append(
-            f"half of the documents have more than {data.documents.at(50):,} tokens, and their ends are not read; with "
-            "--long, documents are read whole"
+            f"half of the documents have more than {data.documents.percentile(50):,} tokens, and their ends are not "
+            "read; with --long, documents are read whole"
         )
     return found
 
@@ -433,7 +435,7 @@ def _explain_recipe(
         f"documents are read up to {value.get_text('--truncate-source', '')} tokens, summaries up to "
         f"{value.get_text('--truncate-target', '')}",
         f"summaries will have {recipe.decoding['min_len']} to {recipe.decoding['max_len']} tokens: training summaries "
-        f"have {of.at(50)} (median), {of.at(10)} to {of.at(90)} (10 % to 90 %)",
+        f"have {of.percentile(50)} (median), {of.percentile(10)} to {of.percentile(90)} (10 % to 90 %)",
         f"training will take about {time} on {machine.describe()}"
         + (" (a guess; this speed was not measured)" if machine.gpus else " without other work"),
     ]

@@ -107,7 +107,7 @@ class PointerOutput:
         """Return a copy that mixes generation and copying instead of choosing between them."""
         return replace(self, hard=False)
 
-    def selected(self, selection: Selection) -> "PointerOutput":
+    def restrict_to_selection(self, selection: Selection) -> "PointerOutput":
         """Return a pointer output that copies only the selected words, with a higher probability.
 
         P(w) is proportional to p_gen P_vocab(w) + (1 - p_gen) λ (sum of ã_j over the positions j of w), where ã is the
@@ -193,7 +193,7 @@ class PointerOutput:
             return F.pad(scores, (0, 1)).scatter(2, columns, in_document)[:, :, :width]
         return scores.scatter_(2, columns, torch.where(is_word, in_document, scores.gather(2, columns)))
 
-    def target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
+    def compute_target_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor]:
         """Compute log P of the target words only.
 
         Args:
@@ -205,10 +205,10 @@ class PointerOutput:
         """
         log_gen, log_point = self._compute_log_gates()
         generated = log_gen + _gather_log_probs(log_vocab, target)
-        copied = log_point + self.log_copy.masked_fill(~self.positions_of(target), _IMPOSSIBLE).logsumexp(dim=2)
+        copied = log_point + self.log_copy.masked_fill(~self.find_positions(target), _IMPOSSIBLE).logsumexp(dim=2)
         return torch.logaddexp(generated, copied), torch.sigmoid(copied - generated)
 
-    def supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
+    def compute_supervised_log_probs(self, log_vocab: LogVocab, target: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
         """Compute the log-probabilities that are needed to train a supervised switch (Nallapati et al., section 2.3).
 
         The switch is trained to choose copying for words outside the vocabulary, and generation for all other words.
@@ -223,13 +223,13 @@ class PointerOutput:
             boolean mask that is True where the correct decision is to copy.
         """
         point = target >= self.vocab.softmax_width
-        first = self.positions_of(target).int().argmax(dim=2, keepdim=True)
+        first = self.find_positions(target).int().argmax(dim=2, keepdim=True)
         pointed = self.log_copy.gather(2, first)[:, :, 0]
         word = torch.where(point, pointed, _gather_log_probs(log_vocab, target))
         log_gen, log_point = F.logsigmoid(self.gate), F.logsigmoid(-self.gate)
         return word, torch.where(point, log_point, log_gen), point
 
-    def sum_of_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
+    def sum_log_probs(self, log_vocab: LogVocab, total: Tensor, count: Any) -> Tuple[Tensor, Tensor]:
         """Return the sum of log P over all possible words and the number of these words, for label smoothing.
 
         Args:
@@ -249,7 +249,7 @@ class PointerOutput:
         slots = self.vocab.expand_rows(self.vocab.slots_used[:, None], self.gate)
         return total + count * log_gen + change, slots + count
 
-    def positions_of(self, target: Tensor) -> Tensor:
+    def find_positions(self, target: Tensor) -> Tensor:
         """Return a boolean mask (N, T, S), True at the document positions where each target word occurs.
 
         The target words (N, T) are given as columns.
@@ -258,7 +258,7 @@ class PointerOutput:
             self.vocab.copyable
         )
 
-    def copied_from(self, logits: Tensor, target: Tensor) -> Tensor:
+    def find_copied_positions(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the source position (N, T) from which each word was copied, or -1 if the word was probably generated.
 
         If a word occurs at several positions, the position with the most copy attention is returned.
@@ -267,8 +267,8 @@ class PointerOutput:
             logits: the logits of the softmax (N, T, C).
             target: the columns of the words in the summary (N, T).
         """
-        _, share = self.target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
-        matches = self.positions_of(target)
+        _, share = self.compute_target_log_probs(F.log_softmax(at_least_float32(logits), dim=-1), target)
+        matches = self.find_positions(target)
         position = self.log_copy.masked_fill(~matches, _IMPOSSIBLE).argmax(dim=2)
         return position.masked_fill((share <= 0.5) | ~matches.any(dim=2), -1)
 

@@ -52,7 +52,7 @@ class SentenceSelector(nn.Module):
         self.sentence_start = nn.Linear(sentence + hidden, hidden)
         self.cell_start = nn.Linear(sentence + hidden, hidden) if has_cell else None
 
-    def begin(self, documents: Tensor) -> Tensor:
+    def compute_initial_plan(self, documents: Tensor) -> Tensor:
         """Compute the initial plan q_0 (N, Q) from the document vectors d (N, M)."""
         return torch.tanh(self.first_plan(documents))
 
@@ -86,7 +86,7 @@ class SentenceSelector(nn.Module):
         selected = states.compute_weighted_sum(log_weights.exp().view(count, -1, length)).view(-1, width)
         return plan, log_weights, selected
 
-    def start(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
+    def compute_start_state(self, selected: Tensor, plan: Tensor) -> Tuple[Tensor, Optional[Tensor]]:
         """Compute the decoder state (N, Q) before the first word of a sentence from r_t and q_t.
 
         The second returned value is the memory cell (N, Q) of an LSTM, or None.
@@ -108,7 +108,7 @@ class SentenceSelection(NamedTuple):
     log_probs: Tensor
     starts: Tensor
 
-    def divergence(self, targets: Tensor, is_word: Tensor) -> Tensor:
+    def compute_divergence(self, targets: Tensor, is_word: Tensor) -> Tensor:
         """Compute KL(p̂_t ‖ p_t) for each summary, averaged over the sentences t that have a target.
 
         Args:
@@ -154,7 +154,7 @@ class SentenceAttention(NamedTuple):
         """Create an instance from the decoder's word-level attention and the encoder output."""
         return cls(log_word, encoder_out["log_selected"][0], SelectorOutput(*encoder_out["extraction"]))
 
-    def inconsistency(self, top: int) -> Tensor:
+    def compute_inconsistency_loss(self, top: int) -> Tensor:
         """Compute the inconsistency loss of each summary word (N, T).
 
         Document words in sentences that the extractor does not read are never among the ``top`` most attended words.

@@ -526,7 +526,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             return state
         sentences = encoder_out["sentence_states"][0]
         return state._replace(
-            plan=self.selector.begin(encoder_out["documents"][0]).repeat_interleave(beams, dim=0),
+            plan=self.selector.compute_initial_plan(encoder_out["documents"][0]).repeat_interleave(beams, dim=0),
             log_selection=zeros.new_zeros(rows, sentences.shape[1]),  # replaced in the first step
             selected=sentences.new_zeros(rows, sentences.shape[2]),
         )
@@ -542,7 +542,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             documents.sentence_states,
             documents.sentence_padding,
         )
-        hidden, cell = self.selector.start(selected, plan)
+        hidden, cell = self.selector.compute_start_state(selected, plan)
         begun = state._replace(hidden=hidden, cell=cell, plan=plan, log_selection=log_selection, selected=selected)
         return DecoderState(*(select_rows(starts, *pair) for pair in zip(begun, state)))  # type: ignore[arg-type]
 
@@ -632,7 +632,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             scores = at_least_float32(output.logits).log_softmax(dim=-1)
         else:
             scores = output.pointer.log_probs(output.logits)
-        scores = output.vocabulary.by_search_id(scores)
+        scores = output.vocabulary.reindex_by_search_id(scores)
         return scores if log_probs else scores.exp()
 
     def reorder_incremental_state(self, incremental_state: Any, new_order: Tensor) -> None:

@@ -249,8 +249,8 @@ class BeamSearch:
         self.strategy.update_constraints(chosen)
         cost = None if cost is None else gather_beams(cost, parents)
         if self.on_step is not None:
-            scores = self.scoring.final(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
-            read = StepAttention(attention, self.ensemble.copying())
+            scores = self.scoring.compute_final_scores(log_probs, step + 1, cost).masked_fill(fillers, -math.inf)
+            read = StepAttention(attention, self.ensemble.get_mean_copy_distribution())
             self.on_step(find_best_so_far(step, live, self.done, scores, parents, read, self.vocabulary))
         live.decided = live.decided | stuck | self._is_search_decided(step, log_probs, cost)
         return self._reorder_state(step, parents)
@@ -328,7 +328,7 @@ class BeamSearch:
             raise ValueError("--coverage-penalty: the model returns no attention to the source tokens")
         attention = attention.expand(-1, live.beam, -1)  # in the first step, there is only one beam
         live.coverage = attention.contiguous() if live.coverage is None else live.coverage + attention
-        return self.scoring.coverage_cost(live.coverage, padding)
+        return self.scoring.compute_coverage_cost(live.coverage, padding)
 
     def _select_extensions(self, step: int, lprobs: Tensor, cost: Optional[Tensor]) -> Extensions:
         """Select the best extensions for each document, given log-probabilities (B, beam, V).
@@ -398,7 +398,7 @@ class BeamSearch:
             return
         parents = extensions.parents[documents, :beam]
         log_probs = extensions.log_probs[documents, :beam].masked_fill(unanswered[documents, None], -math.inf)
-        score = self.scoring.final(
+        score = self.scoring.compute_final_scores(
             log_probs, step + 1, None if cost is None else gather_beams(cost[documents], parents)
         )
         end = torch.full_like(parents, self.special.eos).unsqueeze(2)
@@ -434,5 +434,5 @@ class BeamSearch:
         longest: Union[int, Tensor] = step + 2
         if settings.early_stopping == "admissible":
             longest = self.max_len + 1 if self.same_length else (self.longest + 1).clamp(min=step + 2)
-        bound = self.scoring.bound(log_probs, step + 2, longest, cost, lengths, gain)
+        bound = self.scoring.compute_upper_bound(log_probs, step + 2, longest, cost, lengths, gain)
         return worst >= bound.amax(1)

@@ -48,7 +48,7 @@ _SHORTLIST_HELP = (
 )
 
 
-class CallOption(NamedTuple):
+class PerCallOption(NamedTuple):
     """A decoding option that can be set in a call.
 
     Attributes:
@@ -69,18 +69,18 @@ class CallOption(NamedTuple):
     least: Optional[float] = None
 
 
-def _make_call_option(name: str) -> CallOption:
+def _make_call_option(name: str) -> PerCallOption:
     if name == "shortlist":  # the shortlist is a file in the folder, and a call only chooses whether to use it
-        return CallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
+        return PerCallOption("shortlist", "shortlist", bool, _SHORTLIST_HELP)
     declared = "max_len_b" if name == "max_len" else name
     metadata = DECLARED[declared].metadata
     bounds = metadata.get("bounds")
     least = metadata.get("least_in_call", None if bounds is None else bounds.at_least)
     setting, kind = options.get_setting_name(declared), options.get_option_type(declared)
-    return CallOption(declared, setting, kind, metadata["help"], metadata.get("choices", ()), least)
+    return PerCallOption(declared, setting, kind, metadata["help"], metadata.get("choices", ()), least)
 
 
-OPTIONS: Dict[str, CallOption] = {name: _make_call_option(name) for name in _NAMES}
+OPTIONS: Dict[str, PerCallOption] = {name: _make_call_option(name) for name in _NAMES}
 """A dictionary from option names to options.
 
 On the command line, the names contain dashes instead of underscores. "shortlist" refers to a file in the model folder

@@ -159,7 +159,7 @@ class SharingMember(EnsembleMember):
             probabilities = memory.setdefault("selection", self.selection.probabilities)
             output = DecoderOutput.of(out)
             assert output.pointer is not None
-            output.pointer = output.pointer.selected(self.selection._replace(probabilities=probabilities))
+            output.pointer = output.pointer.restrict_to_selection(self.selection._replace(probabilities=probabilities))
             out = output.to_pair()
         return out
 
@@ -312,7 +312,7 @@ class Ensemble:
             together = torch.where(self.decided_against, mixture, together)
         return together, _average_attention(attentions)
 
-    def copying(self) -> Optional[Tensor]:
+    def get_mean_copy_distribution(self) -> Optional[Tensor]:
         """Return the mean copy distribution (B, beam, S) of the last step, or None if no model has a pointer.
 
         In the first step, the beam dimension has size 1.

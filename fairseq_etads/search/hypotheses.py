@@ -272,7 +272,7 @@ class FinishedHypotheses:
         first = self.log_probs[:, :, :1]
         steps = torch.cat([first, self.log_probs[:, :, 1:] - self.log_probs[:, :, :-1]], dim=2)
         steps = steps.nan_to_num(nan=-math.inf, neginf=-math.inf)
-        attention = self._hypotheses_attention()
+        attention = self._gather_attention()
         empty = torch.empty(0)
         return [
             [
@@ -289,7 +289,7 @@ class FinishedHypotheses:
             for row, (ranks, lengths) in enumerate(zip(order.tolist(), self.length.tolist()))
         ]
 
-    def _hypotheses_attention(self) -> Optional[Tensor]:
+    def _gather_attention(self) -> Optional[Tensor]:
         """Return the attention weights (B, size, S, longest) of all hypotheses, or None if they were not recorded."""
         if not self._attention:
             return None

@@ -31,13 +31,13 @@ class Lengths:
         kept = self._ordered if longest is None else [min(length, longest) for length in self._ordered]
         return sum(kept) / len(kept)
 
-    def at(self, percent: int) -> int:
+    def percentile(self, percent: int) -> int:
         """Return a percentile of the lengths, the length that ``percent`` per cent of the texts do not exceed."""
         return int(self._ordered[round(percent / 100 * (len(self._ordered) - 1))])
 
     def percentiles(self) -> Dict[str, int]:
         """Return a dictionary that maps the percentages in :data:`REMEMBERED`, as strings, to percentiles of length."""
-        return {str(percent): self.at(percent) for percent in REMEMBERED}
+        return {str(percent): self.percentile(percent) for percent in REMEMBERED}
 
 
 def are_percentiles(value: Any) -> bool:

@@ -136,24 +136,24 @@ class Scoring:
             raise ValueError("--stepwise-coverage-penalty needs a weight: also set --coverage-penalty")
 
     @property
-    def penalised(self) -> bool:
+    def differs_from_fairseq(self) -> bool:
         """Return whether scores are computed differently from fairseq."""
         return self.coverage_penalty > 0 or self.length_penalty_type != "avg"
 
-    def divisor(self, length: int) -> float:
+    def compute_length_penalty(self, length: int) -> float:
         """Compute the length penalty lp for the length |Y| = ``length``."""
         if not self.normalize_scores:
             return 1.0
         return float(length_penalty(length, self.len_penalty, self.length_penalty_beta, self.length_penalty_type))
 
-    def divisors(self, lengths: Tensor) -> Tensor:
+    def compute_length_penalties(self, lengths: Tensor) -> Tensor:
         """Compute the length penalty lp in float64 for each length |Y| in ``lengths`` (B,)."""
         lengths = lengths.double()
         if not self.normalize_scores:
             return torch.ones_like(lengths)
         return length_penalty(lengths, self.len_penalty, self.length_penalty_beta, self.length_penalty_type)
 
-    def coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
+    def compute_coverage_cost(self, coverage: Optional[Tensor], padding_mask: Optional[Tensor]) -> Optional[Tensor]:
         """Compute the coverage cost cp (B, beam) from the coverage (B, beam, S).
 
         Returns None without a coverage penalty.
@@ -162,12 +162,12 @@ class Scoring:
             return None
         return coverage_penalty(coverage, self.coverage_penalty, self.coverage_penalty_type, padding_mask)
 
-    def final(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
+    def compute_final_scores(self, log_probs: Tensor, length: int, cost: Optional[Tensor]) -> Tensor:
         """Compute the scores (…) of hypotheses from log-probabilities (…), their length and coverage costs (…)."""
-        scores = log_probs / self.divisor(length)
+        scores = log_probs / self.compute_length_penalty(length)
         return scores if cost is None else scores - cost
 
-    def bound(
+    def compute_upper_bound(
         self,
         log_probs: Tensor,
         shortest: int,
@@ -194,14 +194,14 @@ class Scoring:
         Jensen's inequality, the logarithms of S numbers that sum to n add up to at most S log(n / S).
         """
         if isinstance(longest, Tensor):
-            largest: Any = self.divisors(longest).to(log_probs.dtype)[:, None]  # (B, 1)
+            largest: Any = self.compute_length_penalties(longest).to(log_probs.dtype)[:, None]  # (B, 1)
             steps: Any = longest[:, None] - shortest + 1
         else:
-            largest, steps = self.divisor(longest), longest - shortest + 1
+            largest, steps = self.compute_length_penalty(longest), longest - shortest + 1
         best = log_probs + gain * steps
         if gain == math.inf:
             best = best.masked_fill(log_probs.eq(-math.inf), -math.inf)  # otherwise the bound would be NaN
-        best = torch.maximum(best / self.divisor(shortest), best / largest)
+        best = torch.maximum(best / self.compute_length_penalty(shortest), best / largest)
         if cost is None:
             return best
         if self.coverage_penalty_type == "summary":

@@ -17,7 +17,7 @@ class StepAttention(NamedTuple):
     attention: Optional[Tensor] = None
     copying: Optional[Tensor] = None
 
-    def continued(self, parents: Tensor) -> "StepAttention":
+    def gather_parents(self, parents: Tensor) -> "StepAttention":
         """Gather the rows at the beam indices ``parents`` (B, beam) from tensors (B, beam, S) or (B, 1, S)."""
         beam = parents.size(1)
         return StepAttention(*(None if x is None else gather_beams(x.expand(-1, beam, -1), parents) for x in self))
@@ -75,7 +75,7 @@ def find_best_so_far(
     found = []
     best_score, best = scores.max(dim=1)
     ended_score, ended = done.score[live.batch_rows].max(dim=1)
-    read = read.continued(parents)
+    read = read.gather_parents(parents)
     for place, row in enumerate(live.batch_rows.tolist()):
         beam, last_read = int(best[place]), StepAttention()
         if ended_score[place] >= best_score[place] and done.length[row, ended[place]]:

@@ -158,12 +158,12 @@ class SearchSettings:
             raise ValueError(
                 f"--exact-length {self.exact_length}: choose 0 (off) to {longest - 1}, the number of positions"
             )
-        # Scoring.bound assumes that hypotheses are ranked by sums of log-probabilities. Other strategies use different
-        # rankings.
+        # Scoring.compute_upper_bound assumes that hypotheses are ranked by sums of log-probabilities. Other strategies
+        # use different rankings.
         is_beam_search = type(strategy) is fairseq_search.BeamSearch
         early_stopping = self.early_stopping
         if early_stopping is None:
-            early_stopping = "admissible" if self.scoring.penalised and is_beam_search else "fairseq"
+            early_stopping = "admissible" if self.scoring.differs_from_fairseq and is_beam_search else "fairseq"
         for option, wanted in (
             ("--stepwise-coverage-penalty", self.scoring.stepwise_coverage_penalty),
             (f"--early-stopping {early_stopping}", early_stopping != "fairseq"),

@@ -99,8 +99,8 @@ def add_copied_positions(
     pointer = output.pointer
     assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:
-        pointer = pointer.selected(selection._replace(probabilities=selection.probabilities[documents]))
-    positions = pointer.copied_from(output.logits, output.vocabulary.target_columns(tokens))  # (n, T)
+        pointer = pointer.restrict_to_selection(selection._replace(probabilities=selection.probabilities[documents]))
+    positions = pointer.find_copied_positions(output.logits, output.vocabulary.target_columns(tokens))  # (n, T)
     for (_, hypothesis), copied_from in zip(hypotheses, positions):
         hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
 

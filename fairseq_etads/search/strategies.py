@@ -338,7 +338,7 @@ class _AllowedWordsFunction:
             return list(self.function(self.ids[row], words))
         allowed = self.function(self.ids[row], self.vocabulary.dictionary_ids(words, row))
         found = torch.tensor([int(word) for word in allowed], dtype=torch.long, device=words.device)
-        return self.vocabulary.own_words(found, row).tolist()
+        return self.vocabulary.convert_producible_words(found, row).tolist()
 
 
 def extend_constraints(
@@ -390,7 +390,7 @@ def extend_constraints(
         never = {special.pad, special.eos, *special.suppressed, *(() if unknown_allowed else (special.unk,))}
         own = []
         for phrase in phrases:
-            ids = phrase if vocabulary is None else vocabulary.own_words(phrase, row)
+            ids = phrase if vocabulary is None else vocabulary.convert_producible_words(phrase, row)
             if len(ids) < len(phrase) or never & set(phrase.tolist()):
                 raise ValueError(
                     f'--constraints: the summary of document {row + 1} of the batch cannot contain "'

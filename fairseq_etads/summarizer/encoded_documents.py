@@ -109,7 +109,7 @@ class EncodedDocuments:
         scoring = search.generator.settings.scoring
 
         def make_hypothesis(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
-            counts = hypothesis["features"][1:] / scoring.divisor(len(hypothesis["tokens"]))
+            counts = hypothesis["features"][1:] / scoring.compute_length_penalty(len(hypothesis["tokens"]))
             text = summarizer._summary(row, hypothesis, batch, search).text
             return Hypothesis(text, float(hypothesis["score"]), tuple(counts.tolist()))
 

@@ -157,8 +157,8 @@ class Explainer:
         shares = copied_from = None
         if pointer is not None:
             columns = vocabulary.target_columns(ids)
-            _, shares = pointer.target_log_probs(output.logits.float().log_softmax(-1), columns)
-            copied_from = pointer.copied_from(output.logits, columns)[0]
+            _, shares = pointer.compute_target_log_probs(output.logits.float().log_softmax(-1), columns)
+            copied_from = pointer.find_copied_positions(output.logits, columns)[0]
         return _ForwardPass(
             log_probs=log_probs,
             attention=None if attention is None else attention[0],

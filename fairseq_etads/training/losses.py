@@ -111,7 +111,7 @@ def compute_selection_loss(
     is_word = torch.ones_like(selection.starts)
     for number in no_words:
         is_word &= sample["target"] != number
-    return selection.divergence(sample["sentence_targets"], is_word)
+    return selection.compute_divergence(sample["sentence_targets"], is_word)
 
 
 def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int) -> Tensor:
@@ -602,7 +602,7 @@ class SummarizationNLL(FairseqCriterion):
             found["extraction_loss"] = self.extraction_weight, of_documents[:, None] * real
         if self.inconsistency_weight:
             assert output.sentence_attention is not None, "the task refuses --inconsistency-loss without an extractor"
-            values = output.sentence_attention.inconsistency(self.inconsistency_top).masked_fill(~real, 0)
+            values = output.sentence_attention.compute_inconsistency_loss(self.inconsistency_top).masked_fill(~real, 0)
             found["inconsistency_loss"] = self.inconsistency_weight, values
         return found
 
@@ -639,14 +639,14 @@ class SummarizationNLL(FairseqCriterion):
             return nll, self._smooth_labels(nll, -total / count), {}
         p_gen = pointer.gate.sigmoid()
         if pointer.kind == "switch":
-            word, decision, point = pointer.supervised_log_probs(log_vocab, target)
+            word, decision, point = pointer.compute_supervised_log_probs(log_vocab, target)
             smooth = torch.where(point, -word, -total / count)  # label smoothing applies only to generated words
             loss = self._smooth_labels(-word, smooth) - self.switch_weight * decision
             return -(word + decision), loss, {"p_gen": p_gen, "copied": point.float()}
-        log_prob, copied = pointer.target_log_probs(log_vocab, target)
+        log_prob, copied = pointer.compute_target_log_probs(log_vocab, target)
         smooth = log_prob
         if self.label_smoothing:
-            total, count = pointer.sum_of_log_probs(log_vocab, total, count)
+            total, count = pointer.sum_log_probs(log_vocab, total, count)
             smooth = total / count
         return -log_prob, self._smooth_labels(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 

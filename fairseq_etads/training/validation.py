@@ -17,7 +17,7 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from torch import Tensor
 
-from ..evaluation.rouge import METRICS, Settings, score_pair
+from ..evaluation.rouge import METRICS, RougeSettings, score_pair
 from ..layers.decoder_output import unwrap_model
 from ..platform.option_checks import format_option_name
 from ..search.options import DECLARED, format_value_error
@@ -280,7 +280,7 @@ class ValidationSummaries:
         sums = dict.fromkeys(("_rouge_documents", *(f"_{name}" for name in METRICS)), 0.0) if self.scored else {}
         if not rows:
             return sums
-        settings = Settings(metrics=METRICS)
+        settings = RougeSettings(metrics=METRICS)
         for row, tokens in zip(rows, self._generate_summaries(sample, model, rows)):
             document, target = int(sample["id"][row]), sample["references"][row]
             if document < self.shown:

@@ -274,7 +274,7 @@ class OutputVocabulary(NamedTuple):
             return self.candidates.extended_ids(search_ids)
         return search_ids
 
-    def by_search_id(self, scores: Tensor) -> Tensor:
+    def reindex_by_search_id(self, scores: Tensor) -> Tensor:
         """Convert log-probabilities (N, T, C + K), indexed by column, to log-probabilities indexed by search id.
 
         The log-probability of words without a column is minus infinity.
@@ -310,7 +310,7 @@ class OutputVocabulary(NamedTuple):
         scores[..., : own.shape[-1]] += own
         scores[..., own.shape[-1] :] += known[..., self.unk, None]
 
-    def own_words(self, words: Tensor, document: int) -> Tensor:
+    def convert_producible_words(self, words: Tensor, document: int) -> Tensor:
         """Convert dictionary ids (n,) to search ids (m,).
 
         Words that the summary of the document cannot contain are omitted.

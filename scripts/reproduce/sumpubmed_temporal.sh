@@ -51,7 +51,7 @@ both_chosen "$names" temporal plain || exit 0
 python - "$out" "$subset" $seeds <<'PYTHON'
 import pathlib, sys
 import numpy as np
-from fairseq_etads.evaluation.analysis import WORD_SPLITTERS, repeated_ngrams
+from fairseq_etads.evaluation.analysis import WORD_SPLITTERS, compute_repeated_ngram_share
 from fairseq_etads.evaluation.resampling import compare_pairs
 from fairseq_etads.evaluation.summaries import read_lines
 from fairseq_etads.text.words import SENTENCE_MARK
@@ -60,7 +60,7 @@ def rates(system):
     """Per cent of each summary's bigrams that occurred before in it."""
     texts = read_lines(str(pathlib.Path(sys.argv[1]) / system / f"{sys.argv[2]}.txt"))
     words = (WORD_SPLITTERS["words"](text.replace(SENTENCE_MARK, " ")) for text in texts)
-    return 100 * np.array([repeated_ngrams(summary, 2) or 0.0 for summary in words])
+    return 100 * np.array([compute_repeated_ngram_share(summary, 2) or 0.0 for summary in words])
 
 for seed in sys.argv[3:]:
     test = compare_pairs(rates(f"temporal-{seed}"), rates(f"plain-{seed}"), 1000, 12345)

@@ -32,7 +32,7 @@ def test_losses_and_gradients_are_finite_in_half_precision(dtype, logit):
     (logits, extra), scores = log_probs(model, "cuda")
     torch.testing.assert_close(scores.exp().sum(-1), torch.ones_like(scores[:, :, 0]))
     target = extra["output"].pointer.vocab.encode(SUMMARIES.cuda())
-    chosen, _ = extra["output"].pointer.target_log_probs(logits.float().log_softmax(-1), target)
+    chosen, _ = extra["output"].pointer.compute_target_log_probs(logits.float().log_softmax(-1), target)
     assert chosen.isfinite().all()
     chosen.sum().backward()
     for name, parameter in model.named_parameters():

@@ -17,7 +17,7 @@ import numpy as np
 from tabulate import tabulate
 
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
-from ...evaluation.rouge import Settings, pair_scores
+from ...evaluation.rouge import RougeSettings, score_pairs
 from ...platform.errors import InputError
 from ...platform.outputs import write_text
 from ...summarizer import Summarizer
@@ -284,7 +284,7 @@ class _CachedScorer:
     def __init__(self, metric: str):
         name = metric[: -len(_RECALL)] if metric.endswith(_RECALL) else metric
         recall = name != metric
-        self.settings = Settings(
+        self.settings = RougeSettings(
             metrics=ROUGE_METRICS if name == "mean" else (name,), byte_limit=BYTES if recall else None
         )
         self._figure = 2 if recall else 0
@@ -293,7 +293,7 @@ class _CachedScorer:
     def __call__(self, texts: Sequence[str], reference: str) -> List[float]:
         new = [text for text in dict.fromkeys(texts) if (text, reference) not in self._known]
         if new:
-            scores = pair_scores(new, [[reference] * len(new)], self.settings)[:, :, self._figure].mean(axis=1)
+            scores = score_pairs(new, [[reference] * len(new)], self.settings)[:, :, self._figure].mean(axis=1)
             self._known.update(((text, reference), round(score, 6)) for text, score in zip(new, scores.tolist()))
         return [self._known[text, reference] for text in texts]
 

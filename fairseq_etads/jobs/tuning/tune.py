@@ -14,7 +14,7 @@ from ...evaluation.analysis import Analysis, analyse_systems
 from ...evaluation.resampling import bootstrap_intervals, compare_pairs
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...evaluation.rouge import SEED as RESAMPLING_SEED
-from ...evaluation.rouge import Settings, pair_scores
+from ...evaluation.rouge import RougeSettings, score_pairs
 from ...evaluation.summaries import split_summary
 from ...platform.errors import InputError
 from ...search.call_options import get_value
@@ -175,7 +175,7 @@ def tune(
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
     pairs = choose_pairs(documents, references, most_documents, seed, listener)
     out.mkdir(parents=True, exist_ok=True)
-    scoring = Settings().signature(1)
+    scoring = RougeSettings().signature(1)
     defaults = _read_first_defaults(out / TRIALS_FILE, summarizer.config.decoding)
     lengths = [summarizer.token_count(reference) for _, reference in pairs]
     space = make_search_space(search, ranges or {}, defaults, lengths)
@@ -311,7 +311,7 @@ class _Study:
                 f"trial {number}: out of memory; choose less than --max-tokens {self.encoded.max_tokens}"
             ) from None
         summaries = [" ".join(summary.text.split()) for summary in found]
-        scores = pair_scores(summaries, [[reference for _, reference in self.pairs]], Settings())[:, :, 0]
+        scores = score_pairs(summaries, [[reference for _, reference in self.pairs]], RougeSettings())[:, :, 0]
         return {
             "number": number,
             "settings": settings,

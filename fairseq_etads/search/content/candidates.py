@@ -2,7 +2,7 @@
 
 from typing import List, NamedTuple, Optional, Sequence, Tuple
 
-from ...evaluation.rouge import Settings
+from ...evaluation.rouge import RougeSettings
 from .choosing import LONGEST, Expectation, choose_sentence_set
 from .model import ContentModel
 
@@ -30,7 +30,7 @@ class Choice(NamedTuple):
 
 def stem_words(words: Sequence[str]) -> List[str]:
     """Return the stems of words, as ROUGE compares them."""
-    return Settings().tokenizer.tokenize(" ".join(words))
+    return RougeSettings().tokenizer.tokenize(" ".join(words))
 
 
 def pad_probabilities(probabilities: Sequence[float], sentences: int) -> List[float]:

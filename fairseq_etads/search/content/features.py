@@ -53,7 +53,7 @@ class PriorProbabilities:
         self.counts, self.base = counts, base
 
     @classmethod
-    def learn(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "PriorProbabilities":
+    def from_pairs(cls, pairs: Iterator[Tuple[Sentences, Sentences]]) -> "PriorProbabilities":
         """Count the items in all pairs of document and summary."""
         found: Dict[Item, List[int]] = {}
         totals: Dict[Tuple[int, int], List[int]] = defaultdict(lambda: [2, 1])
@@ -69,11 +69,11 @@ class PriorProbabilities:
         base = {key: row[1] / row[0] for key, row in totals.items()}
         return cls({item: (row[0], row[1]) for item, row in found.items()}, base)
 
-    def frequent(self, least: int) -> "PriorProbabilities":
+    def keep_frequent(self, least: int) -> "PriorProbabilities":
         """Return a copy without the items that occur in fewer than ``least`` documents."""
         return PriorProbabilities({item: row for item, row in self.counts.items() if row[0] >= least}, self.base)
 
-    def of(self, item: Item, without: int = -1) -> Tuple[float, float]:
+    def compute_prior_features(self, item: Item, without: int = -1) -> Tuple[float, float]:
         """Return the logit of an item's prior, and log(1 + number of documents that contain the item).
 
         Args:
@@ -143,7 +143,7 @@ def make_feature_tables(
                 common += [math.log(len(places[1][word])) for word in (gram[:1], gram[1:])]
             for count in range(1, min(len(numbers), most) + 1):
                 has = wanted.get(gram, 0) >= count
-                prior, known = priors.of((gram, count), int(has) if held_out else -1)
+                prior, known = priors.compute_prior_features((gram, count), int(has) if held_out else -1)
                 if order == 1 and count == 1:
                     word_priors[gram] = prior
                 items.append((gram, count))

@@ -82,7 +82,7 @@ class ContentModel(NamedTuple):
 
     def kept(self) -> Dict[Item, Tuple[int, int]]:
         """Return the counts of the items that :meth:`save` stores, without the rarest items."""
-        items = self.priors.frequent(LEAST_DOCUMENTS).counts
+        items = self.priors.keep_frequent(LEAST_DOCUMENTS).counts
         kept: Dict[Item, Tuple[int, int]] = {}
         size = 0
         for item in sorted(items, key=lambda item: (-items[item][0], item))[:MOST_STORED]:

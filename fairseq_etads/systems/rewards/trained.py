@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
 from ...data.labels.labels import compute_idf
-from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, reward_by_name
+from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, create_reward
 from ...models.selector import WordTagger
 from ...platform.systems import explain_missing_system, is_installed
 from ...text.subwords import OPAQUE, join_words
@@ -174,7 +174,7 @@ class RewardFunctions:
         makers = {"rougesal": self._make_rouge_sal, "entail": self._make_entailment_reward}
         self._rewards: List[Reward] = []
         if not task.is_loading:  # fairseq-validate uses no rewards, and their models may be missing
-            self._rewards = [reward_by_name(name, makers) for name in self.names]
+            self._rewards = [create_reward(name, makers) for name in self.names]
 
     def __len__(self) -> int:
         return len(self.names)

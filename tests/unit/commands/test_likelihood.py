@@ -136,7 +136,7 @@ def test_the_command_compares_two_runs(run, tmp_path, capsys):
     runs, saved = [str(folder), str(tmp_path / "other")], tmp_path / "report.json"
     assert compare_command.main(["--likelihood", *runs, "--json", str(saved), "--bootstrap", "200"]) == 0
     report = json.loads(saved.read_text())
-    scores = [found(folder).per_token(), found(tmp_path / "other").per_token()]
+    scores = [found(folder).compute_per_token_means(), found(tmp_path / "other").compute_per_token_means()]
     row = report["scores"]["log-likelihood"]
     assert [row["first"], row["second"]] == pytest.approx([x.mean() for x in scores])
     assert row["p_randomisation"] == compare_pairs(*(x[:, None] for x in scores), 200, 12345)["p_randomisation"][0]

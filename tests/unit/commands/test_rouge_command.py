@@ -301,7 +301,7 @@ def test_without_resamples_there_are_no_intervals(files, tmp_path, capsys, monke
 
 
 def test_files_that_cannot_be_written_are_refused_before_scoring(files, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(command, "pair_scores", lambda *_, **__: pytest.fail("scored first"))
+    monkeypatch.setattr(command, "score_pairs", lambda *_, **__: pytest.fail("scored first"))
     check_error(
         [*files, "--per-example", "o.csv"], capsys, '--per-example "o.csv": the name must end in .jsonl or .tsv'
     )

@@ -16,8 +16,8 @@ from fairseq_etads.evaluation.analysis import (
     Analyser,
     Source,
     analyse_systems,
+    compute_repeated_ngram_share,
     find_greedy_oracle,
-    repeated_ngrams,
     take_lead_words,
 )
 
@@ -65,27 +65,30 @@ def test_every_figure_equals_a_loop(summary, document):
     words = [word for sentence in summary for word in sentence]
     source = Source(source_words)
     for n in (1, 2, 3, 4):
-        assert same(source.novel_ngrams(words, n), loop_novel(words, source_words, n))
-        assert same(repeated_ngrams(words, n), loop_repeated(words, n))
-    assert same(source.novel_sentences(summary), loop_novel_sentences(summary, source_words))
-    assert source.copied_bigrams(words) == pytest.approx(loop_positions(words, source_words))
+        assert same(source.compute_novel_ngram_share(words, n), loop_novel(words, source_words, n))
+        assert same(compute_repeated_ngram_share(words, n), loop_repeated(words, n))
+    assert same(source.compute_novel_sentence_share(summary), loop_novel_sentences(summary, source_words))
+    assert source.count_copied_bigrams(words) == pytest.approx(loop_positions(words, source_words))
 
 
 def test_words_are_not_taken_for_parts_of_others():
-    assert Source(["concat", "b"]).novel_sentences([["cat", "b"]]) == 1
-    assert Source(["a", "cat", "b"]).novel_sentences([["cat", "b"]]) == 0
+    assert Source(["concat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 1
+    assert Source(["a", "cat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 0
 
 
 def test_numbers_and_names_are_looked_up_in_the_document():
     document = "BERLIN has 3.7 million people . <q> Since 1,000 years 10:30 Paul lives there ."
     source = Source(WORD_SPLITTERS["words"](document), document)
-    assert source.share_of_numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
-    assert source.share_of_numbers_found(["3 people, 7 years", "1,000 and 1000"]) == 1 / 4, (
+    assert source.compute_share_of_numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
+    assert source.compute_share_of_numbers_found(["3 people, 7 years", "1,000 and 1000"]) == 1 / 4, (
         "a part of a number is another number"
     )
-    assert source.share_of_names_found(["Since then, Paul left Berlin", "He met Mary"]) == 2 / 3
-    assert source.share_of_names_found(["Paul"]) is None and source.share_of_names_found(["paul met berlin"]) is None
-    assert source.share_of_numbers_found(["no digits"]) is source.share_of_numbers_found([]) is None
+    assert source.compute_share_of_names_found(["Since then, Paul left Berlin", "He met Mary"]) == 2 / 3
+    assert (
+        source.compute_share_of_names_found(["Paul"]) is None
+        and source.compute_share_of_names_found(["paul met berlin"]) is None
+    )
+    assert source.compute_share_of_numbers_found(["no digits"]) is source.compute_share_of_numbers_found([]) is None
     analyser = Analyser()
     for sentences in (["In Berlin live 9"], ["in 1,000 years Mary"], ["x"]):
         analyser.add(source, [sentence.lower().split() for sentence in sentences], sentences)

@@ -11,7 +11,7 @@ import pytest
 from fairseq_etads.commands.compare import main as compare_main
 from fairseq_etads.commands.rouge import main
 from fairseq_etads.evaluation import other_scores
-from fairseq_etads.evaluation.rouge import Settings
+from fairseq_etads.evaluation.rouge import RougeSettings
 
 HYPOTHESES = ["the auto runs . <q> it stops .", "", "a cat", "dogs sleep"]
 REFERENCES = ["the car runs . <q> it stops .", "a dog", "a cat", "the cat is here"]
@@ -187,7 +187,7 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
         "bertscore": other_scores.adapt_to_sentences(lambda *texts: other_scores.score_with_bertscore(scorer, *texts))
     }
     references = [REFERENCES, ["", "", "", "dogs"]]
-    heads, figures, (signature,) = other_scores.compute_scores(names, HYPOTHESES, references, Settings())
+    heads, figures, (signature,) = other_scores.compute_scores(names, HYPOTHESES, references, RougeSettings())
     assert heads == ["BERTScore-F1", "BERTScore-P", "BERTScore-R"]
     assert figures[:3].tolist() == [[50, 25, 75], [0, 0, 0], [50, 25, 75]]
     assert figures[3] == pytest.approx([45, 90, 30]), "all of the reference with the highest F1"
@@ -197,7 +197,9 @@ def test_texts_reach_bertscore_without_marks_and_empty_ones_score_0(tmp_path, mo
         rf"BERTSCORE\|.*model:{tmp_path.name},sha256 \w{{12}}\|layer:2\|idf:no\|rescaled:no\|refs:2,best", signature
     )
     (tmp_path / "config.json").write_text('{"another": 1}')
-    assert other_scores.compute_scores(names, HYPOTHESES, references, Settings())[2] != [signature], "another model"
+    assert other_scores.compute_scores(names, HYPOTHESES, references, RougeSettings())[2] != [signature], (
+        "another model"
+    )
 
 
 def test_bertscore_of_a_small_model(tmp_path, files):

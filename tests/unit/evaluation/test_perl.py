@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fairseq_etads.evaluation import Settings, pair_scores, perl, rouge
+from fairseq_etads.evaluation import RougeSettings, perl, rouge, score_pairs
 from fairseq_etads.evaluation.perl import find_perl_rouge, read_irregular_forms
 
 
@@ -36,7 +36,7 @@ def test_perl_and_python_give_the_same_with_the_same_stems():
         for multi in ("best", "average"):
             common = {"metrics": ("rouge1", "rouge2", "rougeL"), "multi": multi, "irregular": False, **options}
             python, perl = (
-                pair_scores(hypotheses, [first, second], Settings(backend=backend, **common))
+                score_pairs(hypotheses, [first, second], RougeSettings(backend=backend, **common))
                 for backend in ("python", "perl")
             )
             assert np.abs(python - perl).max() < 0.002, (options, multi)  # Perl prints only five digits
@@ -89,7 +89,7 @@ def test_bytes_are_those_of_perls_own_option(tmp_path):
 def test_skip_bigrams_and_jobs():
     hypotheses, references = ["a b c d", "x y", "c b a"], ["a b c e", "x y", "a b c"]
     one, two = (
-        pair_scores(hypotheses, [references], Settings(metrics=("rougeSU4",), backend="perl"), jobs=jobs)
+        score_pairs(hypotheses, [references], RougeSettings(metrics=("rougeSU4",), backend="perl"), jobs=jobs)
         for jobs in (1, 2)
     )
     # In the first pair match 3 of 6 skip-bigrams (ab, ac, bc) and all 3 words that the script counts (it leaves out the

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from fairseq_etads.evaluation.power import compute_power, critical_value, trainings_needed
+from fairseq_etads.evaluation.power import compute_critical_value, compute_power, trainings_needed
 
 
 @pytest.mark.parametrize("freedom,level,expected", [(4, 0.05, 2.776445), (18, 0.05, 2.100922), (2, 0.01, 9.924843)])
 def test_critical_values_are_those_of_tables(freedom, level, expected):
-    assert critical_value(freedom, level) == pytest.approx(expected, abs=1e-5)
+    assert compute_critical_value(freedom, level) == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("trainings", [2, 3, 10])
@@ -25,7 +25,7 @@ def test_power_is_the_share_of_significant_simulations(trainings, difference):
     second = rng.normal(0, 0.377, size=(40_000, trainings))
     pooled = (first.var(axis=1, ddof=1) + second.var(axis=1, ddof=1)) / 2
     t = (first.mean(axis=1) - second.mean(axis=1)) / np.sqrt(2 * pooled / trainings)
-    share = (np.abs(t) > critical_value(2 * trainings - 2, 0.05)).mean()
+    share = (np.abs(t) > compute_critical_value(2 * trainings - 2, 0.05)).mean()
     assert compute_power(difference, 0.377, trainings) == pytest.approx(share, abs=4 * math.sqrt(0.16 / 40_000))
 
 

@@ -6,7 +6,7 @@ import reference
 import torch
 from helpers import make_dictionary
 
-from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination, max_candidates
+from fairseq_etads.evaluation.reranking import RewriteCandidate, choose_best_combination, compute_candidate_limit
 from fairseq_etads.search.strategies import DiverseSiblingsSearch
 
 
@@ -43,13 +43,13 @@ def test_lengths_of_words_leave_out_end_symbols():
 
 
 def test_of_many_sentences_fewer_candidates_are_looked_at():
-    assert [max_candidates(n)[0] for n in (1, 5, 6, 7, 8, 9, 14)] == [5, 5, 4, 3, 3, 2, 2]
-    assert max_candidates(16) == [2] * 14 + [1] * 2
+    assert [compute_candidate_limit(n)[0] for n in (1, 5, 6, 7, 8, 9, 14)] == [5, 5, 4, 3, 3, 2, 2]
+    assert compute_candidate_limit(16) == [2] * 14 + [1] * 2
     r = random.Random(2)
     for sentences in (6, 7, 9, 16):
         beams = beams_of(r, sentences, 5)
         found = choose_best_combination(beams)
-        pruned = [beam[:count] for beam, count in zip(beams, max_candidates(sentences))]
+        pruned = [beam[:count] for beam, count in zip(beams, compute_candidate_limit(sentences))]
         assert all(place < len(beam) for place, beam in zip(found, pruned))
         if sentences < 9:
             assert found == reference.best_combination(pruned)

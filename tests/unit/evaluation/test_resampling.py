@@ -9,7 +9,12 @@ from hypothesis import strategies as st
 from seeds import shifted
 
 from fairseq_etads.evaluation import bootstrap_intervals, compare_pairs
-from fairseq_etads.evaluation.resampling import bootstrap_means, compare_trainings, correct_p_values, number_families
+from fairseq_etads.evaluation.resampling import (
+    assign_family_indices,
+    bootstrap_means,
+    compare_trainings,
+    correct_p_values,
+)
 
 
 def test_interval_equals_a_loop():
@@ -85,7 +90,7 @@ def test_whole_families_are_drawn():
     """There are two families, of 1 and 3 documents. A bootstrap draw has the first family twice, the second twice, or
     each once.
     """
-    families = number_families(["b", "a", "a", "a"])
+    families = assign_family_indices(["b", "a", "a", "a"])
     assert families.tolist() == [1, 0, 0, 0]
     scores = np.array([8.0, 1.0, 2.0, 3.0])
     means = bootstrap_means(scores, 400, 1, families)

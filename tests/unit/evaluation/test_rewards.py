@@ -11,7 +11,7 @@ from fairseq_etads.evaluation.rewards import (
     REWARDS,
     Entailment,
     RougeSal,
-    reward_by_name,
+    create_reward,
     rouge_l,
     rouge_n,
     rouge_sal,
@@ -152,12 +152,12 @@ class Length:
 
 def test_rewards_are_found_by_name():
     texts = [[["a", "b"], ["c"]]], [[["a"]]], [[]]
-    assert reward_by_name("rouge1")(*texts) == [pytest.approx(0.5)]
-    assert reward_by_name(f"{__name__}:Length")(*texts) == [3.0]
+    assert create_reward("rouge1")(*texts) == [pytest.approx(0.5)]
+    assert create_reward(f"{__name__}:Length")(*texts) == [3.0]
     assert set(REWARDS) == {"rouge1", "rouge2", "rougeL"}
-    assert reward_by_name("mine", {"mine": Length})(*texts) == [3.0]
+    assert create_reward("mine", {"mine": Length})(*texts) == [3.0]
     with pytest.raises(ValueError, match="choose from rouge1, rouge2, rougeL, mine, or name your own class"):
-        reward_by_name("yours", {"mine": Length})
+        create_reward("yours", {"mine": Length})
     for wrong, words in (("rouge3", "choose from rouge1"), ("nonesuch:A", "No module"), (f"{__name__}:A", "attribute")):
         with pytest.raises(ValueError, match=f"--rewards {wrong}.*{words}"):
-            reward_by_name(wrong)
+            create_reward(wrong)

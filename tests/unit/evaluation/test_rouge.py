@@ -11,7 +11,7 @@ from mapped import killed_at_seventy
 from rouge_score import rouge_scorer
 
 from fairseq_etads.commands.scoring_options import parse_metrics
-from fairseq_etads.evaluation import RougeReport, Settings, pair_scores, rouge
+from fairseq_etads.evaluation import RougeReport, RougeSettings, rouge, score_pairs
 from fairseq_etads.evaluation.perl import find_perl_rouge
 from fairseq_etads.evaluation.rouge import _map_in_processes
 
@@ -207,8 +207,8 @@ def loop_average(hypothesis, references, n):
 @given(st.lists(st.lists(st.sampled_from("abcde"), max_size=8).map(" ".join), min_size=2, max_size=4))
 def test_the_average_over_references_equals_a_loop(texts):
     hypothesis, *references = texts
-    found = pair_scores(
-        [hypothesis], [[r] for r in references], Settings(metrics=("rouge1", "rouge2"), multi="average")
+    found = score_pairs(
+        [hypothesis], [[r] for r in references], RougeSettings(metrics=("rouge1", "rouge2"), multi="average")
     )
     expected = [loop_average(hypothesis, references, n) for n in (1, 2)]
     assert found[0] == pytest.approx(100 * np.array(expected))
@@ -230,7 +230,7 @@ PAIRS = st.lists(st.tuples(PLAIN, PLAIN, PLAIN), min_size=1, max_size=6)
 def test_any_text_scores_between_0_and_100_and_no_line_is_lost(triples):
     hypotheses, *references = zip(*triples)
     for multi in ("best", "average"):
-        scores = pair_scores(hypotheses, references, Settings(multi=multi, metrics=("rouge1", "rouge3", "rougeL")))
+        scores = score_pairs(hypotheses, references, RougeSettings(multi=multi, metrics=("rouge1", "rouge3", "rougeL")))
         assert scores.shape == (len(triples), 3, 3)
         assert (scores >= 0).all() and (scores <= 100 + 1e-9).all()
     report = rouge(hypotheses, references, bootstrap=3)
@@ -241,10 +241,10 @@ def test_any_text_scores_between_0_and_100_and_no_line_is_lost(triples):
 @given(st.lists(st.tuples(PLAIN, PLAIN), min_size=1, max_size=5))
 def test_a_text_matches_itself_and_swapping_swaps_precision_and_recall(pairs):
     hypotheses, references = zip(*pairs)
-    options = Settings(metrics=("rouge1", "rouge2"))
-    there, back = (pair_scores(a, [b], options) for a, b in ((hypotheses, references), (references, hypotheses)))
+    options = RougeSettings(metrics=("rouge1", "rouge2"))
+    there, back = (score_pairs(a, [b], options) for a, b in ((hypotheses, references), (references, hypotheses)))
     assert np.allclose(there[:, :, [0, 1, 2]], back[:, :, [0, 2, 1]])
-    own = pair_scores(hypotheses, [hypotheses], Settings(metrics=("rouge1", "rougeL")))[:, :, 0]
+    own = score_pairs(hypotheses, [hypotheses], RougeSettings(metrics=("rouge1", "rougeL")))[:, :, 0]
     assert all(value in (0, pytest.approx(100)) for value in own.reshape(-1).tolist())
 
 
@@ -252,8 +252,8 @@ def test_a_text_matches_itself_and_swapping_swaps_precision_and_recall(pairs):
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=80))
 def test_jobs_change_nothing(pairs):
     hypotheses, references = ([" ".join(words) for words in texts] for texts in zip(*pairs))
-    expected = pair_scores(hypotheses, [references], Settings())
-    assert (pair_scores(hypotheses, [references], Settings(), jobs=2) == expected).all()
+    expected = score_pairs(hypotheses, [references], RougeSettings())
+    assert (score_pairs(hypotheses, [references], RougeSettings(), jobs=2) == expected).all()
 
 
 def test_jobs_do_not_change_the_report():
@@ -360,7 +360,7 @@ def test_wrong_arguments_are_refused_in_words(arguments, options, words):
 )
 def test_wrong_settings_are_refused_in_words(options, words):
     with pytest.raises(ValueError, match=words):
-        Settings(**options)
+        RougeSettings(**options)
 
 
 def test_a_killed_process_ends_the_work_with_an_error():

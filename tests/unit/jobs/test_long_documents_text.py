@@ -32,7 +32,7 @@ def text(tmp_path):
 
 
 def test_marks_are_no_words(text):
-    assert check_document_lengths(text).documents.at(50) == 7
+    assert check_document_lengths(text).documents.percentile(50) == 7
 
 
 def test_short_documents_need_no_extractor(text):

@@ -65,13 +65,13 @@ def test_a_pointer_is_the_one_of_float64(dtype, length, gate, kind):
     torch.testing.assert_close(mine[likely].double(), real[likely], rtol=1e-4, atol=1e-4)
     target = source[:, :steps].where(source[:, :steps] < known, vocab.source_columns[:, :steps])
     pairs = zip(
-        found.target_log_probs(logits.float().log_softmax(-1), target),
-        exact.target_log_probs(logits.double().log_softmax(-1), target),
+        found.compute_target_log_probs(logits.float().log_softmax(-1), target),
+        exact.compute_target_log_probs(logits.double().log_softmax(-1), target),
     )
     for one, other in pairs:
         assert one.isfinite().all()
         torch.testing.assert_close(one.double(), other, rtol=1e-4, atol=1e-4)
-    found.target_log_probs(logits.float().log_softmax(-1), target)[0].sum().backward()
+    found.compute_target_log_probs(logits.float().log_softmax(-1), target)[0].sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in head.parameters())
 
 

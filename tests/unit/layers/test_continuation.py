@@ -124,7 +124,7 @@ def test_every_parameter_receives_gradient(arch):
     _, extra = output = run(model, make_batch(DOCUMENTS), SUMMARIES)
     targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
     log_vocab = output[0].float().log_softmax(-1)
-    extra["output"].pointer.target_log_probs(log_vocab, targets)[0].sum().backward()
+    extra["output"].pointer.compute_target_log_probs(log_vocab, targets)[0].sum().backward()
     for name, parameter in model.decoder.pointer.continuation.named_parameters():
         assert (parameter.grad != 0).all(), name
 

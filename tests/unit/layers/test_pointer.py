@@ -141,7 +141,7 @@ def test_shortcuts_equal_the_whole_distribution(kind):
     whole = pointer.log_probs(logits)
     log_vocab = logits.log_softmax(-1)
     targets = pointer.vocab.encode(make_batch(SUMMARIES))
-    found, share = pointer.target_log_probs(log_vocab, targets)
+    found, share = pointer.compute_target_log_probs(log_vocab, targets)
     torch.testing.assert_close(found, whole.gather(2, targets[:, :, None])[:, :, 0])
     assert share[0, 0] == 1 and share[4].max() == 0, (
         "only copying gives a rare word, and nothing is in the empty document"
@@ -149,7 +149,7 @@ def test_shortcuts_equal_the_whole_distribution(kind):
 
     specials = [0, PAD]
     total, count = log_vocab.sum(-1) - log_vocab[:, :, specials].sum(-1), KNOWN - len(specials)
-    sums, counts = pointer.sum_of_log_probs(log_vocab, total, count)
+    sums, counts = pointer.sum_log_probs(log_vocab, total, count)
     for row, document in enumerate(DOCUMENTS):
         own = len(reference.extended_ids(document, KNOWN)[1])
         words = [word for word in range(KNOWN + own) if word not in specials]
@@ -162,7 +162,7 @@ def test_the_supervised_switch_equals_a_loop():
     logits, extra = run(model, make_batch(DOCUMENTS[:4]), SUMMARIES[:4])
     pointer = extra["output"].pointer
     targets = pointer.vocab.encode(make_batch(SUMMARIES[:4]))
-    word, decision, point = pointer.supervised_log_probs(logits.log_softmax(-1), targets)
+    word, decision, point = pointer.compute_supervised_log_probs(logits.log_softmax(-1), targets)
     for row, document in enumerate(DOCUMENTS[:4]):
         extended = reference.extended_ids(document, KNOWN)[0]
         for step, target in enumerate(targets[row, : len(SUMMARIES[row]) + 1].tolist()):
@@ -183,7 +183,7 @@ def test_every_parameter_receives_gradient_and_the_pointer_changes_the_output(ki
     tokens = make_batch(DOCUMENTS)
     logits, extra = run(model, tokens, SUMMARIES)
     targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
-    extra["output"].pointer.target_log_probs(logits.log_softmax(-1), targets)[0].sum().backward()
+    extra["output"].pointer.compute_target_log_probs(logits.log_softmax(-1), targets)[0].sum().backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None and parameter.grad.isfinite().all(), name
         # W_k u + b: a bias of the query moves the copy logits of all positions, but not alike
@@ -202,7 +202,7 @@ def test_the_whole_distribution_has_the_gradients_of_the_shortcut():
             scores = model.get_normalized_probs(net_output, log_probs=True)
             chosen = scores.gather(2, encoded[:, :, None])[:, :, 0]
         else:
-            chosen = extra["output"].pointer.target_log_probs(logits.log_softmax(-1), encoded)[0]
+            chosen = extra["output"].pointer.compute_target_log_probs(logits.log_softmax(-1), encoded)[0]
         chosen.masked_fill(targets.eq(PAD), 0).sum().backward()
         gradients.append([parameter.grad.clone() for parameter in model.parameters()])
     for one, other in zip(*gradients):
@@ -217,7 +217,7 @@ def test_saturated_gates_stay_finite_in_half_precision(dtype, logit):
     tokens = make_batch(DOCUMENTS)
     logits, extra = net_output = run(model, tokens, SUMMARIES)
     targets = extra["output"].pointer.vocab.encode(make_batch(SUMMARIES))
-    chosen, _ = extra["output"].pointer.target_log_probs(logits.float().log_softmax(-1), targets)
+    chosen, _ = extra["output"].pointer.compute_target_log_probs(logits.float().log_softmax(-1), targets)
     assert chosen.dtype == torch.float32 and chosen.isfinite().all()
     chosen.sum().backward()
     for name, parameter in model.named_parameters():
@@ -281,7 +281,7 @@ def test_copied_words_tell_where_they_come_from(most):
     attention[:, :, most], attention[:, :, 4] = 0.4, 0.0
     pointer.log_copy = attention.log()
     targets = pointer.vocab.encode(torch.tensor([[50, 6, 12, EOS]]))
-    assert pointer.copied_from(logits, targets).tolist() == [[most, 2, -1, -1]]
+    assert pointer.find_copied_positions(logits, targets).tolist() == [[most, 2, -1, -1]]
 
 
 def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
@@ -294,7 +294,7 @@ def test_words_are_copied_if_that_gives_more_than_half_of_their_probability():
     for nudge, generated in ((0.02, True), (-0.02, False)):
         pointer.gate = balance + nudge
         expected = [-1, 1, -1] if generated else [0, 1, 0]
-        assert pointer.copied_from(logits, targets)[0].tolist() == expected, "50 can only be copied"
+        assert pointer.find_copied_positions(logits, targets)[0].tolist() == expected, "50 can only be copied"
 
 
 def test_adaptive_softmax_is_refused_in_words():
@@ -369,7 +369,7 @@ def test_the_last_known_word_has_the_probability_of_its_own_column():
         KNOWN,
     )
     torch.testing.assert_close(pointer.log_probs(logits)[0, 0].exp(), torch.tensor(expected), rtol=1e-4, atol=1e-7)
-    chosen = pointer.target_log_probs(logits.log_softmax(-1), torch.tensor([[43, 43, 43]]))[0]
+    chosen = pointer.compute_target_log_probs(logits.log_softmax(-1), torch.tensor([[43, 43, 43]]))[0]
     assert chosen[0, 0].exp().item() == pytest.approx(expected[43], rel=1e-4)
 
 
@@ -396,4 +396,4 @@ def test_a_word_that_is_as_well_generated_as_copied_is_generated():
     pointer.gate = torch.zeros_like(pointer.gate)
     pointer.log_copy = torch.full_like(pointer.log_copy, -math.inf)
     pointer.log_copy[:, :, 0] = logits.log_softmax(-1)[:, :, 5]
-    assert pointer.copied_from(logits, torch.tensor([[5, 5]])).tolist() == [[-1, -1]]
+    assert pointer.find_copied_positions(logits, torch.tensor([[5, 5]])).tolist() == [[-1, -1]]

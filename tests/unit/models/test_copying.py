@@ -170,7 +170,7 @@ def test_positions_are_those_of_the_summary_with_its_own_start_symbol():
         before[:, 0] = start
         output = DecoderOutput.of(model(tokens[row : row + 1], None, before))
         columns = output.vocabulary.target_columns(best["tokens"][None])
-        assert output.pointer.copied_from(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
+        assert output.pointer.find_copied_positions(output.logits, columns)[0].tolist() == best["copied_from"].tolist()
 
 
 def test_positions_of_copied_words():

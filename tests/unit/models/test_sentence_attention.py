@@ -62,7 +62,7 @@ def test_it_is_the_papers_equations(document):
     alone = told.log_word[0].exp()
     torch.testing.assert_close(alone.sum(1), torch.ones(5, dtype=torch.float64))
     loss = reference.inconsistency_loss((alone * (expected > 0)).tolist(), selected, 3)
-    torch.testing.assert_close(told.inconsistency(3).mean().item(), loss)
+    torch.testing.assert_close(told.compute_inconsistency_loss(3).mean().item(), loss)
     if document == LONG:
         assert (expected == 0).any() and expected[expected > 0].max() > 2 * expected[expected > 0].min()
 
@@ -183,7 +183,7 @@ def test_inconsistency_falls_with_the_sentence_that_is_attended_to_and_teaches_b
         log_beta = torch.nn.functional.logsigmoid(logits)
         selected = model.extractor.convert_to_tokens(log_beta, sample["net_input"]["src_tokens"])
         told = model.decoder(sample["net_input"]["prev_output_tokens"], encoded)[1]["output"].sentence_attention
-        return told._replace(log_selected=selected).inconsistency(3).mean(), told.log_word
+        return told._replace(log_selected=selected).compute_inconsistency_loss(3).mean(), told.log_word
 
     plain, log_word = loss()
     attended = 0 if log_word.exp()[0, :, :3].sum() > log_word.exp()[0, :, 4:7].sum() else 1

@@ -10,7 +10,7 @@ from etads_preprocess.factors import compute_idf_bin, join_words
 from fairseq.data import Dictionary, indexed_dataset
 from preparation import lines, prepare
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
 
 SPLITS = ("train", "valid", "test")
@@ -40,7 +40,7 @@ def tag(text, name="pos"):
     ],
 )
 def test_subwords_join_to_words(tokens, words, expected):
-    found, numbers = join_words(words.split(), Settings(tokens))
+    found, numbers = join_words(words.split(), PreparationSettings(tokens))
     assert found == expected and len(numbers) == len(words.split())
     assert numbers == sorted(numbers) and set(numbers) == set(range(len(expected)))
 
@@ -64,7 +64,7 @@ def test_files_fit_the_documents(text, tmp_path, tokens, words, marks):
     prepare(text, out, tokens, 60, True, 1, words=words, source_marks=marks, factors=factors, tf_bins=2, idf_bins=3)
     assert json.loads((out / "bin" / "factors.json").read_text()) == {"factors": factors}
     frequencies = Counter()
-    settings = Settings(tokens)
+    settings = PreparationSettings(tokens)
     train = [join_words(line.split(), settings)[0] for line in lines(out / "tokens" / "train.source")]
     for document in train:
         frequencies.update(set(document))
@@ -165,7 +165,7 @@ def test_a_tagger_sees_every_document_once_in_its_case_with_its_digits(
     out = tmp_path / "out"
     more = {"words": words, "source_marks": marks, "factors": ["pos", "tf", "ner"], "spacy_model": "x"}
     prepare(text, out, tokens, 90, True, 1, **more)
-    settings = Settings(tokens, words=words)
+    settings = PreparationSettings(tokens, words=words)
     documents = [line for split in SPLITS for line in lines(out / "tokens" / f"{split}.source")]
     made = [join_words(line.split(), settings) for line in documents]
     plain = [[word for word in found if word != "<q>"] for found, _ in made]
@@ -235,7 +235,7 @@ def test_every_token_has_the_level_of_its_sentence(text, tmp_path, tokens, words
     made = lines(out / "tokens" / "test.source")[0].split()
     levels = lines(out / "factors" / "test.salience")[0].split()
     assert len(levels) == len(made)
-    found, numbers = join_words(made, Settings(tokens))
+    found, numbers = join_words(made, PreparationSettings(tokens))
     by_word = [(found[number], level) for number, level in zip(numbers, levels)]
     assert ("<q>" in dict(by_word)) == marks
     for letter, level in (("a", "8"), ("b", "1"), ("c", "5")):

@@ -17,7 +17,7 @@ from fairseq.data import Dictionary
 from preparation import lines, make_text, prepare  # noqa: F401  # a fixture
 from programs import as_program
 
-from fairseq_etads.data.preparation import Settings, format_command_line
+from fairseq_etads.data.preparation import PreparationSettings, format_command_line
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint, count_known_words
 
@@ -395,7 +395,7 @@ def test_another_directory_to_be_like_is_not_mixed_in(text, tmp_path):
     main([*arguments, str(models[0].rename(tmp_path / "moved"))])
     for like in (models[1], None):
         with pytest.raises(InputError, match="was prepared with another like"):
-            prepare_with(Settings("word", 30, True), text, tmp_path / "out", 1, like)
+            prepare_with(PreparationSettings("word", 30, True), text, tmp_path / "out", 1, like)
 
 
 def test_damage_and_an_output_that_is_a_file_are_said_in_one_line(text, tmp_path, capsys):
@@ -431,11 +431,11 @@ def test_like_takes_no_options_and_only_finished_directories(text, tmp_path, cap
     [
         ([], "word", "spaces", 50_000),
         (["--tokens", "bpe", "--size", "30"], "bpe", "spaces", 30),
-        (["--tokens", "gpt2"], "gpt2", Settings("gpt2").words, Settings("gpt2").size),
-        (["--tokens", "bpe", "--model", "codes"], "bpe", "spaces", Settings("bpe").size),
+        (["--tokens", "gpt2"], "gpt2", PreparationSettings("gpt2").words, PreparationSettings("gpt2").size),
+        (["--tokens", "bpe", "--model", "codes"], "bpe", "spaces", PreparationSettings("bpe").size),
         (["--tokens", "sentencepiece"], "sentencepiece", "", 50_000),
         (["--tokens", "sentencepiece-bpe", "--words", "ptb"], "sentencepiece-bpe", "ptb", 50_000),
-        (["--like", "prepared"], Settings().tokens, Settings().words, Settings().size),
+        (["--like", "prepared"], PreparationSettings().tokens, PreparationSettings().words, PreparationSettings().size),
     ],
 )
 def test_the_settings_of_a_corpus_replace_only_defaults(given, tokens, words, size):

@@ -13,7 +13,7 @@ from preparation import lines, make_text  # noqa: F401  # a fixture
 from programs import as_program
 
 import fairseq_etads.plugin  # noqa: F401
-from fairseq_etads.data.preparation import Settings, read_prepared_options
+from fairseq_etads.data.preparation import PreparationSettings, read_prepared_options
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 
@@ -172,5 +172,5 @@ def test_words_that_are_no_pieces_do_not_stop_decoding(tmp_path):
 
 
 def test_settings_are_read_back():
-    settings = Settings("gpt2", lowercase=False, target_marks=False)
-    assert Settings.from_record(settings.record()) == settings
+    settings = PreparationSettings("gpt2", lowercase=False, target_marks=False)
+    assert PreparationSettings.from_record(settings.record()) == settings

@@ -18,7 +18,7 @@ from own_tokenizers import KINDS, train_tokenizer
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from fairseq_etads import Summarizer
-from fairseq_etads.data.preparation import Settings, read_prepared_options
+from fairseq_etads.data.preparation import PreparationSettings, read_prepared_options
 from fairseq_etads.jobs.content import ContentTexts
 from fairseq_etads.jobs.labels import open_task
 from fairseq_etads.jobs.runs import make_detokenizer
@@ -286,5 +286,5 @@ def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
 
 
 def test_settings_are_read_back():
-    settings = Settings("huggingface", lowercase=False, target_marks=False)
-    assert Settings.from_record(settings.record()) == settings
+    settings = PreparationSettings("huggingface", lowercase=False, target_marks=False)
+    assert PreparationSettings.from_record(settings.record()) == settings

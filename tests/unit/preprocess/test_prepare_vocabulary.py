@@ -9,7 +9,7 @@ from etads_preprocess.prepare import main, prepare_data
 from etads_preprocess.unknown_words import make_vocabulary_report
 from fairseq.data.indexed_dataset import make_dataset
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.text.files import read_lines
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
 
@@ -26,7 +26,7 @@ def lines(path):
 
 def bounded(text, out):
     """Prepare with a shared dictionary and fewer known words for summaries; returns the sides' dictionaries."""
-    prepare_data(Settings("word", 30, True, target_size=9), text, out, 1)
+    prepare_data(PreparationSettings("word", 30, True, target_size=9), text, out, 1)
     return [SummarizationDictionary.load(str(out / "bin" / f"dict.{side}.txt")) for side in ("source", "target")]
 
 

@@ -40,7 +40,7 @@ from hypothesis import given
 from programs import as_program
 
 from fairseq_etads.data.factors import load_factor_dictionaries
-from fairseq_etads.data.preparation import Settings, read_settings
+from fairseq_etads.data.preparation import PreparationSettings, read_settings
 from fairseq_etads.evaluation import read_lines
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -348,7 +348,7 @@ def test_files_of_summaries(tmp_path, content, data):
         assert found == expected[: len(found)] and suffix and cut in (len(pack(content[:-5])),)
 
 
-SETTINGS = st.fixed_dictionaries({}, optional=dict.fromkeys(vars(Settings()), JSON))
+SETTINGS = st.fixed_dictionaries({}, optional=dict.fromkeys(vars(PreparationSettings()), JSON))
 
 
 @many
@@ -372,7 +372,7 @@ def test_prepare_json(tmp_path, record, data):
 @many
 @given(raw=LINE, tags=LINE)
 def test_files_of_tags(tmp_path, raw, tags):
-    values = FactorValues(Settings("word", words="spaces", factors=["pos", "tf"]), tmp_path, {})
+    values = FactorValues(PreparationSettings("word", words="spaces", factors=["pos", "tf"]), tmp_path, {})
     words = values.tokenizer.encode(raw).split()
     count = sum(len(part.replace("\0", " ").split()) for part in raw.split("<q>"))
     plain = [tag for tag in tags.split() if tag != "<q>"]

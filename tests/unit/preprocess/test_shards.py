@@ -10,11 +10,11 @@ from etads_preprocess.prepare import prepare_data
 from etads_preprocess.shards import Shard
 from hypothesis import HealthCheck, given, settings
 
-from fairseq_etads.data.preparation import Settings
+from fairseq_etads.data.preparation import PreparationSettings
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.files import read_lines
 
-WORDS = Settings("word", 20)
+WORDS = PreparationSettings("word", 20)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -78,7 +78,7 @@ def test_joined_shares_are_what_one_process_makes(text, tmp_path):
 def test_shares_that_do_not_fit_are_refused(text, tmp_path):
     out = tmp_path / "out"
     share(text, out, "1/2")
-    share(text, out, "2/2", Settings("word", 21))
+    share(text, out, "2/2", PreparationSettings("word", 21))
     with pytest.raises(InputError, match="2-of-2 was made with another settings: delete it and make it again"):
         prepare_data(WORDS, text, out, 1)
     with pytest.raises(InputError, match="was prepared with another settings"):

@@ -86,24 +86,24 @@ def test_priors_are_proportions_and_leave_out_a_pair():
         ([["a", "c"]], [["c"]]),
         ([["a"]], [["a", "a"]]),
     ]
-    priors = PriorProbabilities.learn(iter(pairs))
+    priors = PriorProbabilities.from_pairs(iter(pairs))
     assert priors.counts[("a",), 1] == (3, 2) and priors.counts[("a",), 2] == (1, 0)
     assert priors.counts[("a", "b"), 1] == (1, 1) and priors.counts[("a", "c"), 1] == (1, 0)
     # items of one word with count 1: a, b; a, c; a. of these five items, the three summaries contain a and b, c, and a
     assert priors.base[1, 1] == pytest.approx((4 + 1) / (5 + 2))
-    without = PriorProbabilities.learn(iter(pairs[1:]))
+    without = PriorProbabilities.from_pairs(iter(pairs[1:]))
     shared = PriorProbabilities(without.counts, priors.base)
     for item, has in (((("a",), 1), 1), ((("b",), 1), 1), ((("a",), 2), 0), ((("b", "a"), 1), 0)):
-        assert priors.of(item, has) == pytest.approx(shared.of(item))
+        assert priors.compute_prior_features(item, has) == pytest.approx(shared.compute_prior_features(item))
     base = priors.base[1, 1]
     wanted = (2 + PRIOR_WEIGHT * base) / (3 + PRIOR_WEIGHT)
-    assert priors.of((("a",), 1)) == pytest.approx((math.log(wanted / (1 - wanted)), math.log(4)))
-    assert set(priors.frequent(2).counts) == {(("a",), 1)}
+    assert priors.compute_prior_features((("a",), 1)) == pytest.approx((math.log(wanted / (1 - wanted)), math.log(4)))
+    assert set(priors.keep_frequent(2).counts) == {(("a",), 1)}
 
 
 def test_features_say_where_and_how_often_a_word_occurs():
     document = [["a", "b"], ["a", "a"], ["c"]]
-    found = make_feature_tables(document, [0.2, 0.6, 0.5], PriorProbabilities.learn(iter([])), [["a", "a"], ["c"]])
+    found = make_feature_tables(document, [0.2, 0.6, 0.5], PriorProbabilities.from_pairs(iter([])), [["a", "a"], ["c"]])
     words = found[1]
     assert words.items == [(("a",), 1), (("a",), 2), (("a",), 3), (("b",), 1), (("c",), 1)]
     assert words.labels == [True, True, False, False, True]
@@ -122,7 +122,7 @@ def test_features_say_where_and_how_often_a_word_occurs():
 def model():
     r = random.Random(1)
     pairs = [(text(r, 4), text(r, 2)) for _ in range(30)]
-    return ContentModel(PriorProbabilities.learn(iter(pairs)).frequent(5), random_networks(1), 11.5)
+    return ContentModel(PriorProbabilities.from_pairs(iter(pairs)).keep_frequent(5), random_networks(1), 11.5)
 
 
 def test_a_model_is_the_same_after_storing(model, tmp_path):

@@ -99,13 +99,15 @@ def test_the_bound_is_asked_about_the_hypotheses_that_go_on(monkeypatch, documen
     asked, is_decided = [], BeamSearch._is_search_decided
 
     class Recording(Boundless):
-        def bound(self, log_probs, shortest, longest, cost, source_lengths, gain):
+        def compute_upper_bound(self, log_probs, shortest, longest, cost, source_lengths, gain):
             asked.append((shortest, longest, source_lengths.tolist(), gain))
-            return super().bound(log_probs)
+            return super().compute_upper_bound(log_probs)
 
     def checked(search, step, log_probs, cost):
         torch.testing.assert_close(log_probs, search.live.log_probs[:, :, step])
-        torch.testing.assert_close(cost, search.scoring.coverage_cost(search.live.coverage, search.source.padding))
+        torch.testing.assert_close(
+            cost, search.scoring.compute_coverage_cost(search.live.coverage, search.source.padding)
+        )
         return is_decided(search, step, log_probs, cost)
 
     monkeypatch.setattr(BeamSearch, "_is_search_decided", checked)

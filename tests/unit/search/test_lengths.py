@@ -9,7 +9,7 @@ from fairseq_etads.search.lengths import Lengths, are_percentiles, choose_length
 
 def test_percentiles_and_means_by_hand():
     lengths = Lengths(range(101, 0, -1))
-    assert [lengths.at(percent) for percent in (0, 1, 50, 99, 100)] == [1, 2, 51, 100, 101]
+    assert [lengths.percentile(percent) for percent in (0, 1, 50, 99, 100)] == [1, 2, 51, 100, 101]
     assert lengths.mean() == 51 and lengths.mean(longest=1) == 1 and Lengths([1, 5, 9]).mean(longest=6) == 4
     assert lengths.percentiles() == {
         "1": 2,

@@ -44,12 +44,12 @@ def test_reading_twice_is_the_default_kind():
 def test_scoring_takes_the_coverage_of_real_words():
     coverage = torch.tensor([[[2.5, 0.5, 3.0]]])
     mask = torch.tensor([[False, False, True]])
-    assert Scoring(coverage_penalty=2.0).coverage_cost(coverage, mask).tolist() == [[3.0]]
-    assert Scoring(coverage_penalty=2.0).coverage_cost(coverage, None).tolist() == [[7.0]]
-    wu = Scoring(coverage_penalty=2.0, coverage_penalty_type="wu").coverage_cost(coverage, mask)
+    assert Scoring(coverage_penalty=2.0).compute_coverage_cost(coverage, mask).tolist() == [[3.0]]
+    assert Scoring(coverage_penalty=2.0).compute_coverage_cost(coverage, None).tolist() == [[7.0]]
+    wu = Scoring(coverage_penalty=2.0, coverage_penalty_type="wu").compute_coverage_cost(coverage, mask)
     assert wu.item() == pytest.approx(2 * math.log(2))
-    assert Scoring(coverage_penalty=2.0).coverage_cost(None, mask) is None
-    assert Scoring().coverage_cost(coverage, mask) is None
+    assert Scoring(coverage_penalty=2.0).compute_coverage_cost(None, mask) is None
+    assert Scoring().compute_coverage_cost(coverage, mask) is None
 
 
 def test_words_never_looked_at_cost_much_but_not_infinitely():
@@ -77,8 +77,8 @@ def test_unknown_kinds_are_refused_in_words(function, arguments):
 def test_final_scores(options, divisor):
     log_probs, cost = torch.tensor([[-6.0, -2.0]]), torch.tensor([[0.5, 0.0]])
     scoring = Scoring(**options)
-    torch.testing.assert_close(scoring.final(log_probs, 3, None), log_probs / divisor)
-    torch.testing.assert_close(scoring.final(log_probs, 3, cost), log_probs / divisor - cost)
+    torch.testing.assert_close(scoring.compute_final_scores(log_probs, 3, None), log_probs / divisor)
+    torch.testing.assert_close(scoring.compute_final_scores(log_probs, 3, cost), log_probs / divisor - cost)
 
 
 @pytest.mark.parametrize("length_kind", ["avg", "wu"])
@@ -94,11 +94,14 @@ def test_no_continuation_scores_more_than_the_bound(length_kind, alpha, coverage
     for done in range(1, longest):
         steps = torch.softmax(torch.randn(longest, source, generator=generator) * 3, dim=-1)
         log_probs = gain - torch.rand(longest, generator=generator)
-        now, cost = log_probs[:done].sum().view(1, 1), scoring.coverage_cost(steps[:done].sum(0).view(1, 1, -1), None)
-        bound = scoring.bound(now, done + 1, longest, cost, torch.tensor([source]), gain).item()
+        now, cost = (
+            log_probs[:done].sum().view(1, 1),
+            scoring.compute_coverage_cost(steps[:done].sum(0).view(1, 1, -1), None),
+        )
+        bound = scoring.compute_upper_bound(now, done + 1, longest, cost, torch.tensor([source]), gain).item()
         for end in range(done + 1, longest + 1):
-            final_cost = scoring.coverage_cost(steps[:end].sum(0).view(1, 1, -1), None)
-            score = scoring.final(log_probs[:end].sum().view(1, 1), end, final_cost).item()
+            final_cost = scoring.compute_coverage_cost(steps[:end].sum(0).view(1, 1, -1), None)
+            score = scoring.compute_final_scores(log_probs[:end].sum().view(1, 1), end, final_cost).item()
             assert score <= bound + 1e-5
 
 
@@ -111,23 +114,23 @@ def test_the_best_continuation_reaches_the_bound(coverage_kind, alpha, best_leng
     scoring = Scoring(len_penalty=alpha, coverage_penalty=weight, coverage_penalty_type=kind)
     coverage = torch.tensor([3.0, 1.0] + [0.0] * 10) if kind == "summary" else torch.full((source,), done / source)
     log_prob = torch.tensor([[-7.0]])
-    cost = scoring.coverage_cost(coverage.view(1, 1, -1), None)
-    bound = scoring.bound(log_prob, done + 1, longest, cost, torch.tensor([source]), gain)
+    cost = scoring.compute_coverage_cost(coverage.view(1, 1, -1), None)
+    bound = scoring.compute_upper_bound(log_prob, done + 1, longest, cost, torch.tensor([source]), gain)
     if kind == "summary":
         coverage[2 : 2 + best_length - done] = 1.0
     else:
         coverage = torch.full((source,), longest / source)
-    final_cost = scoring.coverage_cost(coverage.view(1, 1, -1), None)
-    best = scoring.final(log_prob + gain * (longest - done), best_length, final_cost)
+    final_cost = scoring.compute_coverage_cost(coverage.view(1, 1, -1), None)
+    best = scoring.compute_final_scores(log_prob + gain * (longest - done), best_length, final_cost)
     torch.testing.assert_close(bound, best)
 
 
 def test_the_wu_bound_is_not_trivial():
     """A source of 400 words cannot be covered by 100 steps."""
     scoring = Scoring(coverage_penalty=0.5, coverage_penalty_type="wu")
-    bound = scoring.bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([400])).item()
+    bound = scoring.compute_upper_bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([400])).item()
     assert bound == pytest.approx(-0.5 * 400 * math.log(4))
-    short = scoring.bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([40])).item()
+    short = scoring.compute_upper_bound(torch.zeros(1, 1), 5, 100, torch.zeros(1, 1), torch.tensor([40])).item()
     assert short == 0, "a source that can be covered whole need not cost anything"
 
 
@@ -151,7 +154,7 @@ def test_bad_options_are_refused_in_words(options, message):
 
 
 def test_options_at_their_limits():
-    assert Scoring(length_penalty_type="wu", length_penalty_beta=-0.5).divisor(2) == 3.0
+    assert Scoring(length_penalty_type="wu", length_penalty_beta=-0.5).compute_length_penalty(2) == 3.0
     assert Scoring(coverage_penalty=0.0).coverage_penalty == 0.0
 
 

@@ -33,7 +33,7 @@ TEXTS = [LONG, "W5 w6. W7 new w9.", "", LONG[:500], "W1 W2 W3 w4 W5. W6 w7 w8 w9
 def content_model(path, length=12.0, of_extractor=True):
     """Write a content model with networks of random weights."""
     pairs = [([["w1", "w2", "w3"], ["w4", "w5"]], [["w1", "w2"]]) for _ in range(9)]
-    ContentModel(PriorProbabilities.learn(iter(pairs)), random_networks(4), length, of_extractor).save(path)
+    ContentModel(PriorProbabilities.from_pairs(iter(pairs)), random_networks(4), length, of_extractor).save(path)
     return path
 
 
@@ -346,8 +346,8 @@ def test_the_rarest_items_are_left_out_of_a_large_model(made, tmp_path, monkeypa
     model = ContentModel.load(made / "extractor" / FILE, "")
     r = random.Random(1)
     pairs = [(made_text(r, 6), made_text(r, 2)) for _ in range(40)]
-    large = model._replace(priors=PriorProbabilities.learn(iter(pairs)))
-    everything = large.priors.frequent(content_module.LEAST_DOCUMENTS).counts
+    large = model._replace(priors=PriorProbabilities.from_pairs(iter(pairs)))
+    everything = large.priors.keep_frequent(content_module.LEAST_DOCUMENTS).counts
     assert large.kept() == everything and len(everything) > 20
     monkeypatch.setattr(content_module, "MOST_STORED", 7)
     large.save(tmp_path / FILE)

@@ -27,7 +27,7 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
         [[[0.5, 0.5, 0], [0, 0, 0], [0, 0.25, 0.75]], [[1, 0, 0], [0, 1, 0], [0, 0, 0]], [[0] * 3] * 3]
     )
     is_word = ~((target == MARK) | (target == EOS) | (target == PAD))
-    found = selection.divergence(targets, is_word)
+    found = selection.compute_divergence(targets, is_word)
     # of the second summary the second sentence has no words, and so no row
     p = [by_sentence[0].tolist(), [by_sentence[1, 0].tolist(), by_sentence[1, 2].tolist()], []]
     want = [reference.selection_loss(rows, wanted) for rows, wanted in zip(p, targets.tolist())]
@@ -35,7 +35,7 @@ def test_the_selection_loss_is_the_loop_and_skips_what_has_no_target():
     assert want[0] > 0 and want[1] > 0 and want[2] == 0
     # more rows than the summary has begun, and more columns than the model has read, which are 0
     wider = torch.nn.functional.pad(targets, (0, 3, 0, 2))
-    torch.testing.assert_close(selection.divergence(wider, is_word), found)
+    torch.testing.assert_close(selection.compute_divergence(wider, is_word), found)
 
 
 def test_the_selection_loss_is_least_at_its_targets():
@@ -43,7 +43,7 @@ def test_the_selection_loss_is_least_at_its_targets():
     selection = SentenceSelection(logits.log_softmax(2), torch.tensor([[True, False]]))
     same, other = logits.detach()[:, :1].softmax(2), torch.tensor([[[0.0, 1.0, 0.0]]])
     for targets, is_least in ((same, True), (other, False)):
-        loss = selection.divergence(targets, torch.ones(1, 2, dtype=torch.bool))
+        loss = selection.compute_divergence(targets, torch.ones(1, 2, dtype=torch.bool))
         (gradient,) = torch.autograd.grad(loss.sum(), logits, retain_graph=True)
         assert (loss.abs().item() < 1e-6, bool(gradient.abs().max() < 1e-6)) == (is_least, is_least)
 
