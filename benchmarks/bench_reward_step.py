@@ -30,9 +30,9 @@ LIKELIHOOD, REWARDS = "likelihood", "rewards"
 PARTS = {
     "_compute_word_losses": "likelihood's pass",
     "encode": "encoding without dropout",
-    "draw": "drawing",
-    "advantages": "texts and rewards",
-    "policy_loss": "log p of what was drawn",
+    "sample_summaries": "drawing",
+    "compute_advantages": "texts and rewards",
+    "compute_policy_loss": "log p of what was drawn",
 }
 """Mapping from methods of the criterion to their names in the report."""
 

@@ -249,7 +249,7 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
         if output.progress.documents and not output.is_complete:
             report.say(f"{path}: {output.progress.documents:,} documents are finished; continuing with the next")
-        documents = output.rest(documents)
+        documents = output.skip_processed(documents)
         if output.is_complete:
             if next(documents, None) is not None:
                 raise InputError(
@@ -268,11 +268,11 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
                 output.write(document, _format_line(document, summary, output_format), bool(problem))
                 report.count(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
-                    output.mark()
+                    output.record_progress()
                     marked = time.monotonic()
         except BaseException:
             # Record the progress, so that finished work is not repeated by a later run after Ctrl-C or an error.
-            output.mark()
+            output.record_progress()
             raise
         output.finish()
     return output.progress.failed

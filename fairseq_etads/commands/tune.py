@@ -414,7 +414,7 @@ def _tune_weights(
     )
     tuning.write(out)
     weights = format_weights(tuning.best.weights)
-    print(f"{tuning.markdown()}\n\n{tuning.signature}\n")
+    print(f"{tuning.format_markdown_table()}\n\n{tuning.signature}\n")
     print(
         f"Round {tuning.best.number} is the best. Its score is optimistic, because the round was chosen on these "
         "documents."
@@ -425,7 +425,7 @@ def _tune_weights(
         args,
         f"the weights of round {tuning.best.number}",
         decoding if tuning.best.number else None,
-        lambda: tuning.card_note(args.source.name),
+        lambda: tuning.make_card_note(args.source.name),
     )
 
 

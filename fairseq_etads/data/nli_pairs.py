@@ -34,7 +34,7 @@ def hide_digits(text: str) -> str:
     return re.sub("[0-9]", "#", text)
 
 
-def punctuation_warning(words: Iterable[str], option: str) -> str:
+def find_tokenisation_problem(words: Iterable[str], option: str) -> str:
     """Return a warning if a text does not seem to be tokenised. Otherwise, return an empty string.
 
     Words such as "airplane." indicate that a text is not tokenised. The warning is returned if the fraction of words

@@ -41,7 +41,7 @@ def read_training_ids(task: Any, side: str) -> Sequence[Tensor]:
     raise FileNotFoundError(f'no split "{cfg.train_subset}" (--train-subset) in "{directory}"')
 
 
-def word_probabilities(task: Any, copies: bool) -> Tensor:
+def compute_word_probabilities(task: Any, copies: bool) -> Tensor:
     """Compute the relative frequencies of words in the truncated training summaries, shape (V,).
 
     The end symbol is counted as a word, unless training does not append it to a truncated summary. Each count is

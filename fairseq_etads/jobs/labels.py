@@ -7,12 +7,12 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from tqdm import tqdm
 
-from ..data.labels.files import NOTHING, source_hash, write_rows
+from ..data.labels.files import NOTHING, compute_source_hash, write_rows
 from ..data.labels.labels import (
     compute_idf,
     compute_selection_targets,
-    copy_labels,
     greedy_extract,
+    label_copied_words,
     match_sentences,
     select_by_greedy_f1,
 )
@@ -75,13 +75,13 @@ class Labeller(NamedTuple):
         fields = (
             self._label_words(document, summary) if self.kind == "words" else self._label_sentences(document, summary)
         )
-        return source_hash(tokens), fields
+        return compute_source_hash(tokens), fields
 
     def _label_words(self, document: WordText, summary: List[str]) -> List[str]:
         places = [place for place, word in enumerate(document.words) if word != SENTENCE_MARK]
         # Keep the sentence marks in the summary, so that no copied sequence crosses a sentence boundary in the summary.
         words = self.pairs.blank_unknown_words(WordText.from_tokens(summary, self.subwords).words)
-        values = dict(zip(places, copy_labels([document.words[place] for place in places], words)))
+        values = dict(zip(places, label_copied_words([document.words[place] for place in places], words)))
         spread = document.spread_to_tokens([values.get(place, 0) for place in range(len(document.words))])
         return [NOTHING if value is None else str(value) for value in spread]
 

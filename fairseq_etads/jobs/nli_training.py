@@ -19,7 +19,7 @@ from fairseq.data import Dictionary
 from torch import Tensor
 from tqdm import tqdm
 
-from ..data.nli_pairs import LABELS, SKIPPED, punctuation_warning, read_pairs
+from ..data.nli_pairs import LABELS, SKIPPED, find_tokenisation_problem, read_pairs
 from ..data.weights_file import WeightsFile
 from ..platform.errors import InputError
 from ..platform.outputs import write_text
@@ -247,7 +247,7 @@ def train_entailment_model(
     counts: Counter = Counter()
     tokenizer = settings.config.tokenizer()
     pairs, valid = (TokenisedPairs.read(paths, tokenizer, counts) for paths in (settings.train, settings.valid))
-    warning = punctuation_warning(chain.from_iterable(pairs.premises), "--words")
+    warning = find_tokenisation_problem(chain.from_iterable(pairs.premises), "--words")
     if warning:
         print(f"WARNING: {warning}", file=sys.stderr)
     dictionary = make_dictionary(pairs, settings, tokenizer)
@@ -321,7 +321,7 @@ def _make_trainer(
 
 def _count_correct(scorer: EntailmentScorer, pairs: TokenisedPairs) -> int:
     """Return the number of pairs that the model classifies correctly."""
-    found = scorer.probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
+    found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses).argmax(dim=1)
     return int((found == torch.tensor(pairs.labels)).sum())
 
 
@@ -353,7 +353,7 @@ def evaluate_entailment_model(folder: Path, paths: Sequence[Path], out: Optional
     scorer = EntailmentScorer.load(folder).to(choose_device(device))
     counts: Counter = Counter()
     pairs = TokenisedPairs.read(paths, scorer.config.tokenizer(), counts)
-    found = scorer.probabilities(pairs.premises, pairs.hypotheses)
+    found = scorer.predict_probabilities(pairs.premises, pairs.hypotheses)
     labels = torch.tensor(pairs.labels)
     if out is not None:
         write_text(out, "".join(f"{value:.6f}\n" for value in found[:, 0].tolist()))

@@ -105,7 +105,7 @@ def summarise_by_rewriting(
     taken = extractor.get_selected_sentences(tokens, extractor.extract(tokens, most))
     for row, sentences in enumerate(taken):
         if not sentences:
-            taken[row] = [words for words in extractor.sentences_of(tokens[row]) if len(words)][:SENTENCES]
+            taken[row] = [words for words in extractor.split_document(tokens[row]) if len(words)][:SENTENCES]
     found = iter(abstractor.rewrite([sentence for sentences in taken for sentence in sentences]))
     summaries = []
     for sentences in taken:
@@ -116,7 +116,7 @@ def summarise_by_rewriting(
 
 
 def _make_candidate(abstractor: Abstractor, hypothesis: Dict[str, Tensor]) -> RewriteCandidate:
-    return RewriteCandidate(abstractor.words(hypothesis), float(hypothesis["positional_scores"].sum()))
+    return RewriteCandidate(abstractor.get_word_ids(hypothesis), float(hypothesis["positional_scores"].sum()))
 
 
 def _collect_provenance(args: argparse.Namespace, folder: Path) -> Dict[str, Any]:

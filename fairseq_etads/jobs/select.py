@@ -9,7 +9,7 @@ import torch
 from fairseq import checkpoint_utils, utils
 from fairseq.logging import progress_bar
 
-from ..data.labels.files import NOTHING, make_label_file_name, source_hash, write_rows
+from ..data.labels.files import NOTHING, compute_source_hash, make_label_file_name, write_rows
 from ..data.labels.scores import (
     compute_f1,
     compute_roc_auc,
@@ -62,7 +62,8 @@ def write_probabilities(checkpoint: Path, data: Optional[Path], args: argparse.N
         subwords = task.subwords
         documents = map(pairs.document, range(len(pairs)))
         lines = (
-            (source_hash(d), _format_fields(row, d, model.unit, subwords, limit)) for row, d in zip(rows, documents)
+            (compute_source_hash(d), _format_fields(row, d, model.unit, subwords, limit))
+            for row, d in zip(rows, documents)
         )
         write_rows(path, header, lines)
         line = f"{path}: {model.unit} of {len(rows):,} documents"

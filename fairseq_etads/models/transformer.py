@@ -24,7 +24,7 @@ from fairseq.modules.transformer_layer import TransformerDecoderLayerBase, Trans
 from torch import Tensor, nn
 
 from ..attention import attention_weights, saliency_attention
-from ..data.training_text import initialise_embeddings_from_text, word_probabilities
+from ..data.training_text import compute_word_probabilities, initialise_embeddings_from_text
 from ..kernels.dropout import use_compact_dropout
 from ..kernels.fused import warn_without_fused_kernel
 from ..kernels.linear import use_training_linear
@@ -749,7 +749,7 @@ class SummarizationTransformer(PositionedModel, TransformerModelBase):
         if config.embed_from_text:
             initialise_embeddings_from_text(task, self.encoder.embed_tokens, self.decoder.embed_tokens)
         if str(config.output_bias_init) == "frequencies":
-            self.decoder.initialise_output_bias(word_probabilities(task, self.decoder.pointer is not None))
+            self.decoder.initialise_output_bias(compute_word_probabilities(task, self.decoder.pointer is not None))
 
     @property
     def factors(self) -> Tuple[str, ...]:

@@ -315,7 +315,7 @@ def leave_signals_to_parent() -> None:
     A terminal sends Ctrl-C to all processes, but the parent process is responsible for stopping its workers.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _end_worker)
+    signal.signal(signal.SIGTERM, _terminate_worker_on_signal)
     parent = multiprocessing.parent_process()
     if parent is not None:
         threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
@@ -323,10 +323,10 @@ def leave_signals_to_parent() -> None:
 
 def _end_with_parent(parent: Any) -> None:
     parent.join()
-    _end_worker(signal.SIGTERM, None)
+    _terminate_worker_on_signal(signal.SIGTERM, None)
 
 
-def _end_worker(number: int, frame: Any) -> None:
+def _terminate_worker_on_signal(number: int, frame: Any) -> None:
     # A worker may have started processes itself, for example in fairseq-preprocess.
     for child in multiprocessing.active_children():
         child.terminate()

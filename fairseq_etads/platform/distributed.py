@@ -48,7 +48,7 @@ class WorkerEndedError(RuntimeError):
     """Exception raised if one of several cooperating processes ends before its work is complete."""
 
 
-class Launched(NamedTuple):
+class LaunchedWorker(NamedTuple):
     """Properties of a worker process that was started by a launcher such as torchrun.
 
     Attributes:
@@ -62,7 +62,7 @@ class Launched(NamedTuple):
     local_rank: int
 
     @classmethod
-    def from_environment(cls) -> Optional["Launched"]:
+    def from_environment(cls) -> Optional["LaunchedWorker"]:
         """Read the properties of the current process from the environment.
 
         Returns:
@@ -111,7 +111,7 @@ def _support_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(call_main)
     def call(cfg: Any, main: Callable[..., Any], **kwargs: Any) -> Any:
-        options, launched = cfg.distributed_training, Launched.from_environment()
+        options, launched = cfg.distributed_training, LaunchedWorker.from_environment()
         command = main.__module__.rpartition(".")[2]
         _unset_implied_tpu(cfg)
         if cfg.common.cpu and torch.cuda.is_available():
@@ -159,7 +159,7 @@ def _check_sharding(cfg: Any) -> None:
         )
 
 
-def _set_up_cpu_workers(options: Any, launched: Optional[Launched]) -> None:
+def _set_up_cpu_workers(options: Any, launched: Optional[LaunchedWorker]) -> None:
     """Configure the connection between workers on CPUs, which fairseq does only for GPUs.
 
     Args:
@@ -301,7 +301,7 @@ def _generate_in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(main)
     def generate(cfg: Any) -> Any:
         cfg = convert_namespace_to_omegaconf(cfg) if isinstance(cfg, Namespace) else cfg
-        options, launched = cfg.distributed_training, Launched.from_environment()
+        options, launched = cfg.distributed_training, LaunchedWorker.from_environment()
         shards, shard = cfg.dataset.num_shards, cfg.dataset.shard_id
         if not 0 <= shard < shards:
             raise ValueError(f"--shard-id {shard} of --num-shards {shards}: choose a number from 0 to {shards - 1}")

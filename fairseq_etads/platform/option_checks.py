@@ -76,7 +76,7 @@ def format_option_name(name: str) -> str:
 
 def format_option(option: str, value: Any) -> str:
     """Format an option and its value as they are written on a command line."""
-    return format_option_name(option) if value is True else f"{format_option_name(option)} {_to_plain_value(value)}"
+    return format_option_name(option) if value is True else f"{format_option_name(option)} {_unwrap_enum(value)}"
 
 
 def join_choices(choices: Sequence[str]) -> str:
@@ -98,7 +98,7 @@ def check_values(cfg: Any, config: Any) -> None:
             continue
         if bounds is not None and not bounds.admit(value):
             raise ValueError(f"{format_option_name(option.name)} {value}: choose {bounds}")
-        if choices is not None and _to_plain_value(value) not in choices:
+        if choices is not None and _unwrap_enum(value) not in choices:
             raise ValueError(f"{format_option(option.name, value)}: choose from {', '.join(choices)}")
 
 
@@ -149,14 +149,14 @@ def list_enabled_options(present: Mapping[str, Any]) -> Set[str]:
 
     For options with the value "none", only the form with the value is returned.
     """
-    on = {name: _to_plain_value(value) for name, value in present.items() if is_enabled(value)}
-    off = {format_option(name, value) for name, value in present.items() if _to_plain_value(value) == "none"}
+    on = {name: _unwrap_enum(value) for name, value in present.items() if is_enabled(value)}
+    off = {format_option(name, value) for name, value in present.items() if _unwrap_enum(value) == "none"}
     return {format_option_name(name) for name in on} | {format_option(name, value) for name, value in on.items()} | off
 
 
 def is_enabled(value: Any) -> bool:
     """Return whether an option with this value is enabled. The value -1 disables fairseq's --diverse-beam-groups."""
-    plain = _to_plain_value(value)
+    plain = _unwrap_enum(value)
     # A value that begins with "${" is an unresolved OmegaConf interpolation of an option in another part of the
     # configuration.
     return plain not in (None, False, 0, -1, "", "none") and not str(plain).startswith("${")
@@ -190,8 +190,8 @@ def _is_given(cfg: Any, name: str, default: Any) -> bool:
     if isinstance(default, (bool, int, float)) or value is None or default is None:
         return bool(value != default)
     # members of an enumeration are compared by their values
-    return str(_to_plain_value(value)) != str(_to_plain_value(default))
+    return str(_unwrap_enum(value)) != str(_unwrap_enum(default))
 
 
-def _to_plain_value(value: Any) -> Any:
+def _unwrap_enum(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else value

@@ -81,7 +81,7 @@ class _Lock:
         self._file = file
         return True
 
-    def holder(self) -> str:
+    def describe_holder(self) -> str:
         """Return a description of the process holding the lock, for error messages."""
         try:
             about = json.loads(self.path.read_text(encoding="utf-8"))
@@ -142,7 +142,9 @@ def lock_output(output: Path, option: str = "--output", folder: bool = False) ->
         return
     guard = _Lock(path)
     if str(path) in _held or not guard.acquire():
-        raise InputError(f"{option} {output}: is being written ({guard.holder()}); wait, or name another output")
+        raise InputError(
+            f"{option} {output}: is being written ({guard.describe_holder()}); wait, or name another output"
+        )
     _held.add(str(path))
     try:
         if folder:

@@ -102,14 +102,14 @@ class TextProcessing:
             self._surprisals = TrainingSurprisals(frequencies, percentiles)
         self.pads_left = bool(loaded.config.task["left_pad_source"])
 
-    def read(self, number: int, text: str) -> Document:
+    def tokenize_document(self, number: int, text: str) -> Document:
         """Tokenise a raw text, and truncate it to the number of tokens that the model reads."""
         if self.picker is not None:
             return self._read_selected_sentences(number, text, self.picker.pick(text, join_to_one_line(text)))
         tokens = self._tokenize_line(join_to_one_line(text))
         return Document(number, text, tuple(tokens[: self.limit]), max(len(tokens) - self.limit, 0))
 
-    def surprisal(self, document: Document) -> Optional[Surprisal]:
+    def measure_surprisal(self, document: Document) -> Optional[Surprisal]:
         """Measure the surprisal of a document, and compare it with the surprisals of the training documents.
 
         Returns None if the document is too short or if the surprisals of the training documents are unknown.
@@ -156,16 +156,16 @@ class TextProcessing:
         sentences = [
             self._tokenize_line(join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
         ]
-        return self.with_marks(sentences)
+        return self.join_with_sentence_marks(sentences)
 
-    def with_marks(self, sentences: Iterable[List[str]]) -> List[str]:
+    def join_with_sentence_marks(self, sentences: Iterable[List[str]]) -> List[str]:
         """Concatenate the tokens of several sentences. Sentence marks are inserted if the model can generate them."""
         found: List[str] = []
         for tokens in filter(None, sentences):
             found += [*(self.mark if found else []), *tokens]
         return found
 
-    def batch(self, documents: List[Document]) -> Batch:
+    def make_batch(self, documents: List[Document]) -> Batch:
         """Create a batch in which all documents are padded to the length of the longest document."""
         new: Dict[str, int] = {}
         known, first_new = self.source.indices, self.first_new_id
@@ -227,7 +227,7 @@ class TextProcessing:
         text: str = self.tokenizer.decode(line)
         return text
 
-    def spans(self, document: Document) -> List[Optional[Span]]:
+    def find_token_spans(self, document: Document) -> List[Optional[Span]]:
         """Return the span of each token in the raw document, or None for a token with an unknown position."""
         spelled = [self.spelling(token) for token in document.tokens]
         if document.picked is None:
@@ -268,7 +268,7 @@ class TextProcessing:
         """Join the tokens of a single word."""
         return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
-    def shown(self, token: str) -> str:
+    def remove_subword_marks(self, token: str) -> str:
         """Return a token without its subword marks, or an empty string for the end symbol."""
         return "" if token == self.target.eos_word else self.join_word([token])
 

@@ -71,7 +71,9 @@ class EncodedDocuments:
         for part in split_into_parts(texts, READ_AHEAD):
             read = [summarizer._read(number, text, self._without_words, keep=False) for number, text in part]
             for together in make_batches([document for document in read if document is not None], max_tokens):
-                yield _DocumentBatch(summarizer._texts.batch(together), EncodedBatch() if self._most_bytes else None)
+                yield _DocumentBatch(
+                    summarizer._texts.make_batch(together), EncodedBatch() if self._most_bytes else None
+                )
 
     def check(self, **decoding: Any) -> None:
         """Raise InputError if the model does not support these decoding options."""

@@ -73,7 +73,7 @@ class Explainer:
         self._device = next(model.parameters()).device
         self._lock = threading.Lock()
 
-    def given(self, summary: str) -> GeneratedTokens:
+    def tokenize_given_summary(self, summary: str) -> GeneratedTokens:
         """Convert a user-provided summary to the tokens with which the model would generate it.
 
         Raises:
@@ -100,11 +100,11 @@ class Explainer:
             summary: text of the summary.
             score: score of the summary in the search, or None if the search did not generate the summary.
         """
-        document = self._texts.read(0, text)
+        document = self._texts.tokenize_document(0, text)
         if not document.tokens:
             kind, nothing = get_pointer_kind(capabilities_of(self._model)), (None,) * 5
             return Explanation(document.text, (), 0, summary, (), score, self._architecture, kind, *nothing)
-        batch = self._texts.batch([document])
+        batch = self._texts.make_batch([document])
         with self._lock:
             found = self._run_model(batch, self._convert_to_ids(written.tokens, batch))
         gates = {name: r.gate[0] for name, r in found.records.items() if r.gate is not None}  # shape (H, T, S) each
@@ -130,7 +130,7 @@ class Explainer:
             ),
             focus_layers=tuple(_make_focus_layer(name, r) for name, r in found.records.items() if r.center is not None),
             picked=document.picked,
-            surprisal=self._texts.surprisal(document),
+            surprisal=self._texts.measure_surprisal(document),
         )
 
     def _convert_to_ids(self, tokens: Sequence[str], batch: Batch) -> Tensor:
@@ -173,7 +173,7 @@ class Explainer:
         texts = self._texts
         known = count_known_words(texts.target)
         found: List[SourceToken] = []
-        for token, span in zip(document.tokens, texts.spans(document)):
+        for token, span in zip(document.tokens, texts.find_token_spans(document)):
             start, end = span if span is not None else (None, None)
             number = texts.target.indices.get(token)
             is_known = number is not None and number < known and number != texts.target.unk()
@@ -191,7 +191,7 @@ class Explainer:
             tokens.append(
                 SummaryToken(
                     text=text,
-                    shown=texts.shown(text),
+                    shown=texts.remove_subword_marks(text),
                     starts_word=not (tokens and texts.is_same_word(tokens[-1].text, text)),
                     log_probability=log_prob,
                     p_gen=None if p_gen is None else p_gen[place],

@@ -53,7 +53,7 @@ def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing
         width = len(document.tokens)
         attention, copying = (None if x is None else tuple(x[first : first + width].tolist()) for x in best.read)
         if best.row not in spans:
-            spans[best.row] = tuple(texts.spans(document))
+            spans[best.row] = tuple(texts.find_token_spans(document))
         return PartialSummary(
             number=document.number,
             text=texts.join(tokens),

@@ -222,9 +222,9 @@ class Summarizer:
                 f"{call_options.format_option_name(next(iter(decoding)))} has no effect on a summary that is given"
             )
         explainer = self._get_explainer()
-        if not self._texts.read(0, text).tokens:
+        if not self._texts.tokenize_document(0, text).tokens:
             raise InputError("the document has no words, so there is no summary to explain")
-        return explainer.explain(text, explainer.given(summary), summary, None)
+        return explainer.explain(text, explainer.tokenize_given_summary(summary), summary, None)
 
     def _get_explainer(self) -> Explainer:
         with self._lock:
@@ -341,7 +341,7 @@ class Summarizer:
         try:
             if not isinstance(text, str):
                 raise TypeError(f"text number {number} (from 0) is of type {type(text).__name__}, not str")
-            document = self._texts.read(number, text)
+            document = self._texts.tokenize_document(number, text)
         except Exception as error:
             if not keep:
                 raise
@@ -355,7 +355,7 @@ class Summarizer:
     def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
         """Summarise a batch. If this fails and ``keep`` is True, summarise each document separately."""
         try:
-            return self._decode(self._texts.batch(documents), search)
+            return self._decode(self._texts.make_batch(documents), search)
         except Exception as error:
             if not keep:
                 raise
@@ -418,7 +418,7 @@ class Summarizer:
             copied=self._copied(document, spelled.tokens, spelled.origins),
             truncation=Truncation(len(document.tokens), document.left_out),
             picked=document.picked,
-            surprisal=self._texts.surprisal(document),
+            surprisal=self._texts.measure_surprisal(document),
         )
         return self._explainable(summary, document.text, written)
 
@@ -442,17 +442,17 @@ class Summarizer:
         summary = Summary(
             text=" ".join(["", *texts.mark, ""]).join(sentence.chosen.text for sentence in sentences),
             score=score,
-            tokens=tuple(texts.with_marks(sentence.tokens for sentence in sentences)),
+            tokens=tuple(texts.join_with_sentence_marks(sentence.tokens for sentence in sentences)),
             copied=tuple(copied),
             truncation=Truncation(len(document.tokens), document.left_out),
             picked=document.picked,
-            surprisal=texts.surprisal(document),
+            surprisal=texts.measure_surprisal(document),
             chosen=tuple(sentence.chosen for sentence in sentences),
         )
 
         def explain() -> Explanation:
             explainer = self._get_explainer()
-            found = explainer.explain(document.text, explainer.given(summary.text), summary.text, None)
+            found = explainer.explain(document.text, explainer.tokenize_given_summary(summary.text), summary.text, None)
             return replace(found, chosen=summary.chosen)
 
         object.__setattr__(summary, "_make_explanation", explain)
@@ -486,7 +486,7 @@ class Summarizer:
         """
         if not any(origin >= 0 for origin in origins):
             return ()
-        spans = self._texts.spans(document) if spans is None else spans
+        spans = self._texts.find_token_spans(document) if spans is None else spans
         found = []
         first = 0
         while first < len(tokens):

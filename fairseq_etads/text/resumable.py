@@ -76,8 +76,8 @@ class ResumableLines:
 
     Attributes:
         progress: progress of the run, which includes the lines of an interrupted run.
-        is_complete: whether OUT is already complete, so that only the deletion of OUT.resume remains. :meth:`rest`
-            checks that the documents have not changed.
+        is_complete: whether OUT is already complete, so that only the deletion of OUT.resume remains.
+            :meth:`skip_processed` checks that the documents have not changed.
 
     Raises:
         InputError: OUT.partial was created with other settings, or another process is writing to it.
@@ -154,7 +154,7 @@ class ResumableLines:
         advice = f"choose another --output, or delete it and {self.journal.name} to start again"
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
-    def rest(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
+    def skip_processed(self, documents: Iterator[NewDocument]) -> Iterator[NewDocument]:
         """Return the documents that have not been processed yet.
 
         Raises InputError if a document that has already been processed has changed or is missing.
@@ -185,7 +185,7 @@ class ResumableLines:
             documents=done.documents + 1, size=done.size + len(content), failed=done.failed + failed
         )
 
-    def mark(self) -> None:
+    def record_progress(self) -> None:
         """Record in the journal which lines have been written, so that a later run does not compute them again."""
         assert self._file is not None
         self._file.flush()
@@ -200,7 +200,7 @@ class ResumableLines:
         self._log.flush()
 
     def close(self) -> None:
-        """Close the files. A later run continues after the last line that :meth:`mark` recorded."""
+        """Close the files. A later run continues after the last line that :meth:`record_progress` recorded."""
         for file in (self._file, self._log):
             if file is not None:
                 file.close()
@@ -209,7 +209,7 @@ class ResumableLines:
     def finish(self) -> None:
         """Rename OUT.partial to OUT, and delete the journal. Call this method after all documents have been written."""
         if not self.is_complete:
-            self.mark()
+            self.record_progress()
             self._write_journal_record({OUTPUT: compute_sha256(self.partial)})
             os.replace(self.partial, self.path)
         self.journal.unlink()

@@ -198,7 +198,7 @@ class LossChecks:
         self._unchecked.append((loss, {name: sample[name] for name in ("id",) if name in sample}))
         return torch.where(loss.sum().abs() < LARGEST_LOSS, 1.0, math.nan)  # False for NaN
 
-    def update_is_taken(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
+    def record_applied_update(self, gradient_is_finite: bool, skip_overflow: bool) -> None:
         """Record that the optimiser will apply this update. Call this method before the optimiser step.
 
         If the gradient is finite, all losses are finite too and need not be checked.
@@ -463,16 +463,16 @@ class SummarizationNLL(FairseqCriterion):
         found: SummarizationNLL = super().train(mode)
         return found
 
-    def update_is_taken(self, gradient_is_finite: bool) -> None:
+    def record_applied_update(self, gradient_is_finite: bool) -> None:
         """Record that the update will be applied. The task calls this method before the optimiser step.
 
         Args:
             gradient_is_finite: whether fairseq has checked that the gradient is finite. With --amp, torch performs this
                 check.
         """
-        self._loss_checks.update_is_taken(gradient_is_finite, self._overflows_are_skipped)
+        self._loss_checks.record_applied_update(gradient_is_finite, self._overflows_are_skipped)
 
-    def coverage_weight_now(self) -> float:
+    def get_current_coverage_weight(self) -> float:
         """Return the weight of the coverage loss in the current update."""
         if self.coverage_weight == 0 or self._updates < self.coverage_start:
             return 0.0
@@ -589,7 +589,7 @@ class SummarizationNLL(FairseqCriterion):
             attention = output.attention if output.pointer is None else output.pointer.log_copy.exp()
             if attention is None:
                 raise ValueError("--coverage-loss needs the decoder's attention, and this model does not return it")
-            found["coverage_loss"] = self.coverage_weight_now(), coverage_loss(attention, real)
+            found["coverage_loss"] = self.get_current_coverage_weight(), coverage_loss(attention, real)
         if self.extraction_weight and ("labels" in sample or model.training):
             if "labels" not in sample:
                 raise ValueError("--extraction-loss: the split has no labels in DATA or --labels; see etads-labels")

@@ -84,7 +84,7 @@ class SelectionNLL(FairseqCriterion):
         metrics.log_derived(
             "f1_threshold", lambda meters: round(find_best_f1_threshold(meters["_selection"].sum)[1], 4)
         )
-        metrics.log_derived("positive", lambda meters: round(_positive_share(meters["_selection"].sum), 4))
+        metrics.log_derived("positive", lambda meters: round(_compute_positive_share(meters["_selection"].sum), 4))
 
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
@@ -92,7 +92,7 @@ class SelectionNLL(FairseqCriterion):
         return False
 
 
-def _positive_share(counts: Any) -> float:
+def _compute_positive_share(counts: Any) -> float:
     return float(counts[1].sum() / max(float(counts.sum()), 1))
 
 

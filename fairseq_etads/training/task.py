@@ -115,7 +115,7 @@ class SummarizationTask(FairseqTask):
         self._training_folder = ""
         self._evaluated: Any = None  # the training split as a validation set
         self._criterion: Any = None  # the criterion used in training
-        self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.wanted(cfg) else None
+        self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.are_requested(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
@@ -277,7 +277,7 @@ class SummarizationTask(FairseqTask):
         """
         trains = "update_epoch_batch_itr" in kwargs  # only fairseq's training loop passes this argument
         if not trains and self._training_batches is not None and dataset is self.datasets.get(self.cfg.train_subset):
-            dataset = self._get_evaluated(dataset)
+            dataset = self._get_training_set_for_validation(dataset)
         epoch = kwargs.get("epoch", 1)
         anew = kwargs.get("disable_iterator_cache") or kwargs.get("update_epoch_batch_itr")
         if anew or not self.can_reuse_epoch_itr(dataset) or dataset in self.dataset_to_epoch_iter:
@@ -290,7 +290,7 @@ class SummarizationTask(FairseqTask):
             self._training_batches = iterator
         return iterator
 
-    def _get_evaluated(self, dataset: SummarizationDataset) -> SummarizationDataset:
+    def _get_training_set_for_validation(self, dataset: SummarizationDataset) -> SummarizationDataset:
         """Return the training split as a validation set.
 
         If summaries are generated during validation, the references and the selection probabilities are added.
@@ -325,18 +325,20 @@ class SummarizationTask(FairseqTask):
         """Pass the update number to the criterion, and run the forward and backward passes for a batch."""
         self.data_checks.check_unchanged()
         if self._summaries is not None:
-            self._summaries.forget()
+            self._summaries.delete_generator()
         if hasattr(criterion, "set_num_updates"):
             criterion.set_num_updates(update_num, skips_overflows(optimizer))
         self._criterion = criterion
-        return super().train_step(self._producible(sample), model, criterion, optimizer, update_num, ignore_grad)
+        return super().train_step(
+            self._replace_unproducible_words(sample), model, criterion, optimizer, update_num, ignore_grad
+        )
 
     def optimizer_step(self, optimizer: Any, model: Any, update_num: int) -> None:
         """Run an optimiser step, followed by the auxiliary updates that are due."""
         if self.extra_updates is not None:
             self.extra_updates.check_trainer(optimizer)
-        if hasattr(self._criterion, "update_is_taken"):
-            self._criterion.update_is_taken(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
+        if hasattr(self._criterion, "record_applied_update"):
+            self._criterion.record_applied_update(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
         super().optimizer_step(optimizer, model, update_num)
         if self.extra_updates is not None:
             self.extra_updates.follow(optimizer, model, update_num + 1)
@@ -349,7 +351,9 @@ class SummarizationTask(FairseqTask):
         self.data_checks.check_unchanged()
         if not sample:  # fairseq-validate passes an empty batch to workers that have no batches left
             return torch.zeros(()), 0, {}
-        loss, sample_size, logging_output = super().valid_step(self._producible(sample), model, criterion, **kwargs)
+        loss, sample_size, logging_output = super().valid_step(
+            self._replace_unproducible_words(sample), model, criterion, **kwargs
+        )
         if self._summaries is not None:
             logging_output.update(self._summaries.score(sample, model))
         return loss, sample_size, logging_output
@@ -363,7 +367,7 @@ class SummarizationTask(FairseqTask):
         finally:
             self._summaries = summaries
 
-    def _producible(self, sample: Dict[str, Any]) -> Dict[str, Any]:
+    def _replace_unproducible_words(self, sample: Dict[str, Any]) -> Dict[str, Any]:
         """If the model is external, replace target words that it cannot generate."""
         if not self._hides_rare_words:
             return sample
@@ -537,7 +541,7 @@ class SummarizationTask(FairseqTask):
                 models,
                 sample,
                 self.tgt_dict.pad(),
-                lambda models, batch: score(generator, models, self._producible(batch)),
+                lambda models, batch: score(generator, models, self._replace_unproducible_words(batch)),
             )
         if self._hides_rare_words:
             prefix_tokens = replace_rare_words(prefix_tokens, self.tgt_dict)
@@ -546,13 +550,13 @@ class SummarizationTask(FairseqTask):
         no_word = tokens.eq(self.src_dict.pad()) | tokens.eq(self.src_dict.eos())
         empty = no_word.all(dim=1).nonzero().flatten().tolist()
         for row in empty:
-            hypotheses[row] = [self._empty_hypothesis(hypotheses[row][0])]
+            hypotheses[row] = [self._make_empty_hypothesis(hypotheses[row][0])]
         if empty:
             which = f" (numbers {', '.join(str(int(sample['id'][row])) for row in empty)})" if "id" in sample else ""
             logger.warning(f"{len(empty)} empty document(s){which}: their summaries are empty")
         return hypotheses
 
-    def _empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
+    def _make_empty_hypothesis(self, hypothesis: Dict[str, Any]) -> Dict[str, Any]:
         """Create a hypothesis that consists only of the end symbol and has a probability of 1."""
         attention = hypothesis.get("attention")
         return {

@@ -83,7 +83,7 @@ def parse_json(option: str, text: Optional[str]) -> Dict[str, Any]:
     return values
 
 
-def generation_options(text: Optional[str], longest: int) -> Any:
+def parse_generation_options(text: Optional[str], longest: int) -> Any:
     """Parse fairseq's generation options from a JSON object.
 
     Args:
@@ -184,7 +184,7 @@ class ValidationSummaries:
         self.scored = cfg.eval_rouge_samples if cfg.eval_rouge else 0
         self.shown = max(cfg.validation_samples, cfg.eval_rouge_print_samples)
         self.documents = max(self.scored, self.shown)
-        self.options = generation_options(cfg.eval_rouge_args, task.truncate_target)
+        self.options = parse_generation_options(cfg.eval_rouge_args, task.truncate_target)
         self.post_process = str(cfg.eval_rouge_post_process)
         if self.post_process == "auto":
             self.post_process = detect_subwords(task.target_dictionary, cfg.data)
@@ -213,7 +213,7 @@ class ValidationSummaries:
         )
 
     @staticmethod
-    def wanted(cfg: Any) -> bool:
+    def are_requested(cfg: Any) -> bool:
         """Return whether the options request summaries during validation."""
         return bool(cfg.eval_rouge or cfg.validation_samples)
 
@@ -227,7 +227,7 @@ class ValidationSummaries:
             self.task.build_generator([unwrap_model(model)], self.options)
             self._is_checked = True
 
-    def forget(self) -> None:
+    def delete_generator(self) -> None:
         """Delete the generator and its copies of the model. The task calls this method before each training step.
 
         The generator cannot reliably detect that the model has changed. fairseq's own optimisers update parameters

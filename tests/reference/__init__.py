@@ -40,10 +40,10 @@ from .search import beam_search, best_possible_score, coverage_penalty, length_p
 from .selection import (
     bottom_up,
     combined_attention,
-    copy_labels,
     cosines,
     greedy_extract,
     inconsistency_loss,
+    label_copied_words,
     match_sentences,
     novel_sentences,
     sentence_extractor,
@@ -354,8 +354,8 @@ EQUATIONS: Dict[str, List[Equation]] = {
     "Bottom-Up, Gehrmann et al. 2018": [
         Equation(
             "section 3, labels",
-            "copy_labels",
-            "data.labels.labels.copy_labels",
+            "label_copied_words",
+            "data.labels.labels.label_copied_words",
             "data/test_labels.py::test_copied_words_are_those_of_the_definition",
         ),
         Equation(

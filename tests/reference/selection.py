@@ -8,7 +8,7 @@ from .parts import is_run, lcs, sentences_of
 from .recurrent import gru_step
 
 
-def copy_labels(x, y):
+def label_copied_words(x, y):
     """Copied words: longest match first, and only the first occurrence (Gehrmann et al. 2018, section 3)."""
     i, seen, z = 0, [], [0] * len(x)
     while i < len(x):

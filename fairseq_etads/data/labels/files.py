@@ -31,7 +31,7 @@ UNITS = ("words", "sentences")
 NOTHING = "-"
 
 
-def source_hash(tokens: Sequence[str]) -> str:
+def compute_source_hash(tokens: Sequence[str]) -> str:
     """Return the first 16 hexadecimal digits of the SHA-256 hash of a document's tokens, joined with spaces."""
     return hashlib.sha256(" ".join(tokens).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
@@ -123,7 +123,7 @@ class SelectionFile:
             InputError: the file was created for other documents.
         """
         digest, fields = self.read_row(number)
-        if digest != source_hash(tokens):
+        if digest != compute_source_hash(tokens):
             raise InputError(
                 f"{self.path}, line {number + 2}: does not match document {number} (from 0) of the data, so the order "
                 f"or text of documents differs; create the file again with {_make_command(self.path.name)}"

@@ -20,7 +20,7 @@ STOP_WORDS = frozenset(_STOP_WORDS.split())
 """English function words, which carry no information about the topic of a sentence."""
 
 
-def copy_labels(document: Words, summary: Words) -> List[int]:
+def label_copied_words(document: Words, summary: Words) -> List[int]:
     """Label each word of a document with 1 if the summary copies it and 0 otherwise (Gehrmann et al. 2018, section 3).
 
     The document is read from left to right. At each position, the function finds the longest sequence of words that

@@ -86,7 +86,7 @@ class WeightTuning:
         """Return the first of the rounds with the highest score."""
         return _find_best_round(self.rounds)
 
-    def markdown(self) -> str:
+    def format_markdown_table(self) -> str:
         """Format the results as a table for a terminal, with the index of the best round in bold."""
         rows = [
             [f"**{r.number}**" if r is self.best else str(r.number), *(f"{w:g}" for w in r.weights), f"{r.mean:.2f}"]
@@ -95,7 +95,7 @@ class WeightTuning:
         heads = ["round", *FEATURES, self.metric]
         return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True, colalign=["right"] * len(heads))
 
-    def card_note(self, source: str) -> str:
+    def make_card_note(self, source: str) -> str:
         """Return a note about the best weights for the model card. ``source`` describes the documents."""
         return (
             f"Extractive weights chosen by etads-tune --mert on {datetime.date.today().isoformat()}: round "

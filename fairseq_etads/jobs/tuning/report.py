@@ -62,7 +62,7 @@ def format_markdown_table(tuning: Tuning) -> str:
 
 
 def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
-    found = tuning.comparison()
+    found = tuning.compare_best_with_defaults()
     level = LEVEL / max(len(tuning.trials) - 1, 1)
     return {
         "difference": float(found["difference"]),
@@ -77,7 +77,7 @@ def _format_comparison(tuning: Tuning) -> Dict[str, Any]:
 def format_conclusion(tuning: Tuning) -> str:
     """Return sentences that state whether the best trial is better than the defaults."""
     best, first, metric = tuning.best, tuning.trials[0], METRIC_NAMES[tuning.metric]
-    low, high = tuning.interval(best)
+    low, high = tuning.compute_interval(best)
     about = f"{best.score(tuning.metric):.2f} [{low:.2f}, {high:.2f}]"
     if best.number == 0:
         others = len(tuning.trials) - 1
@@ -136,7 +136,7 @@ def tuning_to_dict(tuning: Tuning) -> Dict[str, Any]:
             "trial": best.number,
             "decoding": best.decoding,
             "score": best.score(tuning.metric),
-            "interval": list(tuning.interval(best)),
+            "interval": list(tuning.compute_interval(best)),
             "against_defaults": _format_comparison(tuning) if best.number else None,
         },
         "trials": [

@@ -100,12 +100,12 @@ class Tuning:
         """Return the first of the trials with the highest score."""
         return find_best_trial(self.trials, self.metric)
 
-    def interval(self, trial: Trial) -> Tuple[float, float]:
+    def compute_interval(self, trial: Trial) -> Tuple[float, float]:
         """Return the 95 % confidence interval of a trial's mean score."""
         low, high = bootstrap_intervals(trial.document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
         return low, high
 
-    def comparison(self) -> Dict[str, Any]:
+    def compare_best_with_defaults(self) -> Dict[str, Any]:
         """Compare the best trial with the defaults of the folder. Returns the result of :func:`compare_pairs`."""
         first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
         # There must be enough resamples for the smallest possible p-value to be below 0.05 divided by the number of

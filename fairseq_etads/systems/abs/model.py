@@ -68,7 +68,7 @@ class ABSEncoder(FairseqEncoder):
             "encoder_padding_mask" contains a boolean mask (B, M), True at padding. "src_tokens" contains the documents
             (B, S).
         """
-        tokens = self.with_marks(src_tokens)  # (B, M)
+        tokens = self.add_boundary_symbols(src_tokens)  # (B, M)
         padding = tokens.eq(self.padding_idx)
         words = self.embed_tokens(tokens).masked_fill(padding[:, :, None], 0.0)  # (B, M, D)
         # The sum is always divided by the full width of the window, even at the ends of a document.
@@ -80,7 +80,7 @@ class ABSEncoder(FairseqEncoder):
             "src_tokens": [src_tokens],
         }
 
-    def with_marks(self, src_tokens: Tensor) -> Tensor:
+    def add_boundary_symbols(self, src_tokens: Tensor) -> Tensor:
         """Add begin symbols before each document (B, S), and more end symbols after its end symbol.
 
         The result has the shape (B, M).
@@ -155,7 +155,9 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         hidden = torch.tanh(self.hidden(self.embed_tokens(words).flatten(2)))  # (N, T, H)
         query = self.query(self.embed_context(words).flatten(2))  # (N, T, D)
         means = encoder_out["encoder_out"][0]  # (B, M, D)
-        weights = self.attention(query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0])  # (N, T, M)
+        weights = self.compute_attention_weights(
+            query, encoder_out["keys"][0], encoder_out["encoder_padding_mask"][0]
+        )  # (N, T, M)
         states = torch.cat([hidden, multiply_by_documents(weights.to(means.dtype), means)], dim=2)  # (N, T, H + D)
         of_words = slice(self.marks, means.shape[1] - self.marks)
         # In shorter documents, the added end symbols replace padding. Set their attention weights to 0.
@@ -175,7 +177,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return tokens[:, -(steps + self.context_size - 1) :].unfold(1, self.context_size, 1)
 
     @staticmethod
-    def attention(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
+    def compute_attention_weights(query: Tensor, keys: Tensor, padding: Tensor) -> Tensor:
         """Compute the attention weights π (N, T, M) from queries (N, T, D) and keys (B, M, D).
 
         The padding mask (B, M) is True at padding. The weights have float32 or higher precision.

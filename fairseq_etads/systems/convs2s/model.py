@@ -36,7 +36,7 @@ class ConvolutionalEncoder(FConvEncoder):
         super().__init__(
             dictionary,
             embed_dim=cfg.encoder_embed_dim,
-            max_positions=_count_position_rows(cfg.max_source_positions, dictionary),
+            max_positions=_count_position_embeddings(cfg.max_source_positions, dictionary),
             convolutions=parse_convolutions(cfg.encoder_layers, "--encoder-layers"),
             dropout=cfg.dropout,
         )
@@ -78,7 +78,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
             dictionary,
             embed_dim=cfg.decoder_embed_dim,
             out_embed_dim=cfg.decoder_out_embed_dim,
-            max_positions=_count_position_rows(cfg.max_target_positions, dictionary),
+            max_positions=_count_position_embeddings(cfg.max_target_positions, dictionary),
             convolutions=layers,
             attention=parse_attention(cfg.decoder_attention, len(layers)),
             dropout=cfg.dropout,
@@ -175,7 +175,7 @@ class ConvolutionalDecoder(PointingDecoder, FConvDecoder):
         return upgraded
 
 
-def _count_position_rows(positions: int, dictionary: Any) -> int:
+def _count_position_embeddings(positions: int, dictionary: Any) -> int:
     """Return the number of rows in a position embedding table.
 
     The first ``pad + 1`` rows are reserved and do not correspond to positions.

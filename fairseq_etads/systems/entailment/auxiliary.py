@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from fairseq.data import data_utils
 from torch import Tensor, nn
 
-from ...data.nli_pairs import LABELS, punctuation_warning, read_pairs
+from ...data.nli_pairs import LABELS, find_tokenisation_problem, read_pairs
 from ...kernels.precision import at_least_float32
 from ...platform.errors import InputError
 from ...text.tokenizer import TextConfig, TextTokenizer
@@ -97,7 +97,7 @@ class PairBatches:
         """Return the number of pairs."""
         return len(self._labels)
 
-    def batch(self, number: int) -> Tuple[Tensor, Tensor, Tensor]:
+    def make_batch(self, number: int) -> Tuple[Tensor, Tensor, Tensor]:
         """Return the batch with index ``number``, counted from 0 across all epochs.
 
         Returns:
@@ -163,7 +163,7 @@ class EntailmentTask(AuxiliaryTask):
             The loss, the number of pairs, and the number of correct predictions as "accuracy".
         """
         device = next(model.parameters()).device
-        premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.batch(number))
+        premises, hypotheses, labels = (tensor.to(device) for tensor in self.pairs.make_batch(number))
         logits = at_least_float32(classify_pairs(model, premises, hypotheses))  # (N, C)
         right = int((logits.argmax(dim=1) == labels).sum())
         return F.cross_entropy(logits, labels), len(labels), {"accuracy": right}
@@ -208,7 +208,7 @@ def read_pair_batches(folder: Path, task: Any) -> PairBatches:
             pairs.append((texts[0], texts[1], LABELS.index(pair.label)))
     if not pairs:
         raise InputError(f"--auxiliary-data {folder}: its files contain no pairs")
-    warning = punctuation_warning(chain.from_iterable(sample), "--auxiliary-words")
+    warning = find_tokenisation_problem(chain.from_iterable(sample), "--auxiliary-words")
     if warning:
         logger.warning(f"--auxiliary-data {folder}: {warning}")
     share = unknown / max(1, total)

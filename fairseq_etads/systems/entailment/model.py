@@ -141,10 +141,10 @@ class EntailmentScorer:
         Raises:
             ValueError: the numbers of premises and hypotheses differ.
         """
-        return self.probabilities(premises, hypotheses)[:, LABELS.index("entailment")]
+        return self.predict_probabilities(premises, hypotheses)[:, LABELS.index("entailment")]
 
     @torch.no_grad()
-    def probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
+    def predict_probabilities(self, premises: Sequence[Sequence[str]], hypotheses: Sequence[Sequence[str]]) -> Tensor:
         """Predict the probability of each label in ``LABELS`` for N pairs of texts; see :meth:`score`.
 
         Returns:

@@ -169,14 +169,14 @@ class SummarizationRAML(SummarizationNLL):
         """Compute the loss of ``summarization_nll``. In training, the targets are edited references."""
         if not model.training:
             return super().forward(model, sample, reduce)
-        edits = self.draw(sample["target"].cpu())
-        rewards = self.rewards(sample, edits)
+        edits = self.sample_edited_references(sample["target"].cpu())
+        rewards = self.compute_rewards(sample, edits)
         weights = compute_sample_weights(rewards, edits.distances, self.temperature)
         total, size, logs = super().forward(model, make_augmented_batch(sample, edits, weights), reduce)
         logs.update(raml_reward=float(rewards.sum()), raml_edits=int(edits.distances.sum()), raml_drawn=rewards.numel())
         return total, size, logs
 
-    def draw(self, target: Tensor) -> EditedReferences:
+    def sample_edited_references(self, target: Tensor) -> EditedReferences:
         """Sample K edited references for each summary.
 
         ``target`` (B, T) contains the dictionary ids of the summaries, on the CPU.
@@ -200,7 +200,7 @@ class SummarizationRAML(SummarizationNLL):
         other = torch.where(place[:, None] < 0, torch.randint(count, changed.shape), other)
         return EditedReferences(distances, changed, torch.where(changed, self.words[other], target[:, None]))
 
-    def rewards(self, sample: Dict[str, Any], edits: EditedReferences) -> Tensor:
+    def compute_rewards(self, sample: Dict[str, Any], edits: EditedReferences) -> Tensor:
         """Compute the reward r of each sample, (B, K), float32."""
         distances = edits.distances
         if self.reward == "none":

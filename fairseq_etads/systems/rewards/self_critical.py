@@ -206,8 +206,8 @@ class SummarizationRL(SummarizationNLL):
         # The update number selects the reward, so that all batches of an update use the same reward.
         number = self._updates % len(self.rewards)
         encoder_out = self.encode(model, sample)
-        sampled, greedy = self.draw(model, sample, encoder_out)
-        advantages, figures = self.advantages(sample, sampled, greedy, number)
+        sampled, greedy = self.sample_summaries(model, sample, encoder_out)
+        advantages, figures = self.compute_advantages(sample, sampled, greedy, number)
         # Divide the loss by the mean length of the references.
         advantages = advantages / self.samples * len(sample["target"]) / sample["ntokens"]
         longest = self._compute_maximum_length(unwrap_model(model))
@@ -217,7 +217,7 @@ class SummarizationRL(SummarizationNLL):
         if len(taught):
             some = SampledSummaries([sampled[row] for row in taught.tolist()], longest, self.dictionary)
             with in_evaluation_mode([model]):  # without dropout
-                policy = self.policy_loss(model, encoder_out, some, advantages[taught], taught // self.samples)
+                policy = self.compute_policy_loss(model, encoder_out, some, advantages[taught], taught // self.samples)
         total = self.rl_weight * policy + (1 - self.rl_weight) * total
         logs.update(
             loss=total.detach(),
@@ -234,7 +234,7 @@ class SummarizationRL(SummarizationNLL):
         with in_evaluation_mode([model]):
             return unwrap_model(model).encoder.forward_torchscript(sample["net_input"])
 
-    def draw(
+    def sample_summaries(
         self, model: Any, sample: Dict[str, Any], encoder_out: Optional[Any] = None
     ) -> Tuple[List[Tensor], List[Tensor]]:
         """Generate sampled and greedy summaries of the documents in a batch.
@@ -291,7 +291,7 @@ class SummarizationRL(SummarizationNLL):
             keep_attention=False,
         )
 
-    def advantages(
+    def compute_advantages(
         self, sample: Dict[str, Any], sampled: List[Tensor], greedy: List[Tensor], number: int
     ) -> Tuple[Tensor, Dict[str, float]]:
         """Compute each sample's reward minus its baseline.
@@ -342,7 +342,7 @@ class SummarizationRL(SummarizationNLL):
             texts.append(split_sentences(words, SENTENCE_MARK))
         return texts
 
-    def policy_loss(
+    def compute_policy_loss(
         self, model: Any, encoder_out: Any, drawn: SampledSummaries, advantages: Tensor, of: Tensor
     ) -> Tensor:
         """Compute the policy loss, the sum of -advantage times log-probability over all samples.

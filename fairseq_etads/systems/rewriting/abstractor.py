@@ -112,7 +112,7 @@ class Abstractor:
                 batch.append(text)
         return [found[text] for text in texts]
 
-    def words(self, hypothesis: Dict[str, Tensor]) -> Tuple[int, ...]:
+    def get_word_ids(self, hypothesis: Dict[str, Tensor]) -> Tuple[int, ...]:
         """Return the dictionary ids of the words in a hypothesis, without the end symbol."""
         end = self.dictionary.eos()
         return tuple(token for token in hypothesis["tokens"].tolist() if token != end)

@@ -98,7 +98,7 @@ class ExtractorRL(FairseqCriterion):
         extractor = unwrap_model(model)
         tokens = sample["net_input"]["src_tokens"]
         chosen = extractor.extract(tokens, sample=model.training)  # (B, T)
-        rewards = self.rewards(extractor, tokens, chosen, sample["target"])
+        rewards = self.compute_rewards(extractor, tokens, chosen, sample["target"])
         quality = sum(episode[-1] for episode in rewards)
         logs: Dict[str, Any] = {
             "ntokens": sample["ntokens"],
@@ -109,12 +109,12 @@ class ExtractorRL(FairseqCriterion):
         if not model.training:
             loss = torch.tensor(len(rewards) - quality)
             return loss, len(rewards), {**logs, "loss": loss, "sample_size": len(rewards)}
-        policy, critic = self.losses(model, sample, chosen, rewards)
+        policy, critic = self.compute_losses(model, sample, chosen, rewards)
         steps = sum(map(len, rewards))
         logs.update(policy_loss=policy.detach(), critic_loss=critic.detach(), steps=steps)
         return policy + critic, steps, {**logs, "loss": (policy + critic).detach(), "sample_size": steps}
 
-    def rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
+    def compute_rewards(self, extractor: Any, tokens: Tensor, chosen: Tensor, summaries: Tensor) -> List[List[float]]:
         """Compute the rewards for each document: one per selected sentence, and one for the stop action.
 
         Args:
@@ -126,7 +126,7 @@ class ExtractorRL(FairseqCriterion):
         abstractor = self._load_abstractor(tokens.device)
         taken = extractor.get_selected_sentences(tokens, chosen)
         found = abstractor.rewrite([sentence for sentences in taken for sentence in sentences])
-        rewritten = iter([self._convert_to_words(abstractor.words(hypotheses[0])) for hypotheses in found])
+        rewritten = iter([self._convert_to_words(abstractor.get_word_ids(hypotheses[0])) for hypotheses in found])
         rewards = []
         for sentences, summary in zip(taken, summaries.tolist()):
             reference = split_sentences(self._convert_to_words(summary), SENTENCE_MARK)
@@ -138,7 +138,7 @@ class ExtractorRL(FairseqCriterion):
         skipped = {self.dictionary.pad(), self.dictionary.bos(), self.dictionary.eos()}
         return [self.dictionary[token] for token in tokens if token not in skipped]
 
-    def losses(
+    def compute_losses(
         self, model: Any, sample: Dict[str, Any], chosen: Tensor, rewards: List[List[float]]
     ) -> Tuple[Tensor, Tensor]:
         """Compute the policy loss and the critic loss, each summed over all steps.

@@ -138,7 +138,7 @@ class PointerExtractor(SelectingModel):
             learnt = {name[len(own) :]: value for name, value in state_dict.items() if name.startswith(own)}
             state_dict.update({f"{copied}{name}": value.clone() for name, value in learnt.items()})
 
-    def read(self, src_tokens: Tensor) -> Candidates:
+    def encode_sentences(self, src_tokens: Tensor) -> Candidates:
         """Encode the sentences of the documents (B, S)."""
         tokens, there, _ = group_words_by_sentence(
             src_tokens, self.find_real_words(src_tokens), self.mark, self.max_sentences, self.max_words
@@ -150,7 +150,7 @@ class PointerExtractor(SelectingModel):
         states = self.sentences(vectors.view(batch, count, -1), missing)[0]  # (B, N, D)
         return Candidates(states, missing)
 
-    def with_stop(self, sentences: Candidates) -> Candidates:
+    def append_stop_candidate(self, sentences: Candidates) -> Candidates:
         """Append the stop vector to the candidates, if the extractor has one."""
         if self.stop is None:
             return sentences
@@ -169,9 +169,9 @@ class PointerExtractor(SelectingModel):
             chosen: the indices of the selected candidates (B, T), padded with negative values.
         """
         assert chosen is not None, "an extractor needs a choice of sentences to score"
-        sentences = self.read(src_tokens)
-        candidates = self.with_stop(sentences)
-        logits = self.pointer_network.follow(candidates, chosen)
+        sentences = self.encode_sentences(src_tokens)
+        candidates = self.append_stop_candidate(sentences)
+        logits = self.pointer_network.score_selection(candidates, chosen)
         logits = logits.masked_fill(candidates.missing[:, None], -math.inf)
         return CandidateScores(logits, None if self.critic is None else self.critic(sentences, chosen.shape[1]))
 
@@ -189,10 +189,10 @@ class PointerExtractor(SelectingModel):
             The indices of the selected candidates (B, T), in the order of selection, including the index N of the stop
             candidate. Each sequence is padded with -1.
         """
-        candidates = self.with_stop(self.read(src_tokens))
+        candidates = self.append_stop_candidate(self.encode_sentences(src_tokens))
         count = candidates.states.shape[1]
         memory = self.pointer_network.compute_memory(candidates)
-        inputs, state = self.pointer_network.begin(len(src_tokens))
+        inputs, state = self.pointer_network.make_initial_state(len(src_tokens))
         blocked = candidates.missing.clone()  # (B, C)
         ended = blocked.all(dim=1)
         steps: List[Tensor] = []
@@ -223,11 +223,11 @@ class PointerExtractor(SelectingModel):
         found = []
         for document, steps in zip(src_tokens, chosen.tolist()):
             numbers = [number for number in steps if number >= 0]
-            sentences = self.sentences_of(document)
+            sentences = self.split_document(document)
             found.append([sentences[number] for number in (numbers if self.stop is None else numbers[:-1])])
         return found
 
-    def sentences_of(self, document: Tensor) -> List[Tensor]:
+    def split_document(self, document: Tensor) -> List[Tensor]:
         """Split a document (S,) into sentences in candidate order. Each sentence is a tensor of word ids (n,)."""
         found: List[List[int]] = [[]]
         for token in document.tolist():

@@ -124,7 +124,7 @@ class PointerNetwork(nn.Module):
         keys = SharedKeys(self.choice.key(candidates.states))
         return PointerMemory(SharedKeys(glimpsed), SharedStates(glimpsed), keys, candidates.missing)
 
-    def begin(self, documents: int) -> Tuple[Tensor, State]:
+    def make_initial_state(self, documents: int) -> Tuple[Tensor, State]:
         """Return the input of the first step (B, 1, D) and the initial state of the LSTM."""
         h, c = self.first_states[:, None, None].expand(-1, 1, documents, -1).contiguous()
         return self.first_input.expand(documents, 1, -1), (h, c)
@@ -145,7 +145,7 @@ class PointerNetwork(nn.Module):
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
         return self.choice.scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
-    def follow(self, candidates: Candidates, chosen: Tensor) -> Tensor:
+    def score_selection(self, candidates: Candidates, chosen: Tensor) -> Tensor:
         """Score the candidates at each step of a given selection.
 
         Args:
@@ -155,7 +155,7 @@ class PointerNetwork(nn.Module):
         Returns:
             The scores u (B, T, C), in float32 or higher precision.
         """
-        first, state = self.begin(len(chosen))
+        first, state = self.make_initial_state(len(chosen))
         before = chosen[:, :-1].clamp(min=0)[:, :, None].expand(-1, -1, candidates.states.shape[2])
         taken = candidates.states.gather(1, before)  # (B, T - 1, D)
         inputs = torch.cat([first.to(taken), taken], dim=1)[:, : chosen.shape[1]]
@@ -183,7 +183,7 @@ class Critic(nn.Module):
     def forward(self, sentences: Candidates, steps: int) -> Tensor:
         """Estimate the returns b (B, steps) from the sentences, without the stop candidate."""
         memory = self.network.compute_memory(sentences)
-        inputs, state = self.network.begin(len(sentences.states))
+        inputs, state = self.network.make_initial_state(len(sentences.states))
         values: List[Tensor] = []
         for _ in range(steps):
             scores, state = self.network(inputs, state, memory)

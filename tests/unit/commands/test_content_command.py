@@ -10,7 +10,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.content import main
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_rows
 from fairseq_etads.jobs.content import _compute_auc, fit_network
 from fairseq_etads.search.content.model import ContentModel
 
@@ -35,7 +35,7 @@ def made(tmp_path_factory):
     write_data(path / "prepared" / "bin", pairs)
     for split, rows in pairs.items():
         fields = [
-            (source_hash(document.split()), [f"{r.random():.4g}" for _ in document.split("<q>")])
+            (compute_source_hash(document.split()), [f"{r.random():.4g}" for _ in document.split("<q>")])
             for document, _ in rows
         ]
         write_rows(
@@ -77,7 +77,7 @@ def test_long_documents_are_read_to_their_end(made, tmp_path):
     keys = [[f"key{number}" for number in range(first, first + 5)] for first in (0, 5)]
     document = " <q> ".join(map(" ".join, [*plain, *keys]))
     write_data(tmp_path / "prepared" / "bin", {"test": [(document, "key0")]})
-    row = (source_hash(document.split()), ["0.5"] * 4)
+    row = (compute_source_hash(document.split()), ["0.5"] * 4)
     write_rows(tmp_path / "probabilities.sentences.test", {"documents": 1, "truncate_source": 100_000}, [row])
     shutil.copy(made[0] / "content.npz", tmp_path)
     assert chosen((tmp_path, None)) == [keys]

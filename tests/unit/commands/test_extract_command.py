@@ -8,7 +8,7 @@ from selection_data import write_data
 
 from fairseq_etads.commands.extract import main
 from fairseq_etads.commands.labels import main as make_labels
-from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_rows
 from fairseq_etads.data.selection import MISSING, TokenValues
 from fairseq_etads.platform.errors import InputError
 
@@ -26,7 +26,7 @@ def data(tmp_path):
     words = [[0.1, 0.9, 0.9, 0.2, "-", 0, 0.3, 0.3, 0.3, "-", 0.5, 0.5, 0.4, "-", 0.6, 0.9], ["-", 0.2, "-", 0.1, 0.2]]
     sentences = [[0.1, 0.8, 0.3, 0.9], ["-", 0.2, 0.1], [0.5, 0.5]]
     for unit, rows in (("words", [*words, [0, "-", 0.1]]), ("sentences", sentences)):
-        fields = [(source_hash(d.split()), [str(value) for value in row]) for d, row in zip(DOCUMENTS, rows)]
+        fields = [(compute_source_hash(d.split()), [str(value) for value in row]) for d, row in zip(DOCUMENTS, rows)]
         write_rows(tmp_path / f"probabilities.{unit}.test", {"documents": 3, "truncate_source": 400}, fields)
     return tmp_path
 
@@ -165,7 +165,7 @@ def test_tokens_have_the_values_of_their_sentences(values):
     torch.testing.assert_close(read("probabilities.sentences.test")[0], expected)
     torch.testing.assert_close(read("probabilities.sentences.test", 3)[0], torch.tensor([0.1, 0.1, 0.1, m]))
     torch.testing.assert_close(read("probabilities.words.test")[1], torch.tensor([m, 0.2, m, 0.1, 0.2, m]))
-    rows = [(source_hash(d.split()), row) for d, row in zip(DOCUMENTS, (["3", "1"], [], ["-"]))]
+    rows = [(compute_source_hash(d.split()), row) for d, row in zip(DOCUMENTS, (["3", "1"], [], ["-"]))]
     write_rows(data / "labels.sentences.test", {"documents": 3, "kind": "match"}, rows)
     found = read("labels.sentences.test")
     assert found[0].tolist() == [0, 0, 0, 0, m, 1, 1, 1, 1, m, 0, 0, 0, m, 1, 1, m]
@@ -175,7 +175,7 @@ def test_tokens_have_the_values_of_their_sentences(values):
 def test_files_that_do_not_fit_are_refused(values):
     data, read = values
     path = data / "labels.words.test"
-    rows = [(source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
+    rows = [(compute_source_hash(d.split()), ["0"] * len(d.split())) for d in DOCUMENTS]
     for header, given, message in (
         ({"documents": 2}, rows[:2], "covers 2 documents, but DATA has 3"),
         ({"documents": 3, "kind": "distribution"}, rows, "distributions, which do not select sentences"),

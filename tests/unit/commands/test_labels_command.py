@@ -7,7 +7,7 @@ import pytest
 from selection_data import write_data
 
 from fairseq_etads.commands.labels import main
-from fairseq_etads.data.labels.files import SelectionFile, source_hash, write_rows
+from fairseq_etads.data.labels.files import SelectionFile, compute_source_hash, write_rows
 from fairseq_etads.data.labels.labels import compute_selection_targets, greedy_extract, match_sentences
 from fairseq_etads.platform.errors import InputError
 
@@ -35,7 +35,7 @@ def test_labels_of_words_are_spread_over_subwords(data, capsys):
     assert main([str(data.parent), "--jobs", "1"]) == 0
     header, hashes, rows = fields(data / "labels.words.train")
     assert header == {"made_by": "etads-labels", "kind": "words", "documents": 3, "truncate_source": 400}
-    assert hashes == tuple(source_hash(document.split()) for document, _ in TRAIN)
+    assert hashes == tuple(compute_source_hash(document.split()) for document, _ in TRAIN)
     assert rows[0] == ["1", "1", "1", "0", "-", "0", "0", "0", "-", "1", "1", "1"]
     assert rows[1] == ["0", "1", "1"], "an unknown word is equal to no other"
     assert rows[2] == ["0", "0", "-", "0"]
@@ -48,7 +48,7 @@ def test_only_what_is_read_of_a_document_has_labels(data):
     assert main([str(data), "--truncate-source", "2", "--jobs", "1", "--subset", "train"]) == 0
     header, hashes, rows = fields(data / "labels.words.train")
     assert header["truncate_source"] == 2 and rows[0] == ["1", "1"], "half a word has the label of the whole"
-    assert hashes[0] == source_hash(TRAIN[0][0].split())
+    assert hashes[0] == compute_source_hash(TRAIN[0][0].split())
 
 
 def test_labels_of_sentences(data, tmp_path):
@@ -105,7 +105,7 @@ def test_texts_without_sentences_or_summaries_are_refused(tmp_path, capsys):
 
 def test_files_refuse_other_text_and_damage(tmp_path):
     path = tmp_path / "labels.words.train"
-    write_rows(path, {"documents": 2}, [(source_hash(["a", "b"]), ["1", "0"]), (source_hash([]), [])])
+    write_rows(path, {"documents": 2}, [(compute_source_hash(["a", "b"]), ["1", "0"]), (compute_source_hash([]), [])])
     file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
     assert len(file) == 2 and file.read_checked_row(0, ["a", "b"]) == ["1", "0"] and file.read_checked_row(1, []) == []
     assert pickle.loads(pickle.dumps(file)).read_checked_row(1, []) == [], "also when it has been read"
@@ -122,7 +122,7 @@ def test_files_refuse_other_text_and_damage(tmp_path):
 
 def test_a_file_appears_when_it_is_complete(tmp_path):
     def rows():
-        yield source_hash([]), []
+        yield compute_source_hash([]), []
         assert not (tmp_path / "labels.words.train").exists()
         raise KeyboardInterrupt
 

@@ -7,7 +7,7 @@ import pytest
 from preparation import lines, prepare
 
 from fairseq_etads.commands.shorten import main
-from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_rows
 from fairseq_etads.text.picking import Picking
 
 SPLITS = {"train": 24, "valid": 5, "test": 3}
@@ -38,7 +38,7 @@ def made(tmp_path_factory):
         rows = []
         for line in lines(prepared / "tokens" / f"{split}.source"):
             values = [f"{r.random():.4g}" for _ in line.split(" <q> ")]
-            rows.append((source_hash(line.split()), values))
+            rows.append((compute_source_hash(line.split()), values))
         header = {"documents": len(rows), "truncate_source": 100_000}
         write_rows(path / "run" / f"probabilities.sentences.{split}", header, rows)
     return path

@@ -9,9 +9,9 @@ from rouge_score.rouge_scorer import _summary_level_lcs
 from fairseq_etads.data.labels.labels import (
     compute_idf,
     compute_selection_targets,
-    copy_labels,
     greedy_extract,
     is_content_word,
+    label_copied_words,
     match_sentences,
     select_by_greedy_f1,
 )
@@ -43,20 +43,20 @@ def recall(sentences, summary):
 def test_copied_words_are_those_of_the_definition(words):
     for document, summary in texts(1, 400, words=words):
         x, y = flat(document), flat(summary)
-        assert copy_labels(x, y) == reference.copy_labels(x, y), (x, y)
+        assert label_copied_words(x, y) == reference.label_copied_words(x, y), (x, y)
 
 
 def test_a_summary_that_is_the_document_copies_all_of_it_and_other_text_changes_nothing():
     for document, summary in texts(2, 200):
         x, y = flat(document), flat(summary)
-        assert copy_labels(x, x) == [1] * len(x)
-        assert copy_labels([*x, "y", "z"], y) == [*copy_labels(x, y), 0, 0]
-    assert copy_labels([], ["a"]) == [] and copy_labels(["a", "b"], []) == [0, 0]
+        assert label_copied_words(x, x) == [1] * len(x)
+        assert label_copied_words([*x, "y", "z"], y) == [*label_copied_words(x, y), 0, 0]
+    assert label_copied_words([], ["a"]) == [] and label_copied_words(["a", "b"], []) == [0, 0]
 
 
 def test_words_are_compared_whole_and_the_last_one_counts():
     """The authors' program finds "he" in "the" and leaves out the last word; this one does not."""
-    assert copy_labels(["he", "saw", "it"], ["the", "cat", "saw", "it"]) == [0, 1, 1]
+    assert label_copied_words(["he", "saw", "it"], ["the", "cat", "saw", "it"]) == [0, 1, 1]
 
 
 def test_lengths_of_common_subsequences():

@@ -8,7 +8,7 @@ import torch
 from helpers import EOS, model_config
 from selection_data import write_data
 
-from fairseq_etads.data.training_text import word_probabilities
+from fairseq_etads.data.training_text import compute_word_probabilities
 from fairseq_etads.training.options import SummarizationConfig
 from fairseq_etads.training.task import SummarizationTask
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -59,7 +59,7 @@ def test_a_model_without_the_option_begins_with_zeros(tmp_path):
 
 def test_probabilities_are_of_the_words_that_summaries_know(tmp_path):
     task = task_of(tmp_path)
-    found = word_probabilities(task, copies=False)
+    found = compute_word_probabilities(task, copies=False)
     assert len(found) == task.target_dictionary.known_words < len(task.target_dictionary)
     assert found.sum().item() == pytest.approx(1)
 

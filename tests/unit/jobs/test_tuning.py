@@ -263,7 +263,7 @@ def test_lengths_that_fit_the_references_are_found(summarizer, references, tmp_p
     first, best = found.trials[0], found.best
     assert first.decoding == SHORT and len(found.trials) == 20
     assert best.settings["max_len"] >= 7 and best.score("mean") > first.score("mean") + 10
-    assert found.comparison()["p_randomisation"] < 0.05
+    assert found.compare_best_with_defaults()["p_randomisation"] < 0.05
     assert best.figures["words"] > first.figures["words"] + 1
 
 

@@ -99,10 +99,12 @@ def test_a_model_folder_reads_and_writes_text(text, tmp_path, kind):
     folder, _ = make_folder(tmp_path, text=read_prepared_options(out), task=open_task(out / "bin"), pointer="soft")
     summarizer = Summarizer.load(folder, "cpu")
     texts = summarizer._texts
-    document = texts.read(0, LINE)
+    document = texts.tokenize_document(0, LINE)
     assert list(document.tokens) == lines(out / "tokens" / "test.source")[0].split()
-    assert pickle.loads(pickle.dumps(summarizer))._texts.read(0, f"{LINE} </s>") == texts.read(0, f"{LINE} </s>")
-    spans = texts.spans(document)
+    assert pickle.loads(pickle.dumps(summarizer))._texts.tokenize_document(
+        0, f"{LINE} </s>"
+    ) == texts.tokenize_document(0, f"{LINE} </s>")
+    spans = texts.find_token_spans(document)
     found = "".join(LINE[slice(*span)] for span in spans if span)
     lost = "naïve" if kind == "wordpiece" else ""  # a word without its accent is not found in the text
     assert found.replace(" ", "") == "".join(LINE.split()).replace(lost, "")

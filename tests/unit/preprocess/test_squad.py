@@ -9,7 +9,7 @@ from etads_preprocess.readers.squad import find_answer_sentences
 from programs import as_program
 from test_readers import lines, refused, run
 
-from fairseq_etads.data.labels.labels import copy_labels
+from fairseq_etads.data.labels.labels import label_copied_words
 
 main = as_program(main)
 
@@ -32,7 +32,7 @@ def test_sentences_with_answers_become_pairs(version, tmp_path):
 def test_the_labels_of_a_sentence_are_its_answers(tmp_path):
     out, _ = run(tmp_path, "squad", "--data", corpora.squad(tmp_path / "raw"))
     document = lines(out / "train.source")[0].rstrip(".").split()
-    labels = copy_labels(document, lines(out / "train.target")[0].split())
+    labels = label_copied_words(document, lines(out / "train.target")[0].split())
     assert [word for word, label in zip(document, labels) if label] == ["Ada", "Zeno", "1800"]
 
 

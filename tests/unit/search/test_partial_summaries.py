@@ -138,7 +138,7 @@ def test_with_a_beam_the_best_living_hypothesis_is_reported(summarizer):
     """Its tokens have the score that the model gives them: rescored by a search that must write them."""
     _, seen = watch(summarizer, TEXTS[0], beam=4, min_len=5)
     partial = next(p for p in seen[0] if len(p.tokens) == 3)
-    batch = summarizer._texts.batch([summarizer._texts.read(0, TEXTS[0])])
+    batch = summarizer._texts.make_batch([summarizer._texts.tokenize_document(0, TEXTS[0])])
     ids = {token: number for number, token in enumerate(batch.new_words, len(summarizer._texts.source))}
     prefix = [summarizer._texts.target.indices.get(token, ids.get(token)) for token in partial.tokens]
     generator = summarizer._search({"beam": 1, "min_len": 5}).generator

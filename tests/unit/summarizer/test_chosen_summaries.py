@@ -19,7 +19,7 @@ from test_long_documents import EXTRACTOR_TEXT, LONG, make_long_folder, source_o
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.extract import main as extract
-from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_rows
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.content import model as content_module
 from fairseq_etads.search.content.features import PriorProbabilities
@@ -122,7 +122,7 @@ def test_etads_extract_chooses_the_same(made, summarizer, tmp_path, monkeypatch)
     lines = [" <q> ".join(" ".join(sentence.words) for sentence in every) for every, _ in written]
     write_data(tmp_path / "prepared" / "bin", {"test": [(line, "w1") for line in lines]})
     rows = [
-        (source_hash(line.split()), [repr(sentence.probability) for sentence in every])
+        (compute_source_hash(line.split()), [repr(sentence.probability) for sentence in every])
         for line, (every, _) in zip(lines, written)
     ]
     write_rows(tmp_path / "probabilities.sentences.test", {"documents": len(rows), "truncate_source": 100_000}, rows)

@@ -123,13 +123,13 @@ def test_probabilities_are_those_of_the_checkpoint(tmp_path, summarizer):
 
 def test_tokens_carry_the_level_of_their_sentence(summarizer):
     texts = summarizer._texts
-    document = texts.read(0, LONG)
+    document = texts.tokenize_document(0, LONG)
     picked = document.picked.sentences
     expected = [level for one, level in zip(picked, document.levels) for _ in one.text.split()]
     assert document.levels == tuple(str(1 + sum(one.probability >= e for e in (0.1, 0.5, 0.9))) for one in picked)
     assert len(set(document.levels)) > 1, "different levels were tried"
-    short = texts.read(1, "W5 new.")
-    factors = texts.batch([short, document]).sample["net_input"]["factors"]
+    short = texts.tokenize_document(1, "W5 new.")
+    factors = texts.make_batch([short, document]).sample["net_input"]["factors"]
     values = texts._levels
     assert [values[number] for number in factors[1, :, 0].tolist()] == [*expected, values.eos_word]
     row = [values[number] for number in factors[0, :, 0].tolist() if number != values.pad()]

@@ -223,7 +223,7 @@ def test_subwords_that_were_copied_together_are_one_word(tmp_path):
     codes.write_text("#version: 0.2\nw 1\nw 1</w>\n")
     text = {"tokenizer": "etads", "text-words": "spaces", "bpe": "subword_nmt", "bpe-codes": str(codes)}
     summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
-    document = summarizer._texts.read(0, "Zebra w11 w1")
+    document = summarizer._texts.tokenize_document(0, "Zebra w11 w1")
     assert document.tokens == ("z@@", "e@@", "b@@", "r@@", "a", "w1@@", "1", "w1")
     copied = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@", "a", "x", "1", "w1"], [0, 1, 2, 3, 4, -1, 6, 7])
     assert copied == (CopiedWord("zebra", 0, 4, 0, 5), CopiedWord("1", 6, 6, 8, 9), CopiedWord("w1", 7, 7, 10, 12))
@@ -375,14 +375,14 @@ def test_other_things_than_texts_are_refused(summarizer):
 
 def test_an_error_of_one_document_can_be_kept(summarizer, monkeypatch):
     """If an error breaks a batch, its other documents are summarised one by one."""
-    plain = summarizer._texts.batch
+    plain = summarizer._texts.make_batch
 
     def fails(documents):
         if any("bad" in document.text for document in documents):
             raise RuntimeError("out of\nmemory")
         return plain(documents)
 
-    monkeypatch.setattr(summarizer._texts, "batch", fails)
+    monkeypatch.setattr(summarizer._texts, "make_batch", fails)
     texts = ["w1 w2", "w3 bad", 7, "w4 w5"]
     found = list(summarizer.stream(texts, errors="keep"))
     assert [summary.problem for summary in found][:2] == ["", "out of memory"]
@@ -471,8 +471,8 @@ def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     text = {**options, "sentencepiece-model": str(tmp_path / "pieces.model")}
     summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
     raw = "Frobnication of\u00ad  library\tFILES"
-    document = summarizer._texts.read(0, raw)
-    spans = summarizer._texts.spans(document)
+    document = summarizer._texts.tokenize_document(0, raw)
+    spans = summarizer._texts.find_token_spans(document)
     joined = "".join(raw[slice(*span)] for span in spans if span)
     assert joined == raw.replace("\u00ad", "").replace(" ", "").replace("\t", "")
     count = len(summarizer._texts.subwords.encode("frobnication").split())
@@ -480,4 +480,4 @@ def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     assert copied == (CopiedWord("frobnication", 0, count - 1, 0, 12),)
     assert summarizer._texts.join(document.tokens) == "frobnication of library files"
     other = pickle.loads(pickle.dumps(summarizer))
-    assert other._texts.read(0, raw).tokens == document.tokens
+    assert other._texts.tokenize_document(0, raw).tokens == document.tokens

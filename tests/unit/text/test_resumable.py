@@ -18,12 +18,12 @@ WANTED = "".join(f"summary of {number} é\n" for number in range(7)).encode()
 def work(path, documents=DOCUMENTS, settings=SETTINGS, stop=None, every=2):
     """Write the lines of all documents, or of as many as ``stop``, and mark every second; returns the writer."""
     output = ResumableLines(path, settings)
-    for number, document in enumerate(output.rest(iter(documents))):
+    for number, document in enumerate(output.skip_processed(iter(documents))):
         if number == stop:
             return output
         output.write(document, f"summary of {document.name} é", bool(document.problem))
         if output.progress.documents % every == 0:
-            output.mark()
+            output.record_progress()
     if stop is None:
         output.finish()
     return output
@@ -55,7 +55,7 @@ def test_after_an_end_at_any_moment_nothing_is_missing_and_nothing_is_there_twic
 def test_marked_documents_are_not_done_again(tmp_path):
     work(tmp_path / "out", stop=5).close()
     output = ResumableLines(tmp_path / "out", SETTINGS)
-    assert [document.name for document in output.rest(iter(DOCUMENTS))] == ["4", "5", "6"]
+    assert [document.name for document in output.skip_processed(iter(DOCUMENTS))] == ["4", "5", "6"]
     output.close()
     # A second interruption comes before any work is done.
     assert ResumableLines(tmp_path / "out", SETTINGS).progress.documents == 4
@@ -74,7 +74,7 @@ def test_a_run_that_was_ended_after_the_file_had_its_name(tmp_path):
     ended_before_the_journal_was_deleted(tmp_path / "out")
     again = ResumableLines(tmp_path / "out", SETTINGS)
     assert again.is_complete and again.progress.failed == 1
-    assert list(again.rest(iter(DOCUMENTS))) == []
+    assert list(again.skip_processed(iter(DOCUMENTS))) == []
     again.finish()
     assert [file.name for file in tmp_path.iterdir()] == ["out"]
     work(tmp_path / "out")  # the work starts again from the beginning
@@ -86,7 +86,7 @@ def test_the_complete_file_of_other_documents_is_not_taken_for_theirs(tmp_path):
     others = [document._replace(text="other") for document in DOCUMENTS]
     output = ResumableLines(tmp_path / "out", SETTINGS)
     with pytest.raises(InputError, match="contains summaries of 7 documents, which have changed"):
-        output.rest(iter(others))
+        output.skip_processed(iter(others))
     output.close()
 
 

@@ -148,12 +148,12 @@ def test_coverage_with_a_pointer_is_that_of_the_copy_attention():
 
 
 def test_coverage_begins_with_the_first_update_unless_told_otherwise():
-    assert build("soft", coverage_loss=1.0)[1].coverage_weight_now() == 1.0
+    assert build("soft", coverage_loss=1.0)[1].get_current_coverage_weight() == 1.0
     later = build("soft", coverage_loss=1.0, coverage_loss_start=1)[1]
-    assert later.coverage_weight_now() == 0.0
+    assert later.get_current_coverage_weight() == 0.0
     later.set_num_updates(1)
-    assert later.coverage_weight_now() == 1.0
-    assert build("soft")[1].coverage_weight_now() == 0.0
+    assert later.get_current_coverage_weight() == 1.0
+    assert build("soft")[1].get_current_coverage_weight() == 0.0
 
 
 def test_the_switch_smooths_over_known_words_where_it_generates():

@@ -50,14 +50,14 @@ def test_turns_come_after_each_n_updates_and_go_on_counting():
 def test_a_pass_has_all_pairs_once_in_an_order_of_its_own():
     pairs = [([number + 10, EOS], [number + 30, number + 30, EOS], number % 3) for number in range(10)]
     batches, again = (PairBatches(pairs, 4, seed, pad=1) for seed in (5, 5))
-    passes = [[batches.batch(number) for number in range(first, first + 3)] for first in (0, 3)]
+    passes = [[batches.make_batch(number) for number in range(first, first + 3)] for first in (0, 3)]
     orders = [[int(row[0]) for premises, _, _ in one for row in premises] for one in passes]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(10, 20)) and orders[0] != orders[1]
     for premises, hypotheses, labels in passes[0]:
         assert torch.equal(premises[:, 0] + 20, hypotheses[:, 0]) and torch.equal((premises[:, 0] - 10) % 3, labels)
-    for kept, made in zip(passes[1][2], again.batch(5)):  # the batches before it need not be made
+    for kept, made in zip(passes[1][2], again.make_batch(5)):  # the batches before it need not be made
         assert torch.equal(kept, made)
-    texts = PairBatches([([4, EOS], [5, EOS], 0), ([6, 7, 8, EOS], [EOS], 2)], 2, 1, pad=1).batch(0)
+    texts = PairBatches([([4, EOS], [5, EOS], 0), ([6, 7, 8, EOS], [EOS], 2)], 2, 1, pad=1).make_batch(0)
     assert sorted(texts[0].tolist()) == [[4, EOS, 1, 1], [6, 7, 8, EOS]]
 
 
@@ -79,7 +79,7 @@ def test_pairs_are_read_as_documents(folder):
     assert len(task.extra_updates.auxiliary_task.pairs) == 5
     found = {}
     for number in range(2):
-        for premise, hypothesis, label in zip(*task.extra_updates.auxiliary_task.pairs.batch(number)):
+        for premise, hypothesis, label in zip(*task.extra_updates.auxiliary_task.pairs.make_batch(number)):
             found[tuple(premise[premise != 1].tolist())] = hypothesis[hypothesis != 1].tolist(), int(label)
     assert found[5, 6, EOS] == ([6, EOS], 0) and found[8, 9, EOS] == ([10, 3, EOS], 1)
     assert found[5, EOS] == ([5, 5, EOS], 2) and found[13, EOS] == ([13, EOS], 0)
@@ -98,7 +98,7 @@ def test_raw_pairs_are_cut_like_the_corpus(tmp_path, caplog):
         caplog.clear()
         with caplog.at_level("WARNING"):
             build(tmp_path, task=task)
-        (premise,), _, _ = task.extra_updates.auxiliary_task.pairs.batch(0)
+        (premise,), _, _ = task.extra_updates.auxiliary_task.pairs.make_batch(0)
         return [task.src_dict[number] for number in premise.tolist()], caplog.text
 
     words, warning = read(auxiliary_words="spaces")
@@ -148,9 +148,9 @@ def test_updates_are_counted_across_epochs_and_resumes(folder, monkeypatch):
     asked = []
     for first, last in ((0, 5), (5, 12)):
         task, model, optimizer = build(folder)  # a process that continues starts in this way
-        batch = task.extra_updates.auxiliary_task.pairs.batch
+        batch = task.extra_updates.auxiliary_task.pairs.make_batch
         asking = lambda number, batch=batch: asked.append(number) or batch(number)  # noqa: E731
-        monkeypatch.setattr(task.extra_updates.auxiliary_task.pairs, "batch", asking)
+        monkeypatch.setattr(task.extra_updates.auxiliary_task.pairs, "make_batch", asking)
         for number in range(first, last):
             optimizer.zero_grad()
             with metrics.aggregate():
@@ -229,6 +229,8 @@ def test_it_learns_whether_a_word_is_contained(tmp_path):
         task.optimizer_step(optimizer, model, 0)
     (tmp_path / "train.tsv").write_text("".join("\t".join(pair) + "\n" for pair in pairs(500)))
     task.cfg.auxiliary_batch_size = 500
-    premises, hypotheses, labels = build(tmp_path, task=task, cfg=sizes)[0].extra_updates.auxiliary_task.pairs.batch(0)
+    premises, hypotheses, labels = build(tmp_path, task=task, cfg=sizes)[
+        0
+    ].extra_updates.auxiliary_task.pairs.make_batch(0)
     right = (classify_pairs(model.eval(), premises, hypotheses).argmax(1) == labels).float().mean()
     assert right > 0.95

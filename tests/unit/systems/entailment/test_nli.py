@@ -56,7 +56,7 @@ def random_pairs(count):
 def test_it_is_the_oracle_whatever_the_padding(scorer):
     """A batch has pairs of all lengths, with empty texts and unknown words. Dropout is off."""
     premises, hypotheses = random_pairs(40)
-    found = scorer.probabilities(premises, hypotheses)
+    found = scorer.predict_probabilities(premises, hypotheses)
     expected = torch.tensor([by_loops(scorer, *pair) for pair in zip(premises, hypotheses)])
     assert found.dtype == torch.float32
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, format_tabbed_line, punctuation_warning, read_pairs
+from fairseq_etads.data.nli_pairs import SKIPPED, NliPair, find_tokenisation_problem, format_tabbed_line, read_pairs
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.entailment.model import NliConfig
 from fairseq_etads.text.tokenizer import TextConfig, TextTokenizer
@@ -62,11 +62,11 @@ def test_raw_text_cut_at_spaces_is_warned_of():
     """SNLI is raw text. If it is cut at spaces, "airplane." and "diner," count as words."""
     raw = ["A person on a horse jumps over a broken down airplane.", "A person is at a diner, ordering an omelette."]
     cut = [word for text in raw for word in text.lower().split()]
-    warning = punctuation_warning(cut, "--words")
+    warning = find_tokenisation_problem(cut, "--words")
     assert '15.0% of the words end in punctuation ("airplane.", "diner,")' in warning and "--words ptb" in warning
     tokens = [word for text in raw for word in TextTokenizer(TextConfig(text_words="ptb")).encode(text).split()]
-    assert punctuation_warning(tokens, "--words") == "" == punctuation_warning([], "--words")
-    assert punctuation_warning(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"
+    assert find_tokenisation_problem(tokens, "--words") == "" == find_tokenisation_problem([], "--words")
+    assert find_tokenisation_problem(["mr.", *["word"] * 50], "--words") == "", "abbreviations may"
 
 
 def test_digits_are_hidden_after_words_are_cut():

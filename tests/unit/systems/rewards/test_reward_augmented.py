@@ -56,7 +56,7 @@ def test_what_is_drawn_is_another_word_at_e_places():
     ours = raml(make_task(tail=30, mark=True), raml_temperature=3.0, raml_samples=4000)
     target = torch.tensor([[PAD, 5, 43, 60, 7, EOS], [PAD, PAD, PAD, PAD, 3, EOS], [PAD, PAD, PAD, PAD, PAD, EOS]])
     torch.manual_seed(shifted(1))
-    distances, changed, edited = ours.draw(target)
+    distances, changed, edited = ours.sample_edited_references(target)
     assert torch.equal(changed.sum(2), distances) and torch.equal(edited != target[:, None], changed)
     assert set(ours.words.tolist()) == set(range(4, 43)), "43 is the sentence mark, from 44 on words are only copied"
     assert torch.isin(edited[changed], ours.words).all()
@@ -77,7 +77,7 @@ def test_unknown_words_count_as_words_where_no_sentence_is_marked():
     ours = raml(raml_temperature=3.0, raml_samples=500)
     assert ours.dictionary.index("<q>") == ours.dictionary.unk()
     torch.manual_seed(shifted(1))
-    distances, _, edited = ours.draw(torch.tensor([[3, 3, 5, EOS]]))
+    distances, _, edited = ours.sample_edited_references(torch.tensor([[3, 3, 5, EOS]]))
     assert distances.max() == 3 and (edited[0] != torch.tensor([3, 3, 5, EOS])).any(0).tolist() == [True] * 3 + [False]
 
 
@@ -111,8 +111,8 @@ def test_the_loss_is_the_weighted_sum_of_the_samples_likelihoods(pointer, left, 
     ]
     edits = edits_of(by_place, target)
     rewards = torch.tensor([[1.0, 0.3, 1.0], [0.9, 0.2, 0.4], [1.0, 1.0, 1.0], [0.0, 0.7, 1.0]])
-    monkeypatch.setattr(ours, "draw", lambda _: edits)
-    monkeypatch.setattr(ours, "rewards", lambda *_: rewards)
+    monkeypatch.setattr(ours, "sample_edited_references", lambda _: edits)
+    monkeypatch.setattr(ours, "compute_rewards", lambda *_: rewards)
     expected = 0.0
     for pair in range(4):
         weights = reference.raml_weights(rewards[pair].tolist(), edits.distances[pair].tolist(), 0.6)
@@ -135,7 +135,7 @@ def test_other_losses_of_a_sample_count_with_its_weight(monkeypatch):
     totals = []
     for of_word in (0.0, 1.0):
         ours = raml()
-        monkeypatch.setattr(ours, "draw", lambda _: edits)
+        monkeypatch.setattr(ours, "sample_edited_references", lambda _: edits)
         monkeypatch.setattr(
             ours, "_compute_further_losses", lambda *args, x=of_word: {"extraction_loss": (2.0, x * args[3])}
         )
@@ -159,7 +159,7 @@ def test_of_plain_raml_all_samples_count_the_same():
     ours = raml()
     sample = make_sample()
     edits = edits_of(EDITS, sample["target"])
-    weights = compute_sample_weights(ours.rewards(sample, edits), edits.distances, 0.85)
+    weights = compute_sample_weights(ours.compute_rewards(sample, edits), edits.distances, 0.85)
     torch.testing.assert_close(weights, torch.full((4, 3), 1 / 3))
 
 
@@ -183,7 +183,7 @@ def test_rouge_is_that_of_the_edited_reference():
     ours = raml(raml_reward="rouge2")
     sample = make_sample(summaries=[[5, 6, 7, 8], [9, 9], [4], [50, 5, 6]], documents=[[5], [6], [7], [8]])
     edits = edits_of([[{0: 9}, {1: 9}], [{}, {0: 4}], [{}, {0: 8}], [{2: 50}, {}]], sample["target"])
-    found = ours.rewards(sample, edits)
+    found = ours.compute_rewards(sample, edits)
     assert found[1, 0] == found[2, 0] == found[3, 1] == 1
     assert found[0].tolist() == pytest.approx([2 / 3, 1 / 3]) and found[2, 1] == 0
     assert found[3, 0] == pytest.approx(rouge_n([["rare6", "w1", "rare6"]], [["rare6", "w1", "w2"]], 2)) == 0.5
@@ -213,7 +213,7 @@ def test_entailment_counts_no_more_than_that_of_the_reference(monkeypatch):
     ours = raml(task, raml_reward="entail", raml_entailment_model="somewhere")
     sample = make_sample([[5, MARK, 50, 6, 8], [9], [7]], [[5, MARK, 50, 7], [9, 4], [7]])
     edits = edits_of([[{3: 6}, {0: 9}], [{1: 9}, {0: 4}], [{}, {}]], sample["target"])
-    found = ours.rewards(sample, edits)
+    found = ours.compute_rewards(sample, edits)
     torch.testing.assert_close(found, torch.tensor([[2 / 3, 1 / 3], [0.5, 0.0], [1, 1]]))
     premises, hypotheses = zip(*ours._judge._scorer.asked)
     rare = task.target_dictionary[50]

@@ -19,7 +19,7 @@ def test_samples_have_the_models_probabilities():
     torch.manual_seed(shifted(3))
     counts = torch.zeros(len(ours.dictionary))
     for _ in range(10):
-        for row in ours.draw(model, sample)[0]:
+        for row in ours.sample_summaries(model, sample)[0]:
             counts[row[0]] += 1
     one = {key: value[:1] for key, value in sample["net_input"].items()}
     output = model(**{**one, "prev_output_tokens": torch.tensor([[EOS]])})
@@ -62,7 +62,7 @@ def test_greedy_summaries_are_those_of_a_search_of_their_own(samples):
     alone = SummaryGenerator([model.eval()], ours.dictionary, 1, max_len_b=6, min_len=0)
     expected = [hypotheses[0]["tokens"].tolist() for hypotheses in alone.generate(None, sample)]
     torch.manual_seed(shifted(6))
-    sampled, greedy = ours.draw(model.train(), sample)
+    sampled, greedy = ours.sample_summaries(model.train(), sample)
     assert [row.tolist() for row in greedy] == expected
     assert len(sampled) == 20 * samples and all(row[-1] == EOS for row in sampled)
     assert len(set(map(len, expected))) > 1 and len(set(map(len, sampled))) > 1, "all end at the same step"
@@ -80,7 +80,7 @@ def test_samples_of_a_document_are_drawn_independently():
     firsts = torch.zeros(2, len(ours.dictionary))
     pairs = torch.zeros(len(ours.dictionary), len(ours.dictionary))
     for _ in range(6):
-        drawn = ours.draw(model, sample)[0]
+        drawn = ours.sample_summaries(model, sample)[0]
         assert len(drawn) == 2 * rows
         # The search returns the more probable one first, but the order of drawing is random.
         for one, other in zip(drawn[::2], drawn[1::2]):
@@ -113,7 +113,7 @@ def test_samples_are_compared_with_the_documents_others():
     _, ours = build(rewards=f"{__name__}:Length", rl_samples=3, rl_baseline="others")
     rows = [[5], [5, 6, 7], [], [6], [6], [6]]
     sample = make_sample([[8, 9], [9]], [[5], [7]])
-    advantages, figures = ours.advantages(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
+    advantages, figures = ours.compute_advantages(sample, [torch.tensor([*row, EOS]) for row in rows], [], 0)
     assert advantages.tolist() == [1 - 3 / 2, 3 - 1 / 2, 0 - 4 / 2, 0, 0, 0]
     assert ours.rewards._rewards[0].references == [[["w1"]]] * 3 + [[["w3"]]] * 3
     assert figures == pytest.approx({f"reward_{__name__}:Length": 4 / 3 + 1, f"reward_{__name__}:Length_count": 2})
@@ -127,8 +127,8 @@ def test_several_samples_have_the_mean_of_their_losses(monkeypatch):
     sample = make_sample([[8, 50, 5], [5], [9, 9]], [[5], [7, 8], [9]])
 
     def loss(criterion, rows):
-        monkeypatch.setattr(criterion, "draw", lambda *_: ([drawn[row] for row in rows], []))
-        monkeypatch.setattr(criterion, "advantages", lambda *_: (advantages[rows], {}))
+        monkeypatch.setattr(criterion, "sample_summaries", lambda *_: ([drawn[row] for row in rows], []))
+        monkeypatch.setattr(criterion, "compute_advantages", lambda *_: (advantages[rows], {}))
         return criterion(model.train(), sample)[0].item()
 
     _, alone = build()

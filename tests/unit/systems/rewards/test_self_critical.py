@@ -71,7 +71,7 @@ def test_the_mean_gradient_is_the_exact_one(pointer):
     expected = gradients(model, -(log_p.exp() * advantages).sum())
     found = gradients(
         model,
-        ours.policy_loss(
+        ours.compute_policy_loss(
             model, ours.encode(model, sample), samples, advantages * log_p.exp().detach(), torch.arange(len(drawn))
         ),
     )
@@ -90,7 +90,7 @@ def test_the_baseline_changes_nothing(pointer):
     samples = SampledSummaries([torch.tensor([EOS, EOS])] * len(words), 1, ours.dictionary)
     samples.target, samples.previous = torch.tensor(words)[:, None], samples.previous[:, :1]
     for gradient in gradients(
-        model, ours.policy_loss(model, ours.encode(model, sample), samples, p[words], torch.arange(len(words)))
+        model, ours.compute_policy_loss(model, ours.encode(model, sample), samples, p[words], torch.arange(len(words)))
     ):
         assert gradient is None or gradient.abs().max() < 1e-5
 
@@ -144,7 +144,7 @@ def test_rewards_see_copied_words_and_sentences():
     Recorder.calls = []
     sampled = [torch.tensor([5, mark, 50, EOS])]
     sample = make_sample([[50, 5, 61]], [[61, mark, 7]])
-    advantages, figures = ours.advantages(sample, sampled, [torch.tensor([EOS])], 0)
+    advantages, figures = ours.compute_advantages(sample, sampled, [torch.tensor([EOS])], 0)
     (hypotheses, references, documents), (greedy, _, _) = Recorder.calls
     assert hypotheses == [[["w1"], [task.target_dictionary[50]]]] and task.target_dictionary[50].startswith("rare")
     assert references == [[[task.target_dictionary[61]], ["w3"]]] and greedy == [[]]
@@ -161,7 +161,9 @@ def test_a_sample_that_is_better_than_the_greedy_summary_becomes_likelier():
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
 
     def loss():
-        return ours.policy_loss(model, ours.encode(model, sample), drawn, torch.tensor([1.0, 0, 0, 0]), torch.arange(4))
+        return ours.compute_policy_loss(
+            model, ours.encode(model, sample), drawn, torch.tensor([1.0, 0, 0, 0]), torch.arange(4)
+        )
 
     before = loss()
     before.backward()
@@ -175,8 +177,8 @@ def test_a_long_sample_is_not_blamed_less(monkeypatch):
     sample = make_sample()
     drawn = [torch.tensor([*row, EOS]) for row in ([5], [5, 6, 7, 8, 9], [6, 7], [])]
     advantages = torch.tensor([-0.5, -0.5, 1.0, -0.25])
-    monkeypatch.setattr(ours, "draw", lambda *_: (drawn, drawn))
-    monkeypatch.setattr(ours, "advantages", lambda *_: (advantages, {}))
+    monkeypatch.setattr(ours, "sample_summaries", lambda *_: (drawn, drawn))
+    monkeypatch.setattr(ours, "compute_advantages", lambda *_: (advantages, {}))
     expected = 0.0
     for row, words in enumerate(drawn):
         one = {key: value[row : row + 1] for key, value in sample["net_input"].items()}
@@ -195,7 +197,7 @@ def test_padding_and_order_change_nothing(left):
     documents, summaries = [[5, 50, 6, 50, 5, 61, 7], [9, 9, 9], [70, 71, 70]], [[50, 5, 12], [9, 47], [71]]
     drawn = [torch.tensor([50, 6, 6, 61, EOS]), torch.tensor([9, EOS]), torch.tensor([70, 12, 5, 5, 5, 5, EOS])]
     advantages = torch.tensor([0.5, -1.0, 2.0])
-    together = ours.policy_loss(
+    together = ours.compute_policy_loss(
         model,
         ours.encode(model, make_sample(documents, summaries, left)),
         SampledSummaries(drawn, 6, ours.dictionary),
@@ -203,7 +205,7 @@ def test_padding_and_order_change_nothing(left):
         torch.arange(3),
     )
     alone = [
-        ours.policy_loss(
+        ours.compute_policy_loss(
             model,
             ours.encode(model, make_sample([d], [s])),
             SampledSummaries([row], 6, ours.dictionary),
@@ -228,8 +230,10 @@ def test_drawing_is_without_dropout_and_leaves_the_model_in_training(kind):
     model.encoder.eval()  # a frozen encoder stays in evaluation mode
     sample = make_sample()
     modes = [module.training for module in model.modules()]
-    first, second = ours.draw(model, sample)[1], ours.draw(model, sample)[1]
-    third = ours.draw(model, sample, ours.encode(model, sample))[1]  # the documents have been encoded before
+    first, second = ours.sample_summaries(model, sample)[1], ours.sample_summaries(model, sample)[1]
+    third = ours.sample_summaries(model, sample, ours.encode(model, sample))[
+        1
+    ]  # the documents have been encoded before
     assert all(torch.equal(a, b) and torch.equal(a, c) for a, b, c in zip(first, second, third))
     torch.manual_seed(1)
     ours(model, sample)
@@ -340,8 +344,8 @@ def train_on_key(ours, model):
         optimizer.step()
     sample = batch(200)
     judge = SummarizationRL(ours.task, **{**DEFAULTS, **RL, **ON_KEY})
-    _, greedy = judge.draw(model, sample)
-    return judge.advantages(sample, greedy, greedy, 0)[1][f"reward_{__name__}:AfterKey"] / 200
+    _, greedy = judge.sample_summaries(model, sample)
+    return judge.compute_advantages(sample, greedy, greedy, 0)[1][f"reward_{__name__}:AfterKey"] / 200
 
 
 ON_KEY = {"rewards": f"{__name__}:AfterKey", "rl_max_len": 1}

@@ -39,7 +39,7 @@ class Copying:
         self.given += [sentence.tolist() for sentence in sentences]
         return [[{"tokens": sentence}] for sentence in sentences]
 
-    def words(self, hypothesis):
+    def get_word_ids(self, hypothesis):
         return tuple(hypothesis["tokens"].tolist())
 
 
@@ -64,8 +64,8 @@ def test_each_loss_changes_its_own_part_and_both_the_encoder(copying):
     ours, sample = make_criterion(task), make_sample(random.Random(6))
     torch.manual_seed(1)
     chosen = model.extract(sample["net_input"]["src_tokens"], sample=True)
-    rewards = ours.rewards(model, sample["net_input"]["src_tokens"], chosen, sample["target"])
-    policy, critic = (gradients(model, loss) for loss in ours.losses(model, sample, chosen, rewards))
+    rewards = ours.compute_rewards(model, sample["net_input"]["src_tokens"], chosen, sample["target"])
+    policy, critic = (gradients(model, loss) for loss in ours.compute_losses(model, sample, chosen, rewards))
     for name in policy:
         part = name.split(".")[0]
         assert (critic[name] > 0) == (part not in ("pointer_network", "stop")), name
@@ -77,7 +77,7 @@ def test_the_loss_is_that_of_the_paper(copying):
     ours, sample = make_criterion(task, rl_discount=0.5), make_sample(random.Random(6))
     chosen = torch.tensor([[2, 4, -1], [0, 1, 4]] * 8)  # candidate 4 is the stop
     rewards = [[0.5, 0.25], [1.0, 0.0, 0.75]] * 8
-    policy, critic = ours.losses(model, sample, chosen, rewards)
+    policy, critic = ours.compute_losses(model, sample, chosen, rewards)
     returns = standardise_returns([compute_returns(row, 0.5) for row in rewards])
     logits, values = model(**sample["net_input"], chosen=chosen)
     expected_policy = expected_critic = 0.0
@@ -102,7 +102,7 @@ def test_the_stop_is_reached_and_never_rewritten(copying):
             chosen = model.extract(tokens, sample=sample)
             for row in chosen.tolist():
                 assert [number for number in row if number >= 0][-1] == 2 and row.count(2) == 1
-            ours.rewards(model, tokens, chosen, make_batch([[5]] * len(tokens)))
+            ours.compute_rewards(model, tokens, chosen, make_batch([[5]] * len(tokens)))
     (abstractor,) = ours._abstractor
     assert abstractor.given and not any(words in ([9, 10], [11], []) for words in abstractor.given)
 
@@ -117,7 +117,7 @@ def test_rewards_teach_when_to_stop(copying):
     assert sorted(missing) == ["critic.value.bias", "critic.value.weight", "stop"], "the critic begins as a copy"
     ours, r = make_criterion(task), random.Random(8)
     with torch.no_grad():
-        model.stop.copy_(model.read(make_batch([[6, 20, 21, MARK, 6, 22, 23]])).states.mean(dim=(0, 1)))
+        model.stop.copy_(model.encode_sentences(make_batch([[6, 20, 21, MARK, 6, 22, 23]])).states.mean(dim=(0, 1)))
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
 
     def errors():
@@ -205,12 +205,15 @@ def test_sentences_are_rewritten_alone_and_once(abstractor_run, monkeypatch):
     assert sum(calls) == 3, "each of the different sentences once"
     for words, hypotheses in zip(sentences, found):
         alone = search([tuple(words.tolist()[:60])])[0]
-        assert greedy.words(hypotheses[0]) == greedy.words(alone[0]) and len(greedy.words(alone[0])) <= 6
-        assert MARK not in greedy.words(hypotheses[0])
+        assert (
+            greedy.get_word_ids(hypotheses[0]) == greedy.get_word_ids(alone[0])
+            and len(greedy.get_word_ids(alone[0])) <= 6
+        )
+        assert MARK not in greedy.get_word_ids(hypotheses[0])
     beams = [Abstractor(checkpoint, data, "--abstractor", cpu, 4, x, 6).rewrite(sentences[:1])[0] for x in (0.0, 50.0)]
     assert all(len(hypotheses) == 4 for hypotheses in beams)
     assert [float(h["score"]) for h in beams[1]] == sorted((float(h["score"]) for h in beams[1]), reverse=True)
-    assert [greedy.words(h) for h in beams[0]] != [greedy.words(h) for h in beams[1]], "diversity acts"
+    assert [greedy.get_word_ids(h) for h in beams[0]] != [greedy.get_word_ids(h) for h in beams[1]], "diversity acts"
 
 
 def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(abstractor_run):
@@ -224,7 +227,9 @@ def test_a_rewritten_sentence_is_one_sentence_and_repeats_no_trigram(abstractor_
             abstractor.model.decoder.pointer.gate.bias.fill_(50)  # with this bias, nothing is copied
             bias = abstractor.model.decoder.output_projection.bias
             bias[MARK], bias[5], bias[6] = 90.0, 60.0, 60.0
-        found[beam] = [abstractor.words(hypothesis) for hypothesis in abstractor.rewrite([torch.tensor([7, 8])])[0]]
+        found[beam] = [
+            abstractor.get_word_ids(hypothesis) for hypothesis in abstractor.rewrite([torch.tensor([7, 8])])[0]
+        ]
     assert all(MARK not in words for beam in found.values() for words in beam)
     assert len({*found[1][0]}) <= 2 and len(found[1][0]) == 9, "greedily it repeats"
     for words in found[3]:

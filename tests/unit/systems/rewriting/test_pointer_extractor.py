@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from reference import lstm_both_ways, pointer_scores, sentence_vector
 from selection_data import write_data
 
-from fairseq_etads.data.labels.files import source_hash, write_rows
+from fairseq_etads.data.labels.files import compute_source_hash, write_rows
 from fairseq_etads.data.selection import SentenceOrder
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.systems.rewriting.pointer_network import mark_selected_before
@@ -246,7 +246,7 @@ def test_labels_are_read_in_the_order_of_the_summary(tmp_path):
     path = tmp_path / "labels.sentences.train"
 
     def orders(kind, limit=400):
-        rows = [(source_hash(text.split()), row) for text, row in zip(texts, (["2", "0"], ["0"], []))]
+        rows = [(compute_source_hash(text.split()), row) for text, row in zip(texts, (["2", "0"], ["0"], []))]
         write_rows(path, {"documents": 3, "kind": kind}, rows)
         return SentenceOrder(path, "sentences", ids, [len(row) for row in ids], dictionary, limit, "--labels")
 

@@ -54,13 +54,14 @@ def expected(work, extractor, beam, diversity=1.0, rerank=False, most=None):
     for document in DOCUMENTS:
         tokens = make_batch([document])
         (sentences,) = model.get_selected_sentences(tokens, model.extract(tokens, most))
-        sentences = sentences or [words for words in model.sentences_of(tokens[0]) if len(words)]
+        sentences = sentences or [words for words in model.split_document(tokens[0]) if len(words)]
         beams = [abstractor.rewrite([words])[0] for words in sentences]
         candidates = [
-            [RewriteCandidate(abstractor.words(h), float(h["positional_scores"].sum())) for h in b] for b in beams
+            [RewriteCandidate(abstractor.get_word_ids(h), float(h["positional_scores"].sum())) for h in b]
+            for b in beams
         ]
         places = choose_best_combination(candidates) if rerank else [0] * len(beams)
-        texts = [abstractor.words(beam[place]) for beam, place in zip(beams, places)]
+        texts = [abstractor.get_word_ids(beam[place]) for beam, place in zip(beams, places)]
         lines.append(" <q> ".join(" ".join(task.tgt_dict[word] for word in words) for words in texts))
     return lines
 
@@ -84,7 +85,7 @@ def test_candidates_have_the_sum_of_log_probabilities_which_reranking_divides(wo
 
 def test_where_nothing_is_taken_the_first_sentences_are_rewritten(work, monkeypatch):
     def stop_at_once(self, tokens, most=None):
-        return torch.full((len(tokens), 1), self.read(tokens).states.shape[1])
+        return torch.full((len(tokens), 1), self.encode_sentences(tokens).states.shape[1])
 
     monkeypatch.setattr(PointerExtractor, "extract", stop_at_once)
     found = rewrite(work, "--beam", "1")
