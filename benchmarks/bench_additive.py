@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 import torch
-from records import compare, write_record
+from records import compare_with_system, write_record
 
 from fairseq_etads.layers.additive import SharedKeys, SharedStates
 from fairseq_etads.layers.recurrent import BidirectionalGRU
@@ -26,14 +26,14 @@ from fairseq_etads.layers.recurrent import BidirectionalGRU
 DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
 
 
-def plain_readers(keys, states, weight):
+def create_plain_readers(keys, states, weight):
     def scores(query):
         return torch.tanh(query[:, :, None] + keys[:, None]) @ weight
 
     return scores, lambda shares: torch.bmm(shares, states)
 
 
-def stepwise_readers(keys, states, weight):
+def create_stepwise_readers(keys, states, weight):
     steps, memory = SharedKeys(keys), SharedStates(states)
     return lambda query: steps.scores(query, weight), memory.compute_weighted_sum
 
@@ -51,7 +51,7 @@ def attend(readers, inputs):
     return total
 
 
-def seconds_of(forms, runs):
+def time_implementations(forms, runs):
     """Return a dictionary from each implementation to the seconds of each run.
 
     Each function must return a scalar that requires a gradient.
@@ -76,16 +76,16 @@ def main():
     torch.manual_seed(0)
     inputs = [torch.randn(DOCUMENTS, WORDS, width).requires_grad_() for width in (HIDDEN, 2 * HIDDEN)]
     inputs.append(torch.randn(HIDDEN).requires_grad_())
-    attention = seconds_of(
+    attention = time_implementations(
         {
-            "plain": lambda: attend(plain_readers, inputs),
-            "stepwise": lambda: attend(stepwise_readers, inputs),
+            "plain": lambda: attend(create_plain_readers, inputs),
+            "stepwise": lambda: attend(create_stepwise_readers, inputs),
         },
         args.runs,
     )
     gru, words = BidirectionalGRU(HIDDEN // 2, HIDDEN), torch.randn(DOCUMENTS, WORDS, HIDDEN // 2).requires_grad_()
     lengths = torch.linspace(WORDS // 2, WORDS, DOCUMENTS).long()
-    recurrent = seconds_of(
+    recurrent = time_implementations(
         {
             "packed": lambda: gru._run_packed(words, lengths)[0].sum(),
             "both ways": lambda: gru._run_directions(words, lengths)[0].sum(),
@@ -95,8 +95,8 @@ def main():
     report = {
         "run": f"{DOCUMENTS} documents of {WORDS} words, {STEPS} steps, width {HIDDEN}, float32, forward and backward",
         "runs": args.runs,
-        "seconds of attention": compare(attention, "stepwise"),
-        "seconds of the GRU": compare(recurrent, "both ways"),
+        "seconds of attention": compare_with_system(attention, "stepwise"),
+        "seconds of the GRU": compare_with_system(recurrent, "both ways"),
     }
     print(json.dumps(report, indent=2))
     write_record(args.output, report, args)

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from records import compare, write_record
+from records import compare_with_system, write_record
 
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
 
@@ -52,7 +52,7 @@ def two_columns(q, k, v, center, scope):
 FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": focus_attention}
 
 
-def times(batch, heads, length, width, runs):
+def time_implementations(batch, heads, length, width, runs):
     """Return a dictionary from each implementation to the seconds of each run. The implementations alternate."""
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(batch, heads, length, width, generator=generator).requires_grad_() for _ in range(3)]
@@ -68,7 +68,7 @@ def times(batch, heads, length, width, runs):
     return seconds
 
 
-def errors(length, scope, heads=8, width=64):
+def measure_errors(length, scope, heads=8, width=64):
     """Measure the largest error of each implementation's output compared with float64.
 
     The scopes are random numbers between ``scope`` and twice ``scope``.
@@ -99,8 +99,8 @@ def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
     return split_tf32((scores if attn_mask is None else scores + attn_mask).softmax(-1), v)
 
 
-def simulated_errors(length, scope, heads=4, width=64):
-    """Measure the same errors as :func:`errors`, but with split TF32 products."""
+def measure_tf32_errors(length, scope, heads=4, width=64):
+    """Measure the same errors as :func:`measure_errors`, but with split TF32 products."""
     generator = torch.Generator().manual_seed(0)
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
@@ -131,7 +131,7 @@ def main():
     if args.simulate_tf32:
         for length in (400, 1024):
             for scope in (0.1, 0.3, 1, 5, 20):
-                print(f"S={length}, sigma {scope}-{2 * scope}: {simulated_errors(length, scope)}", flush=True)
+                print(f"S={length}, sigma {scope}-{2 * scope}: {measure_tf32_errors(length, scope)}", flush=True)
         return
     report = {
         "shape": "B=8, H=8, D=64, float32, forward and backward",
@@ -140,14 +140,15 @@ def main():
         "errors": {},
     }
     for length in (400, 1024):
-        taken = times(8, 8, length, 64, args.runs)
+        taken = time_implementations(8, 8, length, 64, args.runs)
         medians = {name: statistics.median(s) for name, s in taken.items()}
         ratios = {f"{name} / plain": round(medians[name] / medians["plain"], 2) for name in FORMS if name != "plain"}
         report["seconds"][length] = {**{name: round(value, 4) for name, value in medians.items()}, **ratios}
-        report["compared with plain"][length] = compare(taken, "plain")
+        report["compared with plain"][length] = compare_with_system(taken, "plain")
         print(f"S={length}: {report['seconds'][length]}", flush=True)
         report["errors"][length] = {
-            scope: {k: float(f"{e:.1e}") for k, e in errors(length, scope).items()} for scope in (0.1, 0.3, 1, 5, 20)
+            scope: {k: float(f"{e:.1e}") for k, e in measure_errors(length, scope).items()}
+            for scope in (0.1, 0.3, 1, 5, 20)
         }
         for scope, found in report["errors"][length].items():
             print(f"S={length}, sigma {scope}-{2 * scope}: {found}", flush=True)

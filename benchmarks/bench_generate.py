@@ -40,9 +40,9 @@ import torch
 from bench_training_step import build
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
-from machines import machine, processor
+from machines import describe_machine, describe_processor
 from peers import Peer
-from records import compare, write_record
+from records import compare_with_system, write_record
 from torch.profiler import ProfilerActivity, profile
 
 from fairseq_etads.generation import SummaryGenerator
@@ -85,7 +85,7 @@ words in common).
 """
 
 
-def with_fairseq(args, dictionary):
+def create_fairseq_summariser(args, dictionary):
     """Create a function that summarises documents with fairseq's transformer, as ``fairseq-generate`` does."""
     model = build("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
@@ -133,7 +133,7 @@ def generator_of(system, args, dictionary):
     )
 
 
-def with_etads(generator, args):
+def create_etads_summariser(generator, args):
     """Create a function that summarises documents with this project's search."""
 
     def run(source, limit=None):
@@ -144,7 +144,7 @@ def with_etads(generator, args):
     return run
 
 
-def with_ctranslate2(args, dictionary, compute_type):
+def create_ctranslate2_summariser(args, dictionary, compute_type):
     """Create a function that summarises documents with CTranslate2 and the weights of fairseq's transformer.
 
     Return None if CTranslate2 is not installed.
@@ -189,7 +189,7 @@ def sample_of(source):
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
 
-def made(system, args, dictionary):
+def create_summariser(system, args, dictionary):
     """Create a function that summarises documents (B, 400), optionally with a fixed number of words per summary.
 
     Return None if the system is not installed.
@@ -197,13 +197,13 @@ def made(system, args, dictionary):
     torch.manual_seed(0)
     name, *number_format = system.split()
     if name == "fairseq":
-        return with_fairseq(args, dictionary)
+        return create_fairseq_summariser(args, dictionary)
     if name == "ctranslate2":
-        return with_ctranslate2(args, dictionary, *number_format)
-    return with_etads(generator_of(system, args, dictionary), args)
+        return create_ctranslate2_summariser(args, dictionary, *number_format)
+    return create_etads_summariser(generator_of(system, args, dictionary), args)
 
 
-def documents(args, dictionary):
+def draw_documents(args, dictionary):
     """Create random documents (B, 400). The result is the same in all processes."""
     source = torch.randint(4, args.vocabulary, (args.documents, 400), generator=torch.Generator().manual_seed(0))
     source[:, -1] = dictionary.eos()
@@ -237,8 +237,8 @@ def answer_as_peer(system, args):
     """
     clock = time.process_time if args.processor_time else time.perf_counter
     dictionary = make_numbered_dictionary(args.vocabulary)
-    run = made(system, args, dictionary)
-    source = documents(args, dictionary)
+    run = create_summariser(system, args, dictionary)
+    source = draw_documents(args, dictionary)
     print(json.dumps(run and describe(system, run, source, args)), flush=True)
     for line in sys.stdin:
         count, at_once = json.loads(line)
@@ -250,16 +250,16 @@ def answer_as_peer(system, args):
 
 def describe(system, run, source, args):
     """Return the memory, machine, generated words and profile of a system. The first search is a warm-up."""
-    about = {"megabytes": peak_memory(run, source), "machine": {**machine(), **processor()}}
+    about = {"megabytes": measure_peak_memory(run, source), "machine": {**describe_machine(), **describe_processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
-        about["operations"] = operations(run, source, args.vocabulary)
+        about["operations"] = find_vocabulary_product(run, source, args.vocabulary)
         if system == "fairseq":
-            check_as_commanded(about["operations"])
+            check_product_not_batched(about["operations"])
     return about
 
 
-def speeds(peers, count, at_once, runs):
+def measure_speeds(peers, count, at_once, runs):
     """Measure the documents per second of each system in each run. The systems alternate."""
     measured = {name: [] for name in peers}
     for _ in range(runs):
@@ -268,7 +268,7 @@ def speeds(peers, count, at_once, runs):
     return measured
 
 
-def medians(measured):
+def compute_medians(measured):
     """Return a dictionary from each system to its median documents per second.
 
     For CTranslate2, the faster setting is used.
@@ -281,7 +281,7 @@ def medians(measured):
     return found
 
 
-def operations(run, source, vocabulary):
+def find_vocabulary_product(run, source, vocabulary):
     """Profile a short search in order to find the torch operation that computes the product with the vocabulary."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         run(source, PROFILED_WORDS)
@@ -305,7 +305,7 @@ def operations(run, source, vocabulary):
     return {"most time": most_time, "product with the vocabulary": product}
 
 
-def check_as_commanded(profiled):
+def check_product_not_batched(profiled):
     """Raise an error if fairseq's product with the vocabulary is batched.
 
     In ``fairseq-generate``, this product is never batched.
@@ -315,16 +315,16 @@ def check_as_commanded(profiled):
         raise RuntimeError(f"fairseq's product with the vocabulary is {operation}; fairseq-generate's is a plain one")
 
 
-def peak_memory(run, source):
+def measure_peak_memory(run, source):
     """Measure the memory of this process in megabytes before a search, and the peak during the search."""
-    before = resident("VmRSS")
+    before = read_resident_memory("VmRSS")
     # Writing 5 resets the peak, so that it does not include the memory required for loading.
     Path("/proc/self/clear_refs").write_text("5")
     run(source)
-    return {"before": before, "peak": resident("VmHWM")}
+    return {"before": before, "peak": read_resident_memory("VmHWM")}
 
 
-def resident(what):
+def read_resident_memory(what):
     """Return the current ("VmRSS") or peak ("VmHWM") memory of this process in megabytes, as reported by Linux."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
@@ -345,8 +345,8 @@ def measure(instructions, args):
         about = {name: peer.about for name, peer in peers.items()}
         fairseq = about.get("fairseq")
         measured = {
-            "together": speeds(peers, args.documents, args.documents, args.runs),
-            "one at a time": speeds(peers, min(2, args.documents), 1, args.runs),
+            "together": measure_speeds(peers, args.documents, args.documents, args.runs),
+            "one at a time": measure_speeds(peers, min(2, args.documents), 1, args.runs),
         }
         return {
             "machine": next(iter(about.values()))["machine"],
@@ -362,9 +362,9 @@ def measure(instructions, args):
             }
             if fairseq
             else {},
-            "documents per second": {batches: medians(figures) for batches, figures in measured.items()},
+            "documents per second": {batches: compute_medians(figures) for batches, figures in measured.items()},
             "runs, compared with the first system": {
-                batches: compare(figures, next(iter(figures))) for batches, figures in measured.items()
+                batches: compare_with_system(figures, next(iter(figures))) for batches, figures in measured.items()
             },
             "operations": {name: told["operations"] for name, told in about.items() if "operations" in told},
             "megabytes": {name: told["megabytes"] for name, told in about.items()},
@@ -417,7 +417,7 @@ def main():
         place = args.output / generate_table.file_name(report)
         write_record(place, report, args)
         print(f"{place} written", file=sys.stderr)
-    generate_table.show(generate_table.table(generate_table.reports(args.output)), args.docs)
+    generate_table.show(generate_table.format_markdown_table(generate_table.read_reports(args.output)), args.docs)
 
 
 if __name__ == "__main__":

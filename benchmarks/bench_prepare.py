@@ -90,7 +90,7 @@ def write_corpus(folder, count):
             path.write_text(story(generator, words, weights))
 
 
-def timed(function, *arguments):
+def time_call(function, *arguments):
     started = time.perf_counter()
     result = function(*arguments)
     return time.perf_counter() - started, result
@@ -112,7 +112,7 @@ def tokenise(text, out, jobs):
         encode_file(text / f"train.{side}", out / f"train.{side}", settings, out, "words", jobs)
 
 
-def processor_time(folder, count):
+def measure_processor_time(folder, count):
     """Measure the CPU time per document in this process, in milliseconds. Other programs hardly affect this time."""
     arguments = ["cnndm", "--stories", str(folder / "stories"), "--urls", str(folder / "urls"), "--expect", "any"]
     started = time.process_time()
@@ -125,7 +125,7 @@ def processor_time(folder, count):
     return round(read_seconds / total * 1000, 3), round((both - read_seconds) / count * 1000, 3)
 
 
-def tokenisers(documents, runs):
+def time_tokenisers(documents, runs):
     """Return a dictionary from each tokeniser to the milliseconds per document.
 
     Runs are interleaved. "first" is the time of the first run, when caches are empty. The median is computed over the
@@ -181,8 +181,8 @@ def main():
         memory = {}
         for size, count in (("few", args.documents // 10), ("all", args.documents)):
             text, out = folder / size / "text", folder / size / "tokens"
-            read_seconds, memory[size] = timed(read, folder / size, text, args.jobs)
-            seconds[size] = (count, read_seconds, timed(tokenise, text, out, args.jobs)[0])
+            read_seconds, memory[size] = time_call(read, folder / size, text, args.jobs)
+            seconds[size] = (count, read_seconds, time_call(tokenise, text, out, args.jobs)[0])
         (few, read_few, tokenise_few), (count, read_all, tokenise_all) = seconds["few"], seconds["all"]
         report["pipeline"] = {
             "seconds for files -> sentences -> words": [round(read_all, 1), round(tokenise_all, 1)],
@@ -191,7 +191,7 @@ def main():
                 (count - few) / (read_all + tokenise_all - read_few - tokenise_few)
             ),
         }
-        spent = processor_time(folder / "all", count)
+        spent = measure_processor_time(folder / "all", count)
         report["processor, ms for a document: sentences, words"] = spent
         report["documents per second of free cores, by processor time"] = round(args.jobs * 1000 / sum(spent))
         report["memory of etads-corpus's first process, MB"] = {
@@ -200,7 +200,7 @@ def main():
         }
         with open(folder / "all" / "text" / "train.source") as file:
             documents = [line.strip().split(" <q> ") for line, _ in zip(file, range(500))]
-    report["tokenisers, ms for a document in one process"] = tokenisers(documents, args.runs)
+    report["tokenisers, ms for a document in one process"] = time_tokenisers(documents, args.runs)
     report["peak memory of this program, MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     report["load average at the end"] = round(os.getloadavg()[0], 1)
     print(json.dumps(report, indent=2))

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import generate_table
 import torch
-from bench_training_step import batch
+from bench_training_step import create_batch
 from fairseq import options
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
@@ -61,7 +61,7 @@ class System:
         self.trainer = Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
         self.trainer.lr_step_begin_epoch(1)
         self.model = self.trainer.get_model()
-        self.sample = batch(args.documents, args.article, args.title, args.vocabulary - 1)
+        self.sample = create_batch(args.documents, args.article, args.title, args.vocabulary - 1)
         if getattr(self.model, "factors", ()):
             shape = (*self.sample["net_input"]["src_tokens"].shape, len(self.model.factors))
             self.sample["net_input"]["factors"] = torch.full(shape, 5)
@@ -76,7 +76,7 @@ class System:
         self.generator.generate([self.model], {"net_input": self.sample["net_input"]})
 
 
-def seconds(archs, args):
+def time_presets(archs, args):
     """For each preset, measure the median CPU seconds of a training step and of a search for one batch.
 
     The presets alternate.
@@ -100,7 +100,7 @@ def measure(args):
     """
     rows = json.loads(args.output.read_text())["presets"] if args.output.exists() else {}
     for start in range(0, len(args.archs), args.together):
-        for arch, (step, search) in seconds(args.archs[start : start + args.together], args).items():
+        for arch, (step, search) in time_presets(args.archs[start : start + args.together], args).items():
             rows[arch] = {
                 "seconds of a step": round(step, 3),
                 "hours of an epoch": round(step * PAIRS / args.documents / 3600, 1),

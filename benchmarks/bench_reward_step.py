@@ -37,7 +37,7 @@ PARTS = {
 """Mapping from methods of the criterion to their names in the report."""
 
 
-def trainer(step, args):
+def create_trainer(step, args):
     """Create fairseq's Trainer and its task for one type of training step."""
     torch.manual_seed(1)
     state = checkpoint_utils.load_checkpoint_to_cpu(str(args.checkpoint))
@@ -59,7 +59,7 @@ def trainer(step, args):
     return made
 
 
-def batches(training, args):
+def load_batches(training, args):
     """Load ``--runs`` + 1 batches of the training data. The first batch is used for the warm-up."""
     training.task.load_dataset("train")
     iterator = training.task.get_batch_iterator(
@@ -73,7 +73,7 @@ def batches(training, args):
     raise SystemExit(f"--runs {args.runs}: the data has {len(found)} batches of --tokens {args.tokens}; choose fewer")
 
 
-def seconds(trainings, samples):
+def time_steps(trainings, samples):
     """Return a dictionary from each type of step to the CPU seconds per batch.
 
     The two types of training step alternate. The first batch is not measured.
@@ -90,7 +90,7 @@ def seconds(trainings, samples):
 
 def measure(threads, trainings, samples):
     torch.set_num_threads(threads)
-    times = seconds(trainings, samples)
+    times = time_steps(trainings, samples)
     middle = {step: statistics.median(values) for step, values in times.items()}
     ratios = [reward / plain for reward, plain in zip(times[REWARDS], times[LIKELIHOOD])]
     row = {f"CPU seconds, {step}": round(value, 3) for step, value in middle.items()}
@@ -159,8 +159,8 @@ def main():
     parser.add_argument("--profile", action="store_true", help="also measure the time of each part of a reward step")
     args = parser.parse_args()
     warnings.simplefilter("ignore")
-    trainings = {step: trainer(step, args) for step in (LIKELIHOOD, REWARDS)}
-    samples = batches(trainings[LIKELIHOOD], args)
+    trainings = {step: create_trainer(step, args) for step in (LIKELIHOOD, REWARDS)}
+    samples = load_batches(trainings[LIKELIHOOD], args)
     report = {
         "step": f"fairseq's Trainer, {args.tokens} source tokens a batch, {args.runs} batches, float32",
         "times": "CPU seconds of the process, with alternating steps",

@@ -44,7 +44,7 @@ def write_pairs(directory):
     return directory / "hyp.txt", directory / "ref.txt"
 
 
-def seconds(command, runs):
+def time_command(command, runs):
     """Run a command several times. Return the wall-clock seconds of each run, and the output of the last run."""
     found = []
     for _ in range(runs):
@@ -75,7 +75,7 @@ def main():
             ("python, 2 processes", ["--jobs", "2"], args.runs),
             ("perl, 2 processes", ["--backend", "perl", "--jobs", "2"], 1),
         ):
-            found, printed = seconds([*command, *options], runs)
+            found, printed = time_command([*command, *options], runs)
             timed[name] = {"median": statistics.median(found), "runs": found} if found else printed
     report = {
         "pairs": len(lines[0]),

@@ -30,7 +30,7 @@ my $code = "$1 $2 $3"; $code =~ s/^local /our /mg; eval "no strict; $code initia
 $/ = "\n"; while (<STDIN>) { chomp; print stem($_), "\n" }"""
 
 
-def perl_stems(words, home):
+def stem_with_perl(words, home):
     """Stem words with the stemmer of ROUGE-1.5.5.pl.
 
     The result is empty if the stemmer cannot be extracted from the script.
@@ -45,7 +45,7 @@ def perl_stems(words, home):
     return dict(zip(words, stems)) if len(stems) == len(words) else {}
 
 
-def differences(python, perl):
+def compute_differences(python, perl):
     """Compute the differences between two arrays of scores (pairs, metrics, 3), for the means and for single pairs."""
     apart = perl - python
     return {
@@ -80,11 +80,11 @@ def main():
             settings = RougeSettings(backend=backend, irregular=irregular, metrics=METRICS)
             scores[backend] = score_pairs(hypotheses, [references], settings, jobs=2)
             report[f"signature, {backend}, {name}"] = settings.signature(1)
-        report["differences"][name] = differences(**scores)
+        report["differences"][name] = compute_differences(**scores)
     plain = RougeSettings(irregular=False).tokenizer
     words = Counter(re.sub(r"[^a-z0-9]+", " ", " ".join([*hypotheses, *references]).lower()).split())
     longer = [word for word in words if len(word) > 3]
-    stems = perl_stems(longer, find_perl_rouge().home)
+    stems = stem_with_perl(longer, find_perl_rouge().home)
     other = {word: (plain.tokenize(word)[0], stem) for word, stem in stems.items() if plain.tokenize(word)[0] != stem}
     common = sorted(other, key=words.get, reverse=True)
     report["words of more than 3 letters"] = len(longer)

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import bench_generate
 import generate_table
-from machines import machine, processor
+from machines import describe_machine, describe_processor
 from records import write_record
 
 from fairseq_etads.models.transformer import BridgeAttention, SummaryAttention
@@ -81,13 +81,13 @@ class PartClock:
         return module
 
 
-def parts_of_a_step(system, args):
+def time_parts_of_a_step(system, args):
     """Measure the milliseconds per step of each part and number of documents, in the run with the median time."""
     dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
     generator = bench_generate.generator_of(system, args, dictionary)
-    run = bench_generate.with_etads(generator, args)
+    run = bench_generate.create_etads_summariser(generator, args)
     clock = PartClock(generator._inference_models[0].current().decoder)
-    source = bench_generate.documents(args, dictionary)
+    source = bench_generate.draw_documents(args, dictionary)
 
     def seconds(words, count):
         before, started = dict(clock.seconds), time.perf_counter()
@@ -144,7 +144,7 @@ def main():
     if args.one:
         warnings.simplefilter("ignore")
         logging.disable(logging.INFO)
-        print(json.dumps({system: parts_of_a_step(system, args) for system in args.systems}))
+        print(json.dumps({system: time_parts_of_a_step(system, args) for system in args.systems}))
         return
     if not args.table:
         steps = {}
@@ -152,7 +152,12 @@ def main():
             command = [sys.executable, __file__, *sys.argv[1:], "--one"]
             told = subprocess.run(command, env={**os.environ, **environment}, stdout=subprocess.PIPE, check=True)
             steps[used] = json.loads(told.stdout)
-        report = {"machine": {**machine(), **processor()}, "words": [FEW, MANY], "runs": args.runs, "steps": steps}
+        report = {
+            "machine": {**describe_machine(), **describe_processor()},
+            "words": [FEW, MANY],
+            "runs": args.runs,
+            "steps": steps,
+        }
         write_record(args.output, report, args)
     generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
 

@@ -36,7 +36,7 @@ BEAM, BATCH = 5, 10
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def trained(work, steps):
+def find_trained_model(work, steps):
     """Return the data folder and the path of a checkpoint.
 
     If the checkpoint does not exist, quickstart.sh is run to create it.
@@ -48,7 +48,7 @@ def trained(work, steps):
     return work / "prepared" / "bin", checkpoint
 
 
-def batches(data, checkpoint, documents):
+def load_batches(data, checkpoint, documents):
     """Load the task, the model, and batches with the first documents of the test split."""
     cfg = SummarizationConfig(data=str(data))
     cfg.train_subset, cfg.dataset_impl, cfg.required_seq_len_multiple = "train", None, 1
@@ -94,7 +94,7 @@ def main():
     parser.add_argument("--steps", type=int, default=600, help="number of training steps (default: %(default)s)")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    task, model, samples = batches(*trained(args.work, args.steps), args.documents)
+    task, model, samples = load_batches(*find_trained_model(args.work, args.steps), args.documents)
     dictionary = task.target_dictionary
     rows = []
     for longest in LONGEST:

@@ -19,7 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench_stopping import batches, trained
+from bench_stopping import find_trained_model, load_batches
 from records import write_record
 
 from fairseq_etads.data.shortlist_file import read_shortlist
@@ -63,8 +63,12 @@ def main():
     args = parser.parse_args()
     if bool(args.run) != bool(args.data):
         parser.error("--run and --data: give both or neither")
-    made = (args.data, args.run / "checkpoints" / "checkpoint_best.pt") if args.run else trained(args.work, args.steps)
-    task, model, samples = batches(*made, args.documents)
+    made = (
+        (args.data, args.run / "checkpoints" / "checkpoint_best.pt")
+        if args.run
+        else find_trained_model(args.work, args.steps)
+    )
+    task, model, samples = load_batches(*made, args.documents)
     dictionary = task.target_dictionary
     lists = [None]
     if args.shortlist:

