@@ -61,30 +61,35 @@ class Row(NamedTuple):
     needs: str = "not trained"
 
 
-def mean_of(systems: Records, system: str, figure: Callable[[Record], float]) -> Optional[float]:
+def compute_system_mean(systems: Records, system: str, figure: Callable[[Record], float]) -> Optional[float]:
     """Compute the mean of ``figure`` over the training runs of a system. Returns None if there are no runs."""
     records = systems.get(system)
     return float(np.mean([figure(record) for record in records])) if records else None
 
 
-def changes(systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]) -> Optional[str]:
+def format_mean_differences(
+    systems: Records, first: str, second: str, figures: Sequence[Callable[[Record], float]]
+) -> Optional[str]:
     """Format the difference between two systems in the mean of each figure, first minus second.
 
     The result has the form "+1.2 / -0.3 (3 and 1 trainings)". It is None if a system has no training runs.
     """
-    values = [(mean_of(systems, first, figure), mean_of(systems, second, figure)) for figure in figures]
+    values = [
+        (compute_system_mean(systems, first, figure), compute_system_mean(systems, second, figure))
+        for figure in figures
+    ]
     if any(value is None for pair in values for value in pair):
         return None
     shown = " / ".join(f"{one - other:+.1f}" for one, other in values if one is not None and other is not None)
     return f"{shown} ({len(systems[first])} and {len(systems[second])} trainings)"
 
 
-def rouge(part: str, metric: str) -> Callable[[Record], float]:
+def make_rouge_reader(part: str, metric: str) -> Callable[[Record], float]:
     """Return a function that reads the "f1", "precision" or "recall" of a metric."""
     return lambda record: float(record["rouge"]["scores"][metric][part])
 
 
-def analysed(name: str) -> Callable[[Record], float]:
+def make_analysis_reader(name: str) -> Callable[[Record], float]:
     """Return a function that reads a figure reported by etads-analyse."""
     return lambda record: float(record["analysis"][name] or 0)
 
@@ -92,16 +97,16 @@ def analysed(name: str) -> Callable[[Record], float]:
 ROUGES = ("rouge1", "rouge2", "rougeL")
 
 
-def verdict(first: str, second: str) -> Answer:
+def make_verdict_lookup(first: str, second: str) -> Answer:
     """Return a function that looks up the verdict on a comparison."""
     return lambda answers: answers.verdicts.get(f"{first} minus {second}")
 
 
-def differences(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
+def make_difference_formatter(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
     """Return a function that formats the differences between two systems in the given figures."""
 
     def answer(answers: Answers) -> Optional[str]:
-        found = changes(answers.systems, first, second, figures)
+        found = format_mean_differences(answers.systems, first, second, figures)
         return found and f"{what}{found}"
 
     return answer
@@ -111,8 +116,11 @@ def gains_by_metric(answers: Answers) -> Optional[str]:
     """Format the gains in ROUGE-1 and ROUGE-L from focus and saliency."""
     found = []
     for name in ("focus", "saliency"):
-        gain = changes(
-            answers.systems, f"etads_{name}", "etads_basic", [rouge("f1", metric) for metric in ("rouge1", "rougeL")]
+        gain = format_mean_differences(
+            answers.systems,
+            f"etads_{name}",
+            "etads_basic",
+            [make_rouge_reader("f1", metric) for metric in ("rouge1", "rougeL")],
         )
         if not gain:
             return None
@@ -120,25 +128,25 @@ def gains_by_metric(answers: Answers) -> Optional[str]:
     return f"ROUGE-1 / L: {'; '.join(found)}; no gain is decided, so none is largest"
 
 
-def repeats(answers: Answers) -> Optional[str]:
+def format_repeated_ngrams(answers: Answers) -> Optional[str]:
     """Format the percentages of repeated bigrams and trigrams in summaries by etads."""
-    found = [mean_of(answers.systems, "etads", analysed(f"repeated {n}-grams")) for n in (2, 3)]
+    found = [compute_system_mean(answers.systems, "etads", make_analysis_reader(f"repeated {n}-grams")) for n in (2, 3)]
     if any(value is None for value in found):
         return None
     return f"repeated bigrams {found[0]:.1f} %, trigrams {found[1]:.1f} % (the search blocks repeated n-grams)"
 
 
-def copied(first: str) -> Answer:
+def make_copy_rate_formatter(first: str) -> Answer:
     """Return a function that formats the copy rate of a system."""
 
     def answer(answers: Answers) -> Optional[str]:
-        value = mean_of(answers.systems, first, analysed("copy rate"))
+        value = compute_system_mean(answers.systems, first, make_analysis_reader("copy rate"))
         return None if value is None else f"{first}: {value:.1f} % of the words"
 
     return answer
 
 
-def speed(answers: Answers) -> Optional[str]:
+def format_speed(answers: Answers) -> Optional[str]:
     """Format the hours per epoch and the summaries per second on a processor."""
     rows = json.loads((answers.benchmarks / "presets.json").read_text(encoding="utf-8"))["presets"]
     names = ("gru_seq2seq", "es_transformer", "gated_es_transformer")
@@ -147,108 +155,158 @@ def speed(answers: Answers) -> Optional[str]:
     return f"training is no quicker on a processor: {shown}"
 
 
-def trick(answers: Answers) -> Optional[str]:
+def format_vocabulary_trick_time(answers: Answers) -> Optional[str]:
     """Format the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 
 
-def nothing(answers: Answers) -> Optional[str]:
+def answer_without_records(answers: Answers) -> Optional[str]:
     """Return None, because there are no records for the claim."""
     return None
 
 
-NOVEL = [analysed(f"novel {n}-grams") for n in NGRAMS]
-RECALL = [rouge("recall", metric) for metric in ROUGES]
+NOVEL = [make_analysis_reader(f"novel {n}-grams") for n in NGRAMS]
+RECALL = [make_rouge_reader("recall", metric) for metric in ROUGES]
 ROWS = (
-    Row("ETADS", "focus-attention helps", "T2", 1.30, verdict("etads_focus", "etads_basic")),
-    Row("ETADS", "saliency-selection helps", "T2", 1.23, verdict("etads_saliency", "etads_basic")),
-    Row("ETADS", "both help", "T2", 2.17, verdict("etads", "etads_basic")),
-    Row("ETADS", "both beat focus-attention alone", "T2", 0.87, verdict("etads", "etads_focus")),
-    Row("ETADS", "both beat saliency-selection alone", "T2", 0.94, verdict("etads", "etads_saliency")),
+    Row("ETADS", "focus-attention helps", "T2", 1.30, make_verdict_lookup("etads_focus", "etads_basic")),
+    Row("ETADS", "saliency-selection helps", "T2", 1.23, make_verdict_lookup("etads_saliency", "etads_basic")),
+    Row("ETADS", "both help", "T2", 2.17, make_verdict_lookup("etads", "etads_basic")),
+    Row("ETADS", "both beat focus-attention alone", "T2", 0.87, make_verdict_lookup("etads", "etads_focus")),
+    Row("ETADS", "both beat saliency-selection alone", "T2", 0.94, make_verdict_lookup("etads", "etads_saliency")),
     Row("ETADS", "focus gains most in ROUGE-L, saliency in ROUGE-1", "4.3", None, gains_by_metric),
-    Row("ETADS", "beats the pointer-generator with coverage", "T2", 2.15, verdict("etads", "pg_coverage")),
+    Row("ETADS", "beats the pointer-generator with coverage", "T2", 2.15, make_verdict_lookup("etads", "pg_coverage")),
     Row(
-        *("ETADS", "beats Explicit-Selection, ROUGESal+Ent, Bottom-Up, ConvS2S", "T2", None, nothing),
+        *("ETADS", "beats Explicit-Selection, ROUGESal+Ent, Bottom-Up, ConvS2S", "T2", None, answer_without_records),
         needs="the four systems are not trained at this budget",
     ),
     Row(
         *("ETADS", "a basic Transformer equals the pointer-generator with coverage", "4.3", -0.02),
-        verdict("etads_basic", "pg_coverage"),
+        make_verdict_lookup("etads_basic", "pg_coverage"),
     ),
-    Row("ETADS", "two layers of the encoder are worse than four", "T4", -3.85, nothing),
-    Row("ETADS", "six layers of the encoder are no better than four", "T4", -0.10, nothing),
-    Row("ETADS", "two layers of the decoder are worse than four", "T4", -7.36, nothing),
-    Row("ETADS", "six layers of the decoder are no better than four", "T4", 0.14, nothing),
-    Row("ETADS", "saliency by layer, in precision", "T5", None, nothing),
+    Row("ETADS", "two layers of the encoder are worse than four", "T4", -3.85, answer_without_records),
+    Row("ETADS", "six layers of the encoder are no better than four", "T4", -0.10, answer_without_records),
+    Row("ETADS", "two layers of the decoder are worse than four", "T4", -7.36, answer_without_records),
+    Row("ETADS", "six layers of the decoder are no better than four", "T4", 0.14, answer_without_records),
+    Row("ETADS", "saliency by layer, in precision", "T5", None, answer_without_records),
     Row(
         *("ETADS", "focus in the lower layers gains recall", "T6", None),
-        differences("layers_1-2", "layers_none", *RECALL, what="recall of ROUGE-1 / 2 / L, with saliency on: "),
+        make_difference_formatter(
+            "layers_1-2", "layers_none", *RECALL, what="recall of ROUGE-1 / 2 / L, with saliency on: "
+        ),
     ),
     Row(
         *("ETADS", "focus in the upper layers gains less recall", "T6", None),
-        differences("layers_3-4", "layers_none", *RECALL, what="recall of ROUGE-1 / 2 / L, with saliency on: "),
+        make_difference_formatter(
+            "layers_3-4", "layers_none", *RECALL, what="recall of ROUGE-1 / 2 / L, with saliency on: "
+        ),
     ),
-    Row("ETADS", "summaries do not repeat", "4.4", None, repeats),
-    Row("Aggregation", "aggregation by attention helps", "T4", 0.86, verdict("attn_1", "plain")),
-    Row("Aggregation", "aggregation by projection helps", "T4", 0.14, verdict("proj_1", "plain")),
-    Row("Aggregation", "attention beats projection", "T4", 0.72, verdict("attn_1", "proj_1")),
-    Row("Aggregation", "addition hurts", "T4", 0.30, verdict("plain", "add_1")),
-    Row("Aggregation", "two aggregated layers: addition gets worse", "T4", -0.15, nothing),
-    Row("Aggregation", "two aggregated layers: attention gets worse", "T4", -0.97, nothing),
-    Row("Aggregation", "two aggregated layers: projection gets better", "T4", 0.09, nothing),
-    Row("Aggregation", "the encoder's depth matters more than the decoder's", "T3", -0.22, nothing),
+    Row("ETADS", "summaries do not repeat", "4.4", None, format_repeated_ngrams),
+    Row("Aggregation", "aggregation by attention helps", "T4", 0.86, make_verdict_lookup("attn_1", "plain")),
+    Row("Aggregation", "aggregation by projection helps", "T4", 0.14, make_verdict_lookup("proj_1", "plain")),
+    Row("Aggregation", "attention beats projection", "T4", 0.72, make_verdict_lookup("attn_1", "proj_1")),
+    Row("Aggregation", "addition hurts", "T4", 0.30, make_verdict_lookup("plain", "add_1")),
+    Row("Aggregation", "two aggregated layers: addition gets worse", "T4", -0.15, answer_without_records),
+    Row("Aggregation", "two aggregated layers: attention gets worse", "T4", -0.97, answer_without_records),
+    Row("Aggregation", "two aggregated layers: projection gets better", "T4", 0.09, answer_without_records),
+    Row("Aggregation", "the encoder's depth matters more than the decoder's", "T3", -0.22, answer_without_records),
     Row(
         *("Aggregation", "more novel n-grams (+0.5 / 4.6 / 7.8 / 10.1)", "Fig. 5", None),
-        differences("attn_1", "plain", *NOVEL, what="novel n-grams of 1 to 4 words: "),
+        make_difference_formatter("attn_1", "plain", *NOVEL, what="novel n-grams of 1 to 4 words: "),
     ),
-    Row("Aggregation", "beats the pointer-generator with coverage", "T1", 1.31, verdict("attn_1", "pg_coverage")),
-    Row("Aggregation", "beats lead-3", "T1", None, lambda answers: against_lead(answers, "attn_1")),
-    Row("Aggregation", "Chinese: +5.3; people prefer it", "T5, 6", None, nothing, "no Chinese corpus, no judges"),
-    Row("Gated ES", "sharing the encoder's layers helps", "T2, 3", 2.53, verdict("es", "plain")),
-    Row("Gated ES", "the gate helps on top", "T2, 3", 0.20, verdict("gated_es", "es")),
-    Row("Gated ES", "sharing helps, with equal tables of word vectors", "", 2.53, verdict("es_tied", "plain")),
-    Row("Gated ES", "the gate helps, with equal tables of word vectors", "", 0.20, verdict("gated_es_tied", "es_tied")),
     Row(
-        *("Gated ES", "beats ABS, RAS-Elman, Feats2s, Entail; a Transformer equals seq2seq", "T2, 3", None, nothing),
+        "Aggregation",
+        "beats the pointer-generator with coverage",
+        "T1",
+        1.31,
+        make_verdict_lookup("attn_1", "pg_coverage"),
+    ),
+    Row("Aggregation", "beats lead-3", "T1", None, lambda answers: format_difference_from_lead(answers, "attn_1")),
+    Row(
+        "Aggregation",
+        "Chinese: +5.3; people prefer it",
+        "T5, 6",
+        None,
+        answer_without_records,
+        "no Chinese corpus, no judges",
+    ),
+    Row("Gated ES", "sharing the encoder's layers helps", "T2, 3", 2.53, make_verdict_lookup("es", "plain")),
+    Row("Gated ES", "the gate helps on top", "T2, 3", 0.20, make_verdict_lookup("gated_es", "es")),
+    Row(
+        "Gated ES",
+        "sharing helps, with equal tables of word vectors",
+        "",
+        2.53,
+        make_verdict_lookup("es_tied", "plain"),
+    ),
+    Row(
+        "Gated ES",
+        "the gate helps, with equal tables of word vectors",
+        "",
+        0.20,
+        make_verdict_lookup("gated_es_tied", "es_tied"),
+    ),
+    Row(
+        *(
+            "Gated ES",
+            "beats ABS, RAS-Elman, Feats2s, Entail; a Transformer equals seq2seq",
+            "T2, 3",
+            None,
+            answer_without_records,
+        ),
         needs="only single trainings of the sample corpus (experiments.md)",
     ),
-    Row("Gated ES", "a third of seq2seq's training time, quicker search; the gate costs speed", "T2", None, speed),
-    Row("Nallapati", "hierarchical attention helps", "T3", 0.06, verdict("words_lvt2k_hieratt", "words_lvt2k")),
-    Row("Nallapati", "features help (here TF and IDF)", "T1", 0.16, verdict("feats_lvt2k", "words_lvt2k")),
-    Row("Nallapati", "temporal attention helps", "T3", 2.54, verdict("words_lvt2k_temp_att", "words_lvt2k")),
+    Row(
+        "Gated ES", "a third of seq2seq's training time, quicker search; the gate costs speed", "T2", None, format_speed
+    ),
+    Row(
+        "Nallapati",
+        "hierarchical attention helps",
+        "T3",
+        0.06,
+        make_verdict_lookup("words_lvt2k_hieratt", "words_lvt2k"),
+    ),
+    Row("Nallapati", "features help (here TF and IDF)", "T1", 0.16, make_verdict_lookup("feats_lvt2k", "words_lvt2k")),
+    Row(
+        "Nallapati", "temporal attention helps", "T3", 2.54, make_verdict_lookup("words_lvt2k_temp_att", "words_lvt2k")
+    ),
     Row(
         *("Nallapati", "temporal attention repeats less", "T3", None),
-        differences(
-            *("words_lvt2k_temp_att", "words_lvt2k", analysed("repeated 2-grams"), analysed("repeated 3-grams")),
+        make_difference_formatter(
+            *(
+                "words_lvt2k_temp_att",
+                "words_lvt2k",
+                make_analysis_reader("repeated 2-grams"),
+                make_analysis_reader("repeated 3-grams"),
+            ),
             what="repeated bigrams / trigrams, in per cent: ",
         ),
     ),
-    Row("Nallapati", "the copy rate is about 78 %", "T1", None, copied("words_lvt2k")),
-    Row("Nallapati", "the switching pointer is best, not significantly", "T1", 0.34, nothing),
-    Row("Nallapati", "lvt5k beats lvt2k", "T1", None, nothing),
-    Row("Nallapati", "two sentences beat one", "T1", 0.51, nothing),
-    Row("Nallapati", "the large-vocabulary trick is three times as fast", "4.1", None, trick),
-    Row("Nallapati", "DUC-2004", "T2", None, nothing, "DUC-2004 cannot be redistributed"),
+    Row("Nallapati", "the copy rate is about 78 %", "T1", None, make_copy_rate_formatter("words_lvt2k")),
+    Row("Nallapati", "the switching pointer is best, not significantly", "T1", 0.34, answer_without_records),
+    Row("Nallapati", "lvt5k beats lvt2k", "T1", None, answer_without_records),
+    Row("Nallapati", "two sentences beat one", "T1", 0.51, answer_without_records),
+    Row("Nallapati", "the large-vocabulary trick is three times as fast", "4.1", None, format_vocabulary_trick_time),
+    Row("Nallapati", "DUC-2004", "T2", None, answer_without_records, "DUC-2004 cannot be redistributed"),
 )
 
 
 def mean_rouge(record: Record) -> float:
     """Compute the mean of ROUGE-1, 2 and L (F1)."""
-    return float(np.mean([rouge("f1", metric)(record) for metric in ROUGES]))
+    return float(np.mean([make_rouge_reader("f1", metric)(record) for metric in ROUGES]))
 
 
-def against_lead(answers: Answers, system: str) -> Optional[str]:
+def format_difference_from_lead(answers: Answers, system: str) -> Optional[str]:
     """Format the difference in mean ROUGE between a system and the best lead baseline in the records."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
-    value = mean_of(answers.systems, system, mean_rouge)
+    value = compute_system_mean(answers.systems, system, mean_rouge)
     if value is None or not leads:
         return None
     lead = max(leads, key=lambda name: mean_rouge(answers.systems[name][0]))
     return f"{value - mean_rouge(answers.systems[lead][0]):+.2f} against `{lead}` (one training)"
 
 
-def cost(row: Row, deviation: float) -> str:
+def format_required_trainings(row: Row, deviation: float) -> str:
     """Return a phrase with the number of training runs per system that detect the published difference with 80 % power.
 
     The phrase contains two numbers, without and with correction for multiple comparisons.
@@ -263,24 +321,24 @@ def cost(row: Row, deviation: float) -> str:
     return f"would need {shown[0]} seeds a side ({shown[1]} corrected)"
 
 
-def cell(row: Row, answers: Answers) -> str:
+def format_cell(row: Row, answers: Answers) -> str:
     """Return the answer or, if there is none, the number of training runs that a verdict requires."""
     found = row.answer(answers)
-    needed = cost(row, answers.deviation)
+    needed = format_required_trainings(row, answers.deviation)
     if found is None:
         return "; ".join(part for part in (row.needs, needed) if part)
     is_open = "undecided" in found or "no verdict" in found
     return f"{found}; {needed}" if is_open and needed and "excluded" not in found else found
 
 
-def rows_of(corpora: Dict[str, Answers]) -> Iterator[List[str]]:
+def make_claim_rows(corpora: Dict[str, Answers]) -> Iterator[List[str]]:
     """Return the table cells for all claims, with a column for each corpus."""
     for row in ROWS:
         published = "" if row.published is None else f"{row.published:+.2f}"
-        yield [row.paper, row.claim, row.where, published, *(cell(row, answers) for answers in corpora.values())]
+        yield [row.paper, row.claim, row.where, published, *(format_cell(row, answers) for answers in corpora.values())]
 
 
-def deviation_of(systems: Records, means: Callable[[List[Record]], np.ndarray], seeds: int) -> float:
+def compute_seed_deviation(systems: Records, means: Callable[[List[Record]], np.ndarray], seeds: int) -> float:
     """Compute the standard deviation of mean ROUGE between seeds, pooled over systems with enough training runs."""
     variances = [means(records).var(ddof=1) for records in systems.values() if len(records) >= seeds]
     return float(np.sqrt(np.mean(variances))) if variances else float("nan")

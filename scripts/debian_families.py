@@ -22,7 +22,7 @@ from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.files import open_binary
 
 
-def lines(path: Path) -> List[str]:
+def read_text_lines(path: Path) -> List[str]:
     """Read the lines of a text file, which may be compressed."""
     with open_binary(path) as file:
         return file.read().decode("utf-8").split("\n")[:-1]
@@ -30,7 +30,9 @@ def lines(path: Path) -> List[str]:
 
 def read_pairs(folder: Path, split: str, suffix: str = "") -> List[Pair]:
     """Read the pairs of a split, with the names of their packages and source packages."""
-    names, texts, targets = (lines(folder / f"{split}.{kind}{suffix}") for kind in ("package", "source", "target"))
+    names, texts, targets = (
+        read_text_lines(folder / f"{split}.{kind}{suffix}") for kind in ("package", "source", "target")
+    )
     pairs = zip((name.split("\t") for name in names), texts, targets)
     return [Pair(name, source, (text,), target) for (name, source), text, target in pairs]
 
@@ -50,7 +52,7 @@ def main() -> None:
     family = {pair.package: name for name, group in group_pairs([*pairs, *seen]).items() for pair in group}
     mark: Dict[str, str] = {}
     for split in SPLITS:
-        mark.update({line.split("\t")[0]: split for line in lines(SAMPLE / f"{split}.package.xz")})
+        mark.update({line.split("\t")[0]: split for line in read_text_lines(SAMPLE / f"{split}.package.xz")})
     seen_families = {family[pair.package] for pair in seen}
     mark.update({pair.package: "seen" for pair in pairs if family[pair.package] in seen_families})
     for pair in pairs:

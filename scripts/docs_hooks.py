@@ -46,9 +46,9 @@ def on_files(files, config):
     """Add pages for the files outside docs/ and for the API reference."""
     for path, page in ELSEWHERE.items():
         content = (ROOT / path).read_text(encoding="utf-8")
-        text = notebook_page(json.loads(content)) if path.endswith(".ipynb") else content
-        files.append(File.generated(config, page, content=with_links(text, path)))
-    for page, text in api_pages().items():
+        text = convert_notebook(json.loads(content)) if path.endswith(".ipynb") else content
+        files.append(File.generated(config, page, content=convert_links(text, path)))
+    for page, text in create_api_pages().items():
         files.append(File.generated(config, page, content=text))
     return files
 
@@ -56,10 +56,10 @@ def on_files(files, config):
 def on_page_markdown(markdown, page, **_):
     """Convert links to files outside docs/ to links to the corresponding pages."""
     path = page.file.src_uri
-    return markdown if page.file.generated_by else with_links(markdown, f"docs/{path}")
+    return markdown if page.file.generated_by else convert_links(markdown, f"docs/{path}")
 
 
-def with_links(text: str, path: str) -> str:
+def convert_links(text: str, path: str) -> str:
     """Convert links to files in the repository to links between pages of the site.
 
     Args:
@@ -77,7 +77,7 @@ def with_links(text: str, path: str) -> str:
     return _LINK.sub(site_link, text)
 
 
-def notebook_page(notebook: dict) -> str:
+def convert_notebook(notebook: dict) -> str:
     """Convert a Jupyter notebook to Markdown, including its text, its code and the output of the code."""
     parts = []
     for cell in notebook["cells"]:
@@ -92,7 +92,7 @@ def notebook_page(notebook: dict) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def api_pages() -> dict:
+def create_api_pages() -> dict:
     """Create a page for each folder of modules.
 
     Returns a mapping from pages to their text, into which mkdocstrings inserts the docstrings.

@@ -58,7 +58,7 @@ def training_command(run: Path) -> str:
     return re.sub(r"(?<=--save-dir )\S+", "RUN/checkpoints", command)
 
 
-def parameters(log: Path) -> int:
+def read_parameter_count(log: Path) -> int:
     """Read the number of parameters from a training log."""
     found = re.search(r"num\. shared model params: ([\d,]+)", log.read_text(encoding="utf-8", errors="replace"))
     if not found:
@@ -69,20 +69,20 @@ def parameters(log: Path) -> int:
 def mechanism_figures(log: TrainingLog) -> Dict[str, List[float]]:
     """Return the values of each figure about a mechanism, after the first step and after each tenth of training."""
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
-    return {name: [values[step] for step in tenths(list(values))] for name, values in series.items()}
+    return {name: [values[step] for step in choose_steps_at_tenths(list(values))] for name, values in series.items()}
 
 
-def tenths(steps: List[int]) -> List[int]:
+def choose_steps_at_tenths(steps: List[int]) -> List[int]:
     """Return the first step and the steps nearest to 1/10, 2/10 … 10/10 of the last step."""
     return [steps[0], *(min(steps, key=lambda step: abs(step - steps[-1] * part / 10)) for part in range(1, 11))]
 
 
-def git(*arguments: str) -> str:
+def run_git(*arguments: str) -> str:
     """Return the output of a git command in the repository."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def processor() -> str:
+def describe_processor() -> str:
     """Return the name of the processor and its widest vector instructions."""
     path = Path("/proc/cpuinfo")
     text = path.read_text(encoding="utf-8") if path.exists() else ""
@@ -91,7 +91,7 @@ def processor() -> str:
     return (name.group(1) if name else platform.processor()) + widest
 
 
-def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
+def make_training_fields(run: Path, checkpoint: str) -> Dict[str, Any]:
     """Return the fields of a record that exist only for trained systems."""
     path = find_log(str(run))
     log, file = read_log(path), make_likelihood_file_path(run, "test", checkpoint)
@@ -104,7 +104,7 @@ def trained(run: Path, checkpoint: str) -> Dict[str, Any]:
     return {
         "training": training_command(run),
         "torch": importlib.metadata.version("torch"),
-        "parameters": parameters(path),
+        "parameters": read_parameter_count(path),
         "steps": log.updates,
         "valid_perplexity": min(perplexities.values()) if checkpoint == "best" else perplexities[max(perplexities)],
         "mechanisms": mechanism_figures(log),
@@ -127,22 +127,23 @@ def record(args: argparse.Namespace) -> None:
         "seed": args.seed,
         "command": args.command,
         "version": version(),
-        "commit": git("rev-parse", "HEAD") + ("-dirty" if git("status", "--porcelain", "--untracked-files=no") else ""),
+        "commit": run_git("rev-parse", "HEAD")
+        + ("-dirty" if run_git("status", "--porcelain", "--untracked-files=no") else ""),
         "python": platform.python_version(),
-        "processor": processor(),
+        "processor": describe_processor(),
         "rouge": {"signature": rouge["signature"], "scores": rouge["scores"]},
         "analysis": read_json(run / "analysis.json")["systems"]["summaries"]["figures"],
-        **(trained(run, args.checkpoint) if args.checkpoint else {}),
+        **(make_training_fields(run, args.checkpoint) if args.checkpoint else {}),
         **({"attention": read_json(run / "attention.json")} if (run / "attention.json").exists() else {}),
         "f1": {metric: [round(line[metric]["f1"], 2) for line in lines] for metric in METRICS},
     }
     path = args.results / args.corpus / f"{args.system}-{args.seed}.json"
     with open_output(path) as file:
-        file.write(one_line_each(content))
+        file.write(format_json_by_entry(content))
     print(f"{path}: recorded", file=sys.stderr)
 
 
-def one_line_each(content: Dict[str, Any]) -> str:
+def format_json_by_entry(content: Dict[str, Any]) -> str:
     """Format a JSON object with one line per entry, so that diffs show individual entries."""
     return "{\n" + ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in content.items()) + "\n}\n"
 
@@ -151,7 +152,7 @@ EXTRACT = re.compile(r"(?:(lead|oracle|textrank|lexrank)-(\d+)|(lead|textrank|le
 """Pattern for kinds of extracts, which include a number of sentences or words."""
 
 
-def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> Iterator[str]:
+def iterate_extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> Iterator[str]:
     """Yield an extract from each document.
 
     An extract consists of the beginning, the most central sentences, or the sentences that match the summary best.
@@ -168,11 +169,11 @@ def extracts(kind: str, documents: Iterable[str], references: Iterable[str]) -> 
                 f"{method}-words" if in_words else method, limit, document, [reference], settings
             )
         else:
-            sentences = central_sentences(method, limit, in_words, split_summary(document, SENTENCE_MARK))
+            sentences = find_central_sentences(method, limit, in_words, split_summary(document, SENTENCE_MARK))
         yield f" {SENTENCE_MARK} ".join(sentences)
 
 
-def central_sentences(method: str, limit: int, in_words: bool, sentences: List[str]) -> List[str]:
+def find_central_sentences(method: str, limit: int, in_words: bool, sentences: List[str]) -> List[str]:
     """Return the most central sentences in document order, according to TextRank or LexRank in sumy.
 
     If the limit is in words, only the first words of the most central sentence are returned.
@@ -204,7 +205,7 @@ def read_text(folder: Path, split: str) -> List[List[str]]:
 
 def write_extracts(args: argparse.Namespace) -> None:
     """Write an extract of each test document."""
-    lines = extracts(args.kind, *read_text(args.text, "test"))
+    lines = iterate_extracts(args.kind, *read_text(args.text, "test"))
     args.summaries.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
@@ -213,7 +214,7 @@ def choose(args: argparse.Namespace) -> None:
     documents, references = read_text(args.text, "valid")
     found = {}
     for kind in args.kinds:
-        scores = rouge(list(extracts(kind, documents, references)), references, bootstrap=1).scores
+        scores = rouge(list(iterate_extracts(kind, documents, references)), references, bootstrap=1).scores
         found[kind] = round(sum(score.f1 for score in scores.values()) / len(scores), 2)
         print(f"{kind}: {found[kind]}", flush=True)
     methods = sorted({kind.split("-")[0] for kind in found})
@@ -229,7 +230,7 @@ def choose(args: argparse.Namespace) -> None:
         "best": best,
     }
     with open_output(path) as file:
-        file.write(one_line_each(content))
+        file.write(format_json_by_entry(content))
 
 
 def rates(args: argparse.Namespace) -> None:
@@ -241,9 +242,9 @@ def rates(args: argparse.Namespace) -> None:
         found[run.name] = {"perplexity": perplexity, "steps": log.updates, "training": training_command(run)}
     path = args.results / "rates.json"
     content = read_json(path) if path.exists() else {"format": "fairseq-etads learning rates 1"}
-    content.update({"version": version(), "processor": processor(), **found})
+    content.update({"version": version(), "processor": describe_processor(), **found})
     with open_output(path) as file:
-        file.write(one_line_each(content))
+        file.write(format_json_by_entry(content))
     for name, run in sorted(found.items(), key=lambda item: item[1]["perplexity"]):
         print(f"{name}: perplexity {run['perplexity']} after {run['steps']} steps")
 

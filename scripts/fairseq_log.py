@@ -48,13 +48,13 @@ SAID_PLAINLY += ("WorkerEndedError",)
 """Errors with self-explanatory messages. For all other errors, the name is also shown."""
 
 
-def last_option(command: List[str], *names: str) -> Optional[str]:
+def get_option_value(command: List[str], *names: str) -> Optional[str]:
     """Return the value of an option in a command. If the option is repeated, return its last value."""
     places = [place for place, word in enumerate(command[:-1]) if word in names]
     return command[places[-1] + 1] if places else None
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format a duration, such as "40 s", "25 min" or "3.5 h"."""
     if seconds < 90:
         return f"{math.ceil(seconds / 10) * 10} s"
@@ -65,7 +65,7 @@ def shorten(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + " […]"
 
 
-def reason_of(lines: List[str], status: int, command: List[str]) -> str:
+def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
     """Return a sentence that explains why the command failed.
 
     Args:
@@ -75,7 +75,9 @@ def reason_of(lines: List[str], status: int, command: List[str]) -> str:
     tail = [line.rstrip() for line in lines if line.strip()]
     errors = [line for line in tail[-60:] if not MESSAGE.match(line)]
     if status in (-signal.SIGKILL, 128 + signal.SIGKILL) or any(map(OUT_OF_MEMORY.search, errors)):
-        limit = last_option(command, "--max-tokens") or last_option(command, "--batch-size", "--max-sentences")
+        limit = get_option_value(command, "--max-tokens") or get_option_value(
+            command, "--batch-size", "--max-sentences"
+        )
         now = f" (now {limit})" if limit else ""
         if "train" in os.path.basename(command[0]):
             advice = f"lower --max-tokens{now}, then --truncate-source; -- --update-freq makes up for smaller batches"
@@ -130,7 +132,7 @@ class Watcher:
         self.first_step = self.step = self.saved = self.summarised = self.empty = 0
         self.document = ""
         self.stopped_by_clock = False
-        steps, epochs = last_option(command, "--max-update"), last_option(command, "--max-epoch")
+        steps, epochs = get_option_value(command, "--max-update"), get_option_value(command, "--max-epoch")
         self.steps = int(steps) if steps and steps.isdecimal() else 0
         self.epochs = int(epochs) if epochs and epochs.isdecimal() else 0
 
@@ -206,14 +208,14 @@ class Watcher:
             return self.say(f"step {self.step:,}{said}", True)
         left = (self.clock() - self.began) / max(self.step - self.first_step, 1) * max(steps - self.step, 0)
         share = f"{self.step / steps:.0%}".replace("%", " %")
-        remaining = f", about {duration(left)} left" if left else ""
+        remaining = f", about {format_duration(left)} left" if left else ""
         self.say(f"step {self.step:,} of {steps:,} ({share}){said}{remaining}", True)
         if self.usual is not None and self.clock() - self.started > 60 * self.usual:
             where = f"step {self.saved:,}" if self.saved else "the beginning: there is none yet"
             self.say(
                 f"this has taken longer than the usual {self.usual:g} minutes: the machine is slow or busy; about "
-                f"{duration(left)} left. You can stop it (Ctrl-C) and start it again later: it continues from the "
-                f"last checkpoint ({where})",
+                f"{format_duration(left)} left. You can stop it (Ctrl-C) and start it again later: it continues from "
+                f"the last checkpoint ({where})",
                 False,
             )
             self.usual = None
@@ -249,7 +251,7 @@ class Watcher:
             self.say(f"{self.empty:,} documents are empty, and so are their summaries", False)
         if status:
             name = os.path.basename(self.command[0])
-            self.say(f"{name} failed: {shorten(reason_of(list(self.last), status, self.command))}", False)
+            self.say(f"{name} failed: {shorten(explain_failure(list(self.last), status, self.command))}", False)
             self.say(f"the full output is in {log}", False)
         elif self.stopped_by_clock:
             share = f" of {self.steps:,} ({self.step / self.steps:.0%})".replace("%", " %") if self.steps else ""

@@ -28,12 +28,12 @@ from fairseq_etads.text.checksums import compute_sha256
 RECORD = ".made.json"
 
 
-def digests(files: List[Path]) -> Dict[str, Optional[str]]:
+def compute_checksums(files: List[Path]) -> Dict[str, Optional[str]]:
     """Compute the SHA-256 hash of each file, or None for missing files."""
     return {str(path): compute_sha256(path) if path.is_file() else None for path in files}
 
 
-def files_of(paths: List[Path], makes: List[Path]) -> List[Path]:
+def list_files(paths: List[Path], makes: List[Path]) -> List[Path]:
     """Return the files in ``paths``. A folder is replaced by the files directly in it.
 
     Outputs, hidden files and incomplete files are left out.
@@ -53,7 +53,11 @@ def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return False
-    return isinstance(record, dict) and record == {**wanted, "makes": digests(makes)} and all(record["makes"].values())
+    return (
+        isinstance(record, dict)
+        and record == {**wanted, "makes": compute_checksums(makes)}
+        and all(record["makes"].values())
+    )
 
 
 def run_once(
@@ -66,7 +70,7 @@ def run_once(
     record = record or Path(f"{makes[0]}{RECORD}")
     # The lock has a name of its own, because the command locks the output itself.
     with lock_output(Path(f"{makes[0]}.once"), "output") as held:
-        wanted = {"command": command, "reads": digests(files_of(reads, makes))}
+        wanted = {"command": command, "reads": compute_checksums(list_files(reads, makes))}
         if not is_made(makes, record, wanted):
             record.unlink(missing_ok=True)
             status = run(command, keeps, held)
@@ -75,7 +79,7 @@ def run_once(
             missing = [str(path) for path in makes if not path.is_file()]
             if missing:
                 raise InputError(f"{command[0]} ended without making {missing[0]}")
-            write_text(record, json.dumps({**wanted, "makes": digests(makes)}, indent=1) + "\n")
+            write_text(record, json.dumps({**wanted, "makes": compute_checksums(makes)}, indent=1) + "\n")
     if keeps is not None:
         with open(keeps, "rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)

@@ -42,12 +42,12 @@ class Value(NamedTuple):
     why: Optional[str]
 
 
-def load() -> Dict[str, Any]:
+def load_paper_values() -> Dict[str, Any]:
     """Load tests/reference/papers.yaml."""
     return dict(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
 
 
-def values(table: Dict[str, Any]) -> Iterator[Value]:
+def iterate_values(table: Dict[str, Any]) -> Iterator[Value]:
     """Iterate over all values in the table."""
     for recipe, entry in table.items():
         for kind in ("training", "search"):
@@ -73,10 +73,10 @@ def _shown(value: Value) -> str:
     return f"`{value.option}={value.ours}` instead of `{value.paper}`"
 
 
-def markdown(table: Dict[str, Any]) -> str:
+def format_deviations(table: Dict[str, Any]) -> str:
     """List the deviations and our own choices for each recipe: options with their values, grouped by reason."""
     rows: Dict[str, Dict[str, List[str]]] = {}
-    for value in values(table):
+    for value in iterate_values(table):
         if value.why is not None:
             shown = rows.setdefault(value.recipe, {}).setdefault(value.why, [])
             if _shown(value) not in shown:
@@ -84,13 +84,13 @@ def markdown(table: Dict[str, Any]) -> str:
     lines: List[str] = []
     for recipe, reasons in rows.items():
         lines += [f"**`{recipe}`**", "", *(f"- {', '.join(shown)} ({why})" for why, shown in reasons.items()), ""]
-    memory = sorted({f"`{value.recipe}`" for value in values(table) if "memory" in value.where})
+    memory = sorted({f"`{value.recipe}`" for value in iterate_values(table) if "memory" in value.where})
     lines.append(f"These recipes contain values from memory, without a source: {', '.join(memory)}.")
     return "\n".join(lines)
 
 
 def main() -> None:
-    text = markdown(load())
+    text = format_deviations(load_paper_values())
     if len(sys.argv) == 1:
         print(text)
         return

@@ -46,12 +46,12 @@ file, that the test belongs to a changed package, and that it belongs to a packa
 """
 
 
-def seconds() -> Dict[str, float]:
+def read_test_times() -> Dict[str, float]:
     """Read the time that each test file takes when it is run alone. The keys are paths in the repository."""
     return json.loads(SECONDS.read_text(encoding="utf-8")) if SECONDS.is_file() else {}
 
 
-def unit_tests() -> List[str]:
+def list_unit_tests() -> List[str]:
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "unit").rglob("test_*.py"))
 
 
@@ -70,7 +70,7 @@ def module_name(path: str) -> str:
 
 
 @functools.cache
-def imports(path: str) -> FrozenSet[str]:
+def list_imported_names(path: str) -> FrozenSet[str]:
     """Return the names of all modules, and of their members, that a file imports."""
     found: Set[str] = set()
     package = module_name(path).split(".")
@@ -86,7 +86,7 @@ def imports(path: str) -> FrozenSet[str]:
     return frozenset(found)
 
 
-def folder_of(path: str) -> str:
+def get_test_folder(path: str) -> str:
     """Return the folder in tests/unit for the package of a file, or an empty string for a file outside the packages."""
     parts = Path(path).parts
     if parts[0] == "preprocess":
@@ -106,24 +106,26 @@ def packages_above(changed: Set[str]) -> Set[str]:
     for folder in FOLDERS:
         for file in (ROOT / folder).rglob("*.py"):
             path = str(file.relative_to(ROOT))
-            if path not in ("fairseq_etads/__init__.py", "fairseq_etads/plugin.py") and names & imports(path):
-                found.add(folder_of(path))
+            if path not in ("fairseq_etads/__init__.py", "fairseq_etads/plugin.py") and names & list_imported_names(
+                path
+            ):
+                found.add(get_test_folder(path))
     return found - {""}
 
 
-def distances(changed: Iterable[str]) -> Dict[str, int]:
+def compute_distances(changed: Iterable[str]) -> Dict[str, int]:
     """Compute the distance between the change and each related unit test."""
     changed = set(changed)
     names = {module_name(path) for path in changed} - {""}
     # Tests import the package ``reference`` and call ``reference.NAME``.
     names |= {name.split(".")[0] for name in names if name.startswith("reference.")}
-    folders, above = {folder_of(path) for path in changed} - {""}, packages_above(changed)
+    folders, above = {get_test_folder(path) for path in changed} - {""}, packages_above(changed)
     others = [Path(path).name for path in changed if not module_name(path) and not path.startswith("tests/unit")]
     found = {}
-    for test in unit_tests():
+    for test in list_unit_tests():
         folder = str(Path(test).relative_to("tests/unit").parent)
         text = (ROOT / test).read_text(encoding="utf-8")
-        if test in changed or names & imports(test):
+        if test in changed or names & list_imported_names(test):
             found[test] = NEAREST
         elif any(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) for name in others):
             found[test] = USERS
@@ -145,17 +147,17 @@ def changed_files(base: str) -> List[str]:
     return sorted(path for path in set(lines) if (ROOT / path).is_file())
 
 
-def choose(changed: List[str], most: float, near: Optional[Dict[str, int]] = None) -> List[str]:
+def choose_tests(changed: List[str], most: float, near: Optional[Dict[str, int]] = None) -> List[str]:
     """Choose the nearest and then the quickest tests, up to a total of ``most`` seconds, but at least one test.
 
     Args:
-        near: result of :func:`distances`, or None to compute it.
+        near: result of :func:`compute_distances`, or None to compute it.
     """
-    known = seconds()
+    known = read_test_times()
     if not changed:
         near = {f"tests/unit/{name}.py": 0 for name in CORE.split()}
     elif near is None:
-        near = distances(changed)
+        near = compute_distances(changed)
     chosen: List[str] = []
     for test in sorted(near, key=lambda test: (near[test], known.get(test, UNKNOWN), test)):
         if known.get(test, UNKNOWN) <= most or not chosen:
@@ -164,7 +166,7 @@ def choose(changed: List[str], most: float, near: Optional[Dict[str, int]] = Non
     return chosen
 
 
-def record(report: Path) -> None:
+def record_test_times(report: Path) -> None:
     """Write the time of each file in a pytest report to the table. Other times are not changed."""
     taken: Dict[str, float] = {}
     for case in ElementTree.parse(report).iter("testcase"):
@@ -174,7 +176,7 @@ def record(report: Path) -> None:
         if parts:
             path = "/".join(parts) + ".py"
             taken[path] = taken.get(path, 0) + float(case.get("time", 0))
-    kept = {path: value for path, value in seconds().items() if (ROOT / path).is_file()}
+    kept = {path: value for path, value in read_test_times().items() if (ROOT / path).is_file()}
     kept.update((path, round(value, 1)) for path, value in taken.items())
     SECONDS.write_text(json.dumps(dict(sorted(kept.items())), indent=0) + "\n", encoding="utf-8")
 
@@ -209,11 +211,11 @@ def main() -> None:
     if args.record:
         if not args.record.is_file():
             parser.error(f"--record {args.record}: no such file; pytest --junitxml {args.record} writes it")
-        record(args.record)
+        record_test_times(args.record)
         return
     changed = args.files or changed_files(args.base)
-    near = distances(changed) if changed else {}
-    tests = choose(changed, args.seconds, near)
+    near = compute_distances(changed) if changed else {}
+    tests = choose_tests(changed, args.seconds, near)
     left_out = near.keys() - set(tests)
     about = f"for {len(changed)} changed files" if changed else "a core, since nothing has changed"
     more = f"; left out for their time: {len(left_out)}" if left_out else ""

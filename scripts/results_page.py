@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from claims_table import Answers, deviation_of, rows_of
+from claims_table import Answers, compute_seed_deviation, make_claim_rows
 from tabulate import tabulate
 
 from fairseq_etads.evaluation.resampling import (
@@ -102,7 +102,7 @@ OTHERS = {
 """The systems of others in docs/protocol.md."""
 
 
-def better_than(*others: str, systems: Sequence[str]) -> List[Claim]:
+def list_comparative_claims(*others: str, systems: Sequence[str]) -> List[Claim]:
     """Return the claims that each of the project's systems is better than each system of others."""
     return [
         Claim("this project", f"better than {OTHERS[other]}", system, other) for system in systems for other in others
@@ -113,9 +113,9 @@ TRAINED = ("transformer_words", "transformer_pointer", "pg_coverage")
 PLANNED = {
     "debian_recipe": [
         *CLAIMS[:5],
-        *better_than(*TRAINED, "transformer_bpe", "lead-8-words", systems=("etads_basic", "etads")),
+        *list_comparative_claims(*TRAINED, "transformer_bpe", "lead-8-words", systems=("etads_basic", "etads")),
     ],
-    "sumpubmed_recipe": better_than(*TRAINED, "lead-120-words", systems=("etads", "etads_content")),
+    "sumpubmed_recipe": list_comparative_claims(*TRAINED, "lead-120-words", systems=("etads", "etads_content")),
 }
 """The comparisons planned in docs/protocol.md. On other corpora, all CLAIMS are tested."""
 
@@ -252,13 +252,13 @@ def read_records(folder: Path) -> Records:
     return {system: sorted(records, key=lambda record: record["seed"]) for system, records in found.items()}
 
 
-def scores_of(records: Sequence[Record]) -> np.ndarray:
+def get_rouge_scores(records: Sequence[Record]) -> np.ndarray:
     """Return ROUGE-1, 2 and L and their mean, as an array (runs, documents, 4)."""
     scores = np.array([[record["f1"][metric] for metric in METRICS] for record in records]).transpose(0, 2, 1)
     return np.concatenate([scores, scores.mean(axis=2, keepdims=True)], axis=2)
 
 
-def likelihoods_of(records: Sequence[Record]) -> np.ndarray:
+def get_mean_log_likelihoods(records: Sequence[Record]) -> np.ndarray:
     """Return the mean log-likelihood per word, as an array (runs, documents, 1)."""
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
@@ -292,7 +292,7 @@ def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, wit
     return [Difference(*values) for values in zip(found["difference"], *found["interval"], found["p_bootstrap"])]
 
 
-class Documents(NamedTuple):
+class TestDocumentGroups(NamedTuple):
     """The test documents of a corpus, in the order of the scores in the records.
 
     Attributes:
@@ -306,32 +306,32 @@ class Documents(NamedTuple):
 
 
 @functools.cache
-def read_documents(results: Path, corpus: str, documents: int) -> Documents:
+def read_documents(results: Path, corpus: str, documents: int) -> TestDocumentGroups:
     """Read CORPUS-families.tsv. Without this file, each document is a family, and all documents are unseen."""
     path = results / f"{corpus}-families.tsv"
     if not path.is_file():
-        return Documents(np.arange(documents), np.ones(documents, dtype=bool))
+        return TestDocumentGroups(np.arange(documents), np.ones(documents, dtype=bool))
     names, splits = zip(*(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()))
-    return Documents(assign_family_indices(names), ~np.isin(splits, ("valid", "test", "seen")))
+    return TestDocumentGroups(assign_family_indices(names), ~np.isin(splits, ("valid", "test", "seen")))
 
 
-def table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
+def format_markdown_table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
     """Format a Markdown table."""
     return tabulate(rows, heads, tablefmt="pipe", disable_numparse=True)
 
 
-def source(records: Iterable[str]) -> str:
+def format_source_line(records: Iterable[str]) -> str:
     """Return the line below a table that names the folders with the records."""
-    return f"\nSource: {listed(f'`results/{corpus}/`' for corpus in records)}.\n"
+    return f"\nSource: {join_with_and(f'`results/{corpus}/`' for corpus in records)}.\n"
 
 
-def listed(parts: Iterable[str]) -> str:
+def join_with_and(parts: Iterable[str]) -> str:
     """Format a list as "a, b and c", or an empty list as "not known"."""
     *before, last = [*parts] or ["not known"]
     return f"{', '.join(before)} and {last}" if before else last
 
 
-def runs(records: Sequence[Record]) -> float:
+def count_training_runs(records: Sequence[Record]) -> float:
     """Return the number of training runs, or infinity for an extract, which has the same scores with every seed."""
     return np.inf if records[0]["system"].startswith(("lead-", "oracle-", "textrank-", "lexrank-")) else len(records)
 
@@ -351,7 +351,7 @@ class Comparison(NamedTuple):
     @property
     def is_decidable(self) -> bool:
         """Return whether there are enough training runs for a verdict."""
-        return min(runs(self.first), runs(self.second)) >= SEEDS
+        return min(count_training_runs(self.first), count_training_runs(self.second)) >= SEEDS
 
     def cells(self) -> List[Any]:
         """Return the cells in the row of this comparison, without a verdict."""
@@ -389,18 +389,20 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
     """Test a claim with all training runs of both systems on the unseen documents in a corpus."""
     families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
     families = np.unique(families[unseen], return_inverse=True)[1]
-    several = min(runs(first), runs(second)) >= SEEDS
-    extract = runs(second) == np.inf  # it is compared as if each run of the first system had been compared with it
-    of_second = scores_of(second * len(first) if extract else second)
-    scores = differences(scores_of(first)[:, unseen], of_second[:, unseen], families, several)
+    several = min(count_training_runs(first), count_training_runs(second)) >= SEEDS
+    extract = (
+        count_training_runs(second) == np.inf
+    )  # it is compared as if each run of the first system had been compared with it
+    of_second = get_rouge_scores(second * len(first) if extract else second)
+    scores = differences(get_rouge_scores(first)[:, unseen], of_second[:, unseen], families, several)
     likelihood = None
     if same_words(first[0], second[0]):
-        figures = likelihoods_of(first)[:, unseen], likelihoods_of(second)[:, unseen]
+        figures = get_mean_log_likelihoods(first)[:, unseen], get_mean_log_likelihoods(second)[:, unseen]
         (likelihood,) = differences(*figures, families, several)
     return Comparison(claim, corpus, first, second, scores, likelihood)
 
 
-def corrected(found: Sequence[Comparison]) -> List[float]:
+def correct_p_values_by_paper(found: Sequence[Comparison]) -> List[float]:
     """Compute the p-values with Holm's correction for the number of comparisons from the same paper.
 
     Each corpus with planned comparisons is corrected separately, for the number of planned comparisons, which includes
@@ -420,7 +422,7 @@ def corrected(found: Sequence[Comparison]) -> List[float]:
     return values
 
 
-def simulated(results: Path) -> str:
+def describe_type_i_error(results: Path) -> str:
     """Describe the simulated type-I error: "p < 0.05 in 4 to 6 % of comparisons between equal systems"."""
     path = results / "comparisons.json"
     if not path.is_file():
@@ -437,22 +439,22 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
     """Create the section with the claims that have enough runs for a verdict, followed by claims with single runs."""
     found = comparisons(results, records)
     seen = int((~read_documents(results, "debian", 1).unseen).sum())
-    yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=simulated(results), seen=seen)
+    yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=describe_type_i_error(results), seen=seen)
     heads = ["paper", "claim", "corpus", "systems", "seeds", "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "log-likelihood"]
     yield f"![{FOREST}](pictures/results/claims.svg)\n"
     decidable = [comparison for comparison in found if comparison.is_decidable]
     rows = [
-        [*comparison.cells(), shown_p(comparison.scores[3].p), shown_p(p), comparison.reading(p)]
-        for comparison, p in zip(decidable, corrected(decidable))
+        [*comparison.cells(), format_p_value(comparison.scores[3].p), format_p_value(p), comparison.reading(p)]
+        for comparison, p in zip(decidable, correct_p_values_by_paper(decidable))
     ]
-    yield table(rows, [*heads, "p", "p (Holm)", "reading"])
-    yield source(records)
+    yield format_markdown_table(rows, [*heads, "p", "p (Holm)", "reading"])
+    yield format_source_line(records)
     single = [comparison.cells() for comparison in found if not comparison.is_decidable]
     if single:
         yield SINGLE
-        yield table(single, heads)
-        yield source(records)
-    yield from all_claims_section(results, records, found, corrected(decidable))
+        yield format_markdown_table(single, heads)
+        yield format_source_line(records)
+    yield from all_claims_section(results, records, found, correct_p_values_by_paper(decidable))
 
 
 def all_claims_section(
@@ -478,20 +480,21 @@ def all_claims_section(
         for corpus, systems in records.items()
     }
     yield ALL_CLAIMS.format(
-        deviations=listed(
+        deviations=join_with_and(
             f"{one.deviation:.2f} on {CORPORA[corpus]}" for corpus, one in answers.items() if one.deviation > 0
         )
     )
     heads = ["paper", "claim", "where", "published", *(CORPORA[corpus] for corpus in records)]
-    yield table(list(rows_of(answers)), heads)
-    yield f"{source(records).rstrip()} Speed: `benchmarks/results/presets.json`, `benchmarks/results/recurrent.json`.\n"
+    yield format_markdown_table(list(make_claim_rows(answers)), heads)
+    speed = "`benchmarks/results/presets.json`, `benchmarks/results/recurrent.json`"
+    yield f"{format_source_line(records).rstrip()} Speed: {speed}.\n"
 
 
 def seed_deviation(results: Path, corpus: str, systems: Records) -> float:
     """Compute the standard deviation of mean ROUGE between seeds on the unseen documents in a corpus."""
     documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
     unseen = read_documents(results, corpus, documents).unseen
-    return deviation_of(systems, lambda records: scores_of(records)[:, unseen, 3].mean(axis=1), SEEDS)
+    return compute_seed_deviation(systems, lambda records: get_rouge_scores(records)[:, unseen, 3].mean(axis=1), SEEDS)
 
 
 def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
@@ -508,8 +511,8 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
                         rows.append(stratum_row(results, corpus, systems, (first, second), name, chosen))
     if rows:
         yield STRATA
-        yield table(rows, ["corpus", "systems", "seeds", "references", "documents", "mean"])
-        yield source(records)
+        yield format_markdown_table(rows, ["corpus", "systems", "seeds", "references", "documents", "mean"])
+        yield format_source_line(records)
         gains = [row[-1].value for row in rows if row[3].startswith(UNKNOWN)]
         larger = sum(more > fewer for fewer, more in zip(gains[::2], gains[1::2]))
         yield (
@@ -527,7 +530,7 @@ def stratum_row(
     part = unseen & chosen
     families = np.unique(families[part], return_inverse=True)[1]
     several = min(len(first), len(second)) >= SEEDS
-    *_, mean = differences(scores_of(first)[:, part], scores_of(second)[:, part], families, several)
+    *_, mean = differences(get_rouge_scores(first)[:, part], get_rouge_scores(second)[:, part], families, several)
     seeds = f"{len(first)}, {len(second)}"
     return [CORPORA[corpus], f"`{pair[0]}` minus `{pair[1]}`", seeds, name, int(part.sum()), mean]
 
@@ -580,11 +583,11 @@ def synthetic_section(results: Path) -> Iterator[str]:
         readings.append(f"*{system}* {'solves' if solved else 'does not solve'} `{task}`")
     yield SYNTHETIC.format(solved=SOLVED, readings="; ".join(readings))
     heads = ["task", "system", "weights, thousands", "seeds", *(f"step {step}" for step in steps), "end, by seed"]
-    yield table(rows, heads)
+    yield format_markdown_table(rows, heads)
     yield "\nSource: `results/synthetic_tasks.json`.\n"
 
 
-def shown_p(p: float) -> str:
+def format_p_value(p: float) -> str:
     """Format a p-value with three digits, but not below 0.001."""
     return f"{p:.3f}" if p >= 0.001 else "< 0.001"
 
@@ -618,7 +621,7 @@ def systems_section(corpus: str, systems: Records) -> Iterator[str]:
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
     yield systems_table(records)
-    yield source([corpus])
+    yield format_source_line([corpus])
     if "transformer_bpe" in systems:
         yield OTHER_WORDS
     yield f"`{records[0]['rouge']['signature']}`"
@@ -626,14 +629,14 @@ def systems_section(corpus: str, systems: Records) -> Iterator[str]:
 
 def sorted_records(systems: Records) -> List[Record]:
     """Return all records of a corpus, starting with the system that has the best ROUGE."""
-    by_score = sorted(systems.values(), key=lambda records: -np.mean(scores_of(records)[..., 3]))
+    by_score = sorted(systems.values(), key=lambda records: -np.mean(get_rouge_scores(records)[..., 3]))
     return [record for records in by_score for record in records]
 
 
 def systems_table(records: Sequence[Record]) -> str:
     """Format a table with a row for each training run."""
     heads = ["system", "seed", "weights", "ppl", "ROUGE-1", "ROUGE-2", "ROUGE-L", "log p", *ANALYSED]
-    return table([system_row(record) for record in records], heads)
+    return format_markdown_table([system_row(record) for record in records], heads)
 
 
 def system_row(record: Record) -> List[Any]:
@@ -642,7 +645,7 @@ def system_row(record: Record) -> List[Any]:
     if "steps" in record:
         perplexity = "" if NO_PERPLEXITY.fullmatch(record["system"]) else f"{record['valid_perplexity']:.1f}"
         of_training = [record["seed"], f"{record['parameters'] / 1e6:.2f} M", perplexity]
-        likelihood = f"{likelihoods_of([record]).mean():.3f}" if "tokens" in record else ""
+        likelihood = f"{get_mean_log_likelihoods([record]).mean():.3f}" if "tokens" in record else ""
     scores = [(score["f1"], *score["f1_interval"]) for score in record["rouge"]["scores"].values()]
     rouge = [f"{value:.2f} [{low:.2f}, {high:.2f}]" for value, low, high in scores]
     analysed = [f"{record['analysis'][name] or 0:.1f}" for name in ANALYSED.values()]
@@ -678,8 +681,8 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
                 values: Optional[List[float]] = record.get("mechanisms", {}).get(name)
                 if values and (name != "p_gen" or system == "etads"):
                     rows.append([CORPORA[corpus], f"`{system}`", what, *(f"{value:.2f}" for value in values[::2])])
-    yield table(rows, ["corpus", "system", "figure", "begin", "20 %", "40 %", "60 %", "80 %", "end"])
-    yield source(records)
+    yield format_markdown_table(rows, ["corpus", "system", "figure", "begin", "20 %", "40 %", "60 %", "80 %", "end"])
+    yield format_source_line(records)
     yield from attention_section(records)
 
 
@@ -693,7 +696,7 @@ maximum).
 """
 
 
-def attention_of(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
+def get_attention_figures(systems: Records, system: str) -> Optional[Dict[str, Dict[str, Dict[str, Any]]]]:
     """Return the figures of each module "before" and "after" the first run of a system, or None without figures."""
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
@@ -703,7 +706,7 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
     rows = []
     for corpus, systems in records.items():
         for system in systems:
-            attention = attention_of(systems, system)
+            attention = get_attention_figures(systems, system)
             for module in attention["after"] if attention else ():
                 before, after = (attention[when][module] for when in ("before", "after"))
                 rows.append(
@@ -712,10 +715,10 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
     if rows:
         yield BY_LAYER
         heads = ["centre moves", "scope", "gate"]
-        yield table(rows, ["corpus", "system", "layer", *heads, *(f"{head}, after" for head in heads)])
-        yield source(records)
+        yield format_markdown_table(rows, ["corpus", "system", "layer", *heads, *(f"{head}, after" for head in heads)])
+        yield format_source_line(records)
     for corpus, systems in records.items():
-        if attention_of(systems, "etads"):
+        if get_attention_figures(systems, "etads"):
             what = f"{CORPORA[corpus]}: centre and scope of each head by the place of the query, and gates, of etads"
             yield f"\n![{what}.](pictures/results/attention_{corpus}.svg)"
 
@@ -737,7 +740,7 @@ def layer_cells(figures: Dict[str, Any]) -> List[str]:
     return cells
 
 
-def page(results: Path) -> str:
+def make_page(results: Path) -> str:
     """Return the text of the whole page."""
     records = {corpus: read_records(results / corpus) for corpus in CORPORA if (results / corpus).is_dir()}
     parts = [HEAD, *claims_section(results, records), *strata_section(results, records)]
@@ -764,7 +767,7 @@ def main() -> int:
     if args.table:
         print(systems_table(sorted_records(read_records(args.results / args.table))))
         return 0
-    text = page(args.results)
+    text = make_page(args.results)
     if not args.check:
         args.page.write_text(text, encoding="utf-8")
     elif args.page.read_text(encoding="utf-8") != text:

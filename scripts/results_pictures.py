@@ -17,7 +17,16 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from results_page import CORPORA, ROOT, Comparison, Records, attention_of, comparisons, read_records, scores_of
+from results_page import (
+    CORPORA,
+    ROOT,
+    Comparison,
+    Records,
+    comparisons,
+    get_attention_figures,
+    get_rouge_scores,
+    read_records,
+)
 
 from fairseq_etads.evaluation.plots import make_plots_reproducible, save_figure
 
@@ -64,7 +73,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
 
 def two_trainings(systems: Records) -> float:
     """Estimate the difference in mean ROUGE that two training runs of a system exceed in only 5 % of cases."""
-    levels = [scores_of(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
+    levels = [get_rouge_scores(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
     variance = sum(level.var(ddof=1) * (len(level) - 1) for level in levels) / freedom
     return float(1.96 * np.sqrt(2 * variance))
@@ -107,7 +116,7 @@ def main() -> None:
     pictures = ROOT / "docs" / "pictures" / "results"
     draw_claims(comparisons(ROOT / "results", records), records, pictures / "claims.svg")
     for corpus, systems in records.items():
-        attention = attention_of(systems, "etads")
+        attention = get_attention_figures(systems, "etads")
         if attention:
             draw(attention, pictures / f"attention_{corpus}.svg")
 

@@ -37,7 +37,7 @@ _LIST_ITEM = re.compile(
 """Start of an item in a list, of a docstring's section, or of an entry in a section."""
 
 
-class Piece(NamedTuple):
+class TextSample(NamedTuple):
     """A sentence or name, with its kind, its place (FILE:LINE) and its text."""
 
     kind: str
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
     text: str
 
 
-def sentences(text: str) -> Iterator[str]:
+def split_into_sentences(text: str) -> Iterator[str]:
     """Split prose into sentences and normalise spaces. Sentences also end at empty lines and before list items."""
     for block in re.split(r"\n\s*\n", _LIST_ITEM.sub("\n\n", text)):
         for sentence in _ENDS.split(" ".join(block.split())):
@@ -53,7 +53,7 @@ def sentences(text: str) -> Iterator[str]:
                 yield sentence
 
 
-def modules() -> List[Path]:
+def list_modules() -> List[Path]:
     """Return the Python files from which sentences are drawn."""
     return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
@@ -98,63 +98,65 @@ def _comments(text: str) -> Iterator[Tuple[int, str]]:
         yield begun, " ".join(parts)
 
 
-def module_pieces(path: Path) -> Iterator[Piece]:
+def iterate_module_sentences(path: Path) -> Iterator[TextSample]:
     """Yield the sentences in the docstrings, help texts and comments of a module."""
     text = path.read_text(encoding="utf-8")
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             line = getattr(node, "lineno", 1)
-            for sentence in sentences(ast.get_docstring(node) or ""):
-                yield Piece("docstring", f"{_name(path)}:{line}", sentence)
+            for sentence in split_into_sentences(ast.get_docstring(node) or ""):
+                yield TextSample("docstring", f"{_name(path)}:{line}", sentence)
     for value in _help_texts(tree):
-        for sentence in sentences(value.value):
-            yield Piece("help", f"{_name(path)}:{value.lineno}", sentence)
+        for sentence in split_into_sentences(value.value):
+            yield TextSample("help", f"{_name(path)}:{value.lineno}", sentence)
     for line, comment in _comments(text):
-        for sentence in sentences(comment):
-            yield Piece("comment", f"{_name(path)}:{line}", sentence)
+        for sentence in split_into_sentences(comment):
+            yield TextSample("comment", f"{_name(path)}:{line}", sentence)
 
 
-def page_pieces(path: Path) -> Iterator[Piece]:
+def iterate_page_sentences(path: Path) -> Iterator[TextSample]:
     """Yield the sentences of a page, without code, tables, headings and pictures."""
     text = path.read_text(encoding="utf-8")
     words = [(word, number) for number, line in enumerate(text.splitlines(), 1) for word in line.split()]
     places: Dict[str, List[int]] = {}
     for at, (word, _) in enumerate(words):
         places.setdefault(word, []).append(at)
-    for sentence in sentences(_NO_PROSE.sub("", text)):
+    for sentence in split_into_sentences(_NO_PROSE.sub("", text)):
         parts = sentence.split()
         (at, *_) = [at for at in places[parts[0]] if [word for word, _ in words[at : at + len(parts)]] == parts] or [0]
-        yield Piece("page", f"{_name(path)}:{words[at][1]}", sentence)
+        yield TextSample("page", f"{_name(path)}:{words[at][1]}", sentence)
 
 
-def names() -> Iterator[Piece]:
+def iterate_names() -> Iterator[TextSample]:
     """Yield the names of modules, classes, functions and methods, except names that Python prescribes."""
-    for path in modules():
+    for path in list_modules():
         if path.stem != "__init__":
-            yield Piece("module", f"{_name(path)}:1", path.stem)
+            yield TextSample("module", f"{_name(path)}:1", path.stem)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("__"):
                 kind = "class" if isinstance(node, ast.ClassDef) else "function"
-                yield Piece(kind, f"{_name(path)}:{node.lineno}", node.name)
+                yield TextSample(kind, f"{_name(path)}:{node.lineno}", node.name)
 
 
-def all_sentences() -> Dict[str, List[Piece]]:
+def collect_sentences() -> Dict[str, List[TextSample]]:
     """Collect the sentences of all files for each kind."""
-    found: Dict[str, List[Piece]] = {kind: [] for kind in ("docstring", "page", "help", "comment")}
-    pieces = [piece for path in modules() for piece in module_pieces(path)]
-    pieces += [piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in page_pieces(path)]
+    found: Dict[str, List[TextSample]] = {kind: [] for kind in ("docstring", "page", "help", "comment")}
+    pieces = [piece for path in list_modules() for piece in iterate_module_sentences(path)]
+    pieces += [
+        piece for pattern in PAGES for path in sorted(ROOT.glob(pattern)) for piece in iterate_page_sentences(path)
+    ]
     for piece in pieces:
         found[piece.kind].append(piece)
     return found
 
 
-def sample(seed: int, number: int, of_names: bool = False) -> List[Piece]:
+def sample(seed: int, number: int, of_names: bool = False) -> List[TextSample]:
     """Draw ``number`` pieces without repetition, with about the same number for each kind."""
     draw = random.Random(seed)
     if of_names:
-        return draw.sample(list(names()), number)
-    kinds = all_sentences()
+        return draw.sample(list(iterate_names()), number)
+    kinds = collect_sentences()
     shares = [number // len(kinds) + (rank < number % len(kinds)) for rank in range(len(kinds))]
     return [piece for share, found in zip(shares, kinds.values()) for piece in draw.sample(found, share)]
 

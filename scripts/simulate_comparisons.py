@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import numpy as np
-from results_page import CORPORA, Records, read_documents, read_records, scores_of
+from results_page import CORPORA, Records, get_rouge_scores, read_documents, read_records
 
 from fairseq_etads.evaluation.resampling import compare_trainings
 from fairseq_etads.platform.outputs import write_text
@@ -30,7 +30,7 @@ DIFFERENCES = (0.0, 0.5, 1.0, 1.5, 2.0)
 LEVEL = 0.05
 
 
-def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
+def estimate_deviations(systems: Records, families: np.ndarray) -> Dict[str, float]:
     """Estimate standard deviations of mean ROUGE (ROUGE-1, 2 and L) from the systems with several training runs.
 
     The result contains the standard deviations of the mean level of a training run ("training"), of the effect of a
@@ -43,7 +43,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
     for records in systems.values():
         if len(records) < 3:
             continue
-        scores = scores_of(records)[:, :, 3]  # (runs, documents)
+        scores = get_rouge_scores(records)[:, :, 3]  # (runs, documents)
         number = len(scores)
         rest = scores - scores.mean(axis=1, keepdims=True)
         rest = (rest - rest.mean(axis=0)) * np.sqrt(number / (number - 1))
@@ -67,7 +67,7 @@ def components(systems: Records, families: np.ndarray) -> Dict[str, float]:
     }
 
 
-def draw(
+def draw_scores(
     rng: np.random.Generator, sizes: Dict[str, float], families: np.ndarray, trainings: int, level: float
 ) -> np.ndarray:
     """Draw the scores (runs, documents, 1) of a system.
@@ -81,7 +81,7 @@ def draw(
     return (level + ways + own + shared + rest)[:, :, None]
 
 
-def rates(
+def compute_rejection_rates(
     sizes: Dict[str, float], families: np.ndarray, trainings: Tuple[int, int], repeats: int, resamples: int
 ) -> List[Dict[str, Any]]:
     """Compute the share of comparisons with p < 0.05, for each true difference."""
@@ -90,8 +90,8 @@ def rates(
         rng = np.random.default_rng([*trainings, round(10 * difference)])
         times = 0.0
         for repeat in range(repeats):
-            first = draw(rng, sizes, families, trainings[0], difference)
-            second = draw(rng, sizes, families, trainings[1], 0.0)
+            first = draw_scores(rng, sizes, families, trainings[0], difference)
+            second = draw_scores(rng, sizes, families, trainings[1], 0.0)
             times += compare_trainings(first, second, resamples, repeat, families)["p_bootstrap"][0] < LEVEL
         found.append({"difference": difference, "below_level": round(float(times) / repeats, 4)})
     return found
@@ -122,11 +122,14 @@ def main() -> None:
         systems = read_records(ROOT / "results" / corpus)
         documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
         families = read_documents(ROOT / "results", corpus, documents).families
-        sizes = components(systems, families)
+        sizes = estimate_deviations(systems, families)
         rows = []
         for trainings in TRAININGS:
             rows.append(
-                {"trainings": trainings, "rates": rates(sizes, families, trainings, args.repeats, args.resamples)}
+                {
+                    "trainings": trainings,
+                    "rates": compute_rejection_rates(sizes, families, trainings, args.repeats, args.resamples),
+                }
             )
             print(corpus, sizes, rows[-1], flush=True)
         report["corpora"][corpus] = {"standard_deviations": sizes, "families": int(families.max()) + 1, "tests": rows}

@@ -135,7 +135,7 @@ SIZE_HELP = {
 """Help texts of the options that set the fields of :class:`Size`."""
 
 
-def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
+def collate_pairs(pairs: List[Pair]) -> Dict[str, Any]:
     """Collate pairs of equal lengths into a batch, like a fairseq data set."""
     source = torch.tensor([[*document, EOS] for document, _ in pairs])
     target = torch.tensor([[*summary, EOS] for _, summary in pairs])
@@ -152,7 +152,7 @@ def sample_of(pairs: List[Pair]) -> Dict[str, Any]:
     }
 
 
-def trainer_of(system: str, seed: int, size: Size) -> Trainer:
+def create_trainer(system: str, seed: int, size: Size) -> Trainer:
     """Create fairseq's Trainer for a tiny model, using the arguments of fairseq-train."""
     command = ["data", "--task", "summarization", "--criterion", "summarization_nll", *SYSTEMS[system], "--cpu"]
     command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", str(size.rate), "--clip-norm", "2"]
@@ -171,12 +171,12 @@ def trainer_of(system: str, seed: int, size: Size) -> Trainer:
     return trainer
 
 
-def accuracy_of(trainer: Trainer, pairs: List[Pair]) -> float:
+def compute_accuracy(trainer: Trainer, pairs: List[Pair]) -> float:
     """Compute the share of summary words that a greedy search generates at the correct position."""
     trainer.model.eval()
     length = len(pairs[0][1])
     generator = SummaryGenerator([trainer.model], trainer.task.target_dictionary, 1, max_len_b=length + 1)
-    found = generator.generate([trainer.model], sample_of(pairs))
+    found = generator.generate([trainer.model], collate_pairs(pairs))
     trainer.model.train()
     words = [best[0]["tokens"].tolist()[:length] for best in found]
     right = sum(one == other for written, (_, summary) in zip(words, pairs) for one, other in zip(written, summary))
@@ -189,12 +189,12 @@ def train(task: str, system: str, seed: int, size: Size) -> Dict[str, Any]:
     tests = torch.Generator().manual_seed(0)  # the same documents for all systems and seeds
     pairs = [draw(tests) for _ in range(size.documents)]
     documents = torch.Generator().manual_seed(1000 + seed)
-    trainer = trainer_of(system, seed, size)
+    trainer = create_trainer(system, seed, size)
     curve, began = {}, time.process_time()
     for step in range(1, size.steps + 1):
-        trainer.train_step([sample_of([draw(documents) for _ in range(size.batch)])])
+        trainer.train_step([collate_pairs([draw(documents) for _ in range(size.batch)])])
         if step % size.every == 0:
-            curve[str(step)] = round(100 * accuracy_of(trainer, pairs), 1)
+            curve[str(step)] = round(100 * compute_accuracy(trainer, pairs), 1)
     return {
         "task": task,
         "system": system,
@@ -220,14 +220,14 @@ def read(path: Path) -> List[Dict[str, Any]]:
     return json.loads(path.read_text(encoding="utf-8"))["trainings"] if path.exists() else []
 
 
-def key_of(record: Dict[str, Any]) -> Tuple[str, str, int]:
+def get_record_key(record: Dict[str, Any]) -> Tuple[str, str, int]:
     """Return the task, system and seed of a record."""
     return record["task"], record["system"], record["seed"]
 
 
 def write(path: Path, records: List[Dict[str, Any]]) -> None:
     """Write the file with one line per training run."""
-    lines = ",\n".join(json.dumps(record) for record in sorted(records, key=key_of))
+    lines = ",\n".join(json.dumps(record) for record in sorted(records, key=get_record_key))
     write_text(path, f'{{\n"format": "fairseq-etads synthetic tasks 1",\n"trainings": [\n{lines}\n]\n}}\n')
 
 
@@ -262,7 +262,7 @@ def main() -> None:
             for system in args.systems or SYSTEMS_OF[task]:
                 records = read(args.output)
                 late = time.monotonic() - began > 60 * args.minutes
-                if not late and (task, system, seed) not in map(key_of, records):
+                if not late and (task, system, seed) not in map(get_record_key, records):
                     record = train(task, system, seed, size)
                     print(task, system, seed, record["accuracy"], record["processor seconds"], flush=True)
                     write(args.output, [*read(args.output), record])

@@ -38,7 +38,7 @@ def say(text: str) -> None:
     print(f"== {text}", file=sys.stderr)
 
 
-def words_of(command: Sequence[str]) -> List[str]:
+def remove_log_interval(command: Sequence[str]) -> List[str]:
     """Return the words of a command without --log-interval, which does not affect the result.
 
     Commands that were recorded by earlier versions are split at spaces.
@@ -59,7 +59,9 @@ def train_once(
         plugin: path of the plugin, which is recorded as "fairseq_etads" so that the plugin can be moved.
     """
     started, command = command, ["fairseq_etads" if word == plugin else word for word in command]
-    record = RunRecord(command, str(prepared.resolve()), compute_data_fingerprint(prepared), digests_of(run, command))
+    record = RunRecord(
+        command, str(prepared.resolve()), compute_data_fingerprint(prepared), compute_checkpoint_checksums(run, command)
+    )
     with lock_output(run, "--out", folder=True) as held:
         before = RunRecord.read(run)
         if before is not None and before.data and before.data != record.data:
@@ -71,8 +73,12 @@ def train_once(
         if before is not None and made is not None:
             check_checkpoints(run, before.files, record.files)
             record = replace(record, files={**before.files, **record.files})  # some files may have been deleted since
-        is_finished = before is not None and words_of(command) == words_of(before.command)
-        if made is not None and is_finished and words_of(command) == words_of(finished_command(run)):
+        is_finished = before is not None and remove_log_interval(command) == remove_log_interval(before.command)
+        if (
+            made is not None
+            and is_finished
+            and remove_log_interval(command) == remove_log_interval(finished_command(run))
+        ):
             record.write(run)
             say(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
             return 0
@@ -108,7 +114,7 @@ def finished_command(run: Path) -> List[str]:
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
 
 
-def digests_of(run: Path, command: Sequence[str]) -> Dict[str, str]:
+def compute_checkpoint_checksums(run: Path, command: Sequence[str]) -> Dict[str, str]:
     """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own checkpoints."""
     words, own = split_values(command), (run / "checkpoints").resolve()
     named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
@@ -137,7 +143,7 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     Raises:
         InputError: the seeds differ.
     """
-    old, new = seed_of(before), seed_of(now)
+    old, new = get_seed(before), get_seed(now)
     if old != new:
         raise InputError(
             f"--seed {new}: {run} contains a training with --seed {old}; name another --out, "
@@ -145,14 +151,18 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
         )
 
 
-def seed_of(command: Sequence[str]) -> str:
+def get_seed(command: Sequence[str]) -> str:
     """Return the seed of a command. The default is 1."""
-    return fairseq_log.last_option(split_values(command), "--seed") or "1"
+    return fairseq_log.get_option_value(split_values(command), "--seed") or "1"
 
 
 def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Print the options that differ from the options with which a run's checkpoints were trained."""
-    lines = [line for line in difflib.ndiff(words_of(before), words_of(now)) if line[:2] in ("- ", "+ ")]
+    lines = [
+        line
+        for line in difflib.ndiff(remove_log_interval(before), remove_log_interval(now))
+        if line[:2] in ("- ", "+ ")
+    ]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"
         say(f"{run} contains a training with other options; {advice}:")

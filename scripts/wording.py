@@ -90,7 +90,7 @@ def docstrings(nodes: Iterable[ast.AST]) -> Iterator[ast.Constant]:
                 yield statement.value
 
 
-def texts(source: str, messages: bool = True) -> List[Text]:
+def extract_python_prose(source: str, messages: bool = True) -> List[Text]:
     """Collect the prose in a Python file.
 
     Args:
@@ -116,7 +116,7 @@ def texts(source: str, messages: bool = True) -> List[Text]:
     return sorted(found)
 
 
-def shell_texts(source: str) -> List[Text]:
+def extract_shell_prose(source: str) -> List[Text]:
     """Collect the comments and the printed strings of a shell script."""
     found = []
     for number, line in enumerate(source.splitlines(), 1):
@@ -130,7 +130,7 @@ def shell_texts(source: str) -> List[Text]:
     return found
 
 
-def check(text: Text) -> Iterator[Tuple[str, str]]:
+def find_patterns(text: Text) -> Iterator[Tuple[str, str]]:
     """Yield each pattern that occurs in a text, with advice on better wording."""
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"
@@ -142,18 +142,22 @@ def check(text: Text) -> Iterator[Tuple[str, str]]:
             yield hit[0], advice
 
 
-def hits(paths: Iterable[Path]) -> Iterator[str]:
+def iterate_hits(paths: Iterable[Path]) -> Iterator[str]:
     """Yield a line for each hit in the files. Strings in tests are data and are not checked."""
     for path in paths:
         name = path.relative_to(ROOT) if ROOT in path.parents else path
         source = path.read_text(encoding="utf-8")
         is_shell = path.suffix == ".sh"
-        for text in shell_texts(source) if is_shell else texts(source, messages="tests" not in name.parts):
-            for words, advice in check(text):
+        for text in (
+            extract_shell_prose(source)
+            if is_shell
+            else extract_python_prose(source, messages="tests" not in name.parts)
+        ):
+            for words, advice in find_patterns(text):
                 yield f'{name}:{text.line}: "{words}" ({advice}): {text.text[:90]}'
 
 
-def tracked() -> List[Path]:
+def list_tracked_files() -> List[Path]:
     """Return all Python files and shell scripts of the project."""
     command = ["git", "-C", str(ROOT), "ls-files", "-z", "*.py", "*.sh"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -163,8 +167,8 @@ def tracked() -> List[Path]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("files", metavar="FILE", nargs="*", type=Path, help="files to check (default: all)")
-    paths = [path.resolve() for path in parser.parse_args().files] or tracked()
-    found = list(hits(path for path in paths if path.name not in PATTERNS and path.is_file()))
+    paths = [path.resolve() for path in parser.parse_args().files] or list_tracked_files()
+    found = list(iterate_hits(path for path in paths if path.name not in PATTERNS and path.is_file()))
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 

@@ -52,9 +52,9 @@ def test_central_sentences_come_from_sumy(method):
     pytest.importorskip("sumy")
     sentences = ["parser text .", "parser text json keys .", "json keys ."]
     document = " <q> ".join([*sentences, "memory trees ."])
-    assert list(evidence.extracts(f"{method}-1", [document], [""])) == [sentences[1]]
-    assert list(evidence.extracts(f"{method}-3-words", [document], [""])) == ["parser text json"]
-    assert next(evidence.extracts(f"{method}-9", [document], [""])) == document
+    assert list(evidence.iterate_extracts(f"{method}-1", [document], [""])) == [sentences[1]]
+    assert list(evidence.iterate_extracts(f"{method}-3-words", [document], [""])) == ["parser text json"]
+    assert next(evidence.iterate_extracts(f"{method}-9", [document], [""])) == document
 
 
 def test_the_best_kind_of_each_method_is_chosen_by_the_validation_pairs(text, monkeypatch):

@@ -85,17 +85,17 @@ def watcher(command=TRAIN, **options):
     ],
 )
 def test_the_reason_of_a_failure(output, status, words):
-    reason = fairseq_log.reason_of(output.split("\n"), status, TRAIN)
+    reason = fairseq_log.explain_failure(output.split("\n"), status, TRAIN)
     assert words in reason and "\n" not in reason
 
 
 def test_generation_without_memory_names_its_own_options():
-    assert "--beam" in fairseq_log.reason_of([], -9, ["/bin/fairseq-generate", "--max-tokens", "8"])
+    assert "--beam" in fairseq_log.explain_failure([], -9, ["/bin/fairseq-generate", "--max-tokens", "8"])
 
 
 def test_a_log_record_behind_the_traceback_is_no_part_of_the_reason():
     lines = [*TRACEBACK.format("ValueError: --lr").split("\n"), stamp("done")]
-    assert fairseq_log.reason_of(lines, 1, TRAIN) == "--lr"
+    assert fairseq_log.explain_failure(lines, 1, TRAIN) == "--lr"
 
 
 def inner(step, loss=9.0):

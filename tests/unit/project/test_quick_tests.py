@@ -39,34 +39,36 @@ def quick():
 )
 def test_a_change_is_tested_by_what_is_about_it(changed, nearest, quick):
     assert (ROOT / changed).is_file()
-    chosen = quick.choose([changed], most=400)
+    chosen = quick.choose_tests([changed], most=400)
     assert f"tests/unit/{nearest}" in chosen
-    assert len(chosen) < len(quick.unit_tests()) / 2
+    assert len(chosen) < len(quick.list_unit_tests()) / 2
 
 
 def test_the_nearest_come_first(quick):
-    near = quick.distances(["fairseq_etads/layers/pointer.py"])
+    near = quick.compute_distances(["fairseq_etads/layers/pointer.py"])
     assert near["tests/unit/layers/test_pointer.py"] == quick.NEAREST
     assert near["tests/unit/layers/test_sharing.py"] == quick.PACKAGE
     assert near["tests/unit/models/test_pickling.py"] == quick.PACKAGES
     assert "tests/unit/evaluation/test_rouge.py" not in near and "tests/unit/preprocess/test_readers.py" not in near
-    chosen = quick.choose(["fairseq_etads/layers/pointer.py"], most=90)
+    chosen = quick.choose_tests(["fairseq_etads/layers/pointer.py"], most=90)
     assert [near[test] for test in chosen] == sorted(near[test] for test in chosen)
 
 
 @pytest.mark.parametrize("changed", [[], ["fairseq_etads/layers/pointer.py"], ["fairseq_etads/platform/compat.py"]])
 def test_what_is_chosen_takes_no_longer_than_it_may(changed, quick):
-    known = quick.seconds()
+    known = quick.read_test_times()
     for most in (10, 90):
-        chosen = quick.choose(changed, most)
+        chosen = quick.choose_tests(changed, most)
         assert chosen and sum(known.get(test, quick.UNKNOWN) for test in chosen) <= most
-    assert quick.choose(["tests/unit/search/test_shortlist.py"], most=0) == ["tests/unit/search/test_shortlist.py"]
+    assert quick.choose_tests(["tests/unit/search/test_shortlist.py"], most=0) == [
+        "tests/unit/search/test_shortlist.py"
+    ]
 
 
 def test_the_core_exists_and_fits(quick):
     core = [f"tests/unit/{name}.py" for name in quick.CORE.split()]
     assert not [path for path in core if not (ROOT / path).is_file()]
-    assert sorted(quick.choose([], most=90)) == sorted(core)
+    assert sorted(quick.choose_tests([], most=90)) == sorted(core)
 
 
 def test_no_test_starts_after_the_time_is_up(request):
@@ -107,8 +109,8 @@ def test_times_are_taken_from_a_report(quick, tmp_path, monkeypatch):
     monkeypatch.setattr(quick, "ROOT", tmp_path)
     monkeypatch.setattr(quick, "SECONDS", tmp_path / "seconds.json")
     quick.SECONDS.write_text(json.dumps({"tests/test_b.py": 7, "tests/test_c.py": 3, "tests/test_old.py": 4}))
-    quick.record(report)
-    assert quick.seconds() == {"tests/test_a.py": 3.2, "tests/test_b.py": 0.5, "tests/test_c.py": 3}
+    quick.record_test_times(report)
+    assert quick.read_test_times() == {"tests/test_a.py": 3.2, "tests/test_b.py": 0.5, "tests/test_c.py": 3}
 
 
 def test_the_command_prints_files_and_says_what_it_left_out():

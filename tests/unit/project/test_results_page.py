@@ -80,7 +80,7 @@ def test_verdicts_follow_from_the_scores(gain, verdict, tmp_path, monkeypatch):
     monkeypatch.setattr(results_page, "RESAMPLES", 400)
     for seed in (1, 2, 3):
         write(tmp_path, made_up("etads_focus", seed, gain), made_up("etads_basic", seed))
-    (row,) = rows(results_page.page(tmp_path), "etads_focus", "etads_basic")
+    (row,) = rows(results_page.make_page(tmp_path), "etads_focus", "etads_basic")
     cells = cells_of(row)
     assert cells[-1].startswith(verdict) and cells[4] == "3, 3"
     assert float(cells[8].split(" ")[0]) == pytest.approx(gain, abs=0.5)
@@ -91,7 +91,7 @@ def test_fewer_than_three_trainings_decide_nothing(seeds, tmp_path, monkeypatch)
     monkeypatch.setattr(results_page, "RESAMPLES", 100)
     write(tmp_path, *(made_up("etads_focus", seed, 9.0) for seed in seeds[0]))
     write(tmp_path, *(made_up("etads_basic", seed) for seed in seeds[1]))
-    text = results_page.page(tmp_path)
+    text = results_page.make_page(tmp_path)
     (row,) = rows(text, "etads_focus", "etads_basic")
     assert text.index("no verdicts") < text.index(row)
     assert "holds" not in row and cells_of(row)[4] == f"{len(seeds[0])}, {len(seeds[1])}"
@@ -103,7 +103,7 @@ def test_p_values_are_corrected_within_a_paper(tmp_path, monkeypatch):
     for seed in (1, 2, 3):
         for system in ("etads", "etads_focus", "etads_saliency", "etads_basic"):
             write(tmp_path, made_up(system, seed, 3.0 * (system == "etads")))
-    text = results_page.page(tmp_path)
+    text = results_page.make_page(tmp_path)
     (row,) = rows(text, "etads", "etads_basic")
     plain, corrected = (float(cell.strip("< ")) for cell in cells_of(row)[10:12])
     assert corrected >= 3 * plain  # three of the five claims have a difference
@@ -113,8 +113,8 @@ def test_p_values_with_the_recipe_are_corrected_for_all_planned_claims():
     claim = next(claim for claim in results_page.CLAIMS if (claim.first, claim.second) == ("etads", "etads_basic"))
     scores = [results_page.Difference(1.0, 0.1, 1.9, 0.01)] * 4
     of_recipe = results_page.Comparison(claim, "debian_recipe", [], [], scores, None)
-    assert results_page.corrected([of_recipe]) == [pytest.approx(0.05)]
-    assert results_page.corrected([of_recipe._replace(corpus="debian")]) == [pytest.approx(0.01)]
+    assert results_page.correct_p_values_by_paper([of_recipe]) == [pytest.approx(0.05)]
+    assert results_page.correct_p_values_by_paper([of_recipe._replace(corpus="debian")]) == [pytest.approx(0.01)]
 
 
 def test_all_claims_have_a_verdict_an_answer_or_a_cost(tmp_path, monkeypatch):
@@ -127,7 +127,7 @@ def test_all_claims_have_a_verdict_an_answer_or_a_cost(tmp_path, monkeypatch):
     for n in (1, 2, 3, 4):
         novel["analysis"][f"novel {n}-grams"] += n
     write(tmp_path, novel, plain)
-    text = results_page.page(tmp_path)
+    text = results_page.make_page(tmp_path)
     assert row_of_claim(text, "focus-attention helps")[-1].endswith("(3 and 3 trainings), **holds**")
     assert row_of_claim(text, "saliency-selection helps")[-1].partition("), ")[2].startswith("undecided")
     *_, novelty = row_of_claim(text, "more novel n-grams (+0.5 / 4.6 / 7.8 / 10.1)")
@@ -198,7 +198,7 @@ def test_pairs_of_the_sample_and_families_count(tmp_path, monkeypatch):
     kinds = ["test"] * 20 + ["-"] * 20
     lines = [f"family-{n // 2}\t{kind}\n" for n, kind in enumerate(kinds)]
     (tmp_path / "debian-families.tsv").write_text("".join(lines), encoding="utf-8")
-    text = results_page.page(tmp_path)
+    text = results_page.make_page(tmp_path)
     (row,) = rows(text, "etads_focus", "etads_basic")
     assert cells_of(row)[-1].startswith("undecided") and abs(float(cells_of(row)[8].split(" ")[0])) < 1
     assert "The 20 pairs" in text
@@ -210,13 +210,13 @@ def test_likelihoods_of_other_words_are_not_compared(tmp_path, monkeypatch):
     pieces = made_up("etads_basic", 1)
     pieces["tokens"] = [count + 1 for count in pieces["tokens"]]
     write(tmp_path, made_up("etads_focus", 1), pieces)
-    (row,) = rows(results_page.page(tmp_path), "etads_focus", "etads_basic")
+    (row,) = rows(results_page.make_page(tmp_path), "etads_focus", "etads_basic")
     assert cells_of(row)[9] == ""
 
 
 def test_tenths_are_the_nearest_steps():
-    assert evidence.tenths(list(range(10, 101, 10))) == [10, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
-    assert evidence.tenths([7]) == [7] * 11
+    assert evidence.choose_steps_at_tenths(list(range(10, 101, 10))) == [10, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100]
+    assert evidence.choose_steps_at_tenths([7]) == [7] * 11
 
 
 def test_folders_of_a_machine_are_left_out_of_commands(tmp_path):

@@ -67,7 +67,7 @@ def files(tmp_path, monkeypatch):
 
 
 def test_sentences_of_each_kind_are_found_where_they_stand(files):
-    found = sampling.all_sentences()
+    found = sampling.collect_sentences()
     assert {kind: [(piece.place, piece.text) for piece in pieces] for kind, pieces in found.items()} == {
         "docstring": [
             ("scripts/reading.py:1", "It knows two formats."),
@@ -96,7 +96,10 @@ def test_sentences_of_each_kind_are_found_where_they_stand(files):
 
 
 def test_names_are_those_of_modules_classes_and_functions(files):
-    assert [(piece.kind, piece.text) for piece in sampling.names()] == [("module", "reading"), ("function", "read")]
+    assert [(piece.kind, piece.text) for piece in sampling.iterate_names()] == [
+        ("module", "reading"),
+        ("function", "read"),
+    ]
 
 
 def test_a_seed_decides_and_kinds_have_equal_shares():

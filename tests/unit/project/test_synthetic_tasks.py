@@ -69,4 +69,4 @@ def test_accuracy_counts_words_at_their_places(monkeypatch):
 
     trainer = SimpleNamespace(model=torch.nn.Identity(), task=SimpleNamespace(target_dictionary=None))
     monkeypatch.setattr(tasks, "SummaryGenerator", Given)
-    assert tasks.accuracy_of(trainer, [([7, 8], [5, 6]), ([7, 8], [6, 6])]) == 0.75
+    assert tasks.compute_accuracy(trainer, [([7, 8], [5, 6]), ([7, 8], [6, 6])]) == 0.75
