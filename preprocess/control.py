@@ -107,7 +107,7 @@ class LengthBins(NamedTuple):
             first = longest + 1
 
 
-class Control(NamedTuple):
+class ControlWords(NamedTuple):
     """Control words for a corpus.
 
     Attributes:
@@ -123,7 +123,7 @@ class Control(NamedTuple):
         return {"lengths": self.bins and self.bins._asdict(), "origins": self.origins}
 
     @classmethod
-    def read(cls, folder: Path) -> "Control":
+    def read(cls, folder: Path) -> "ControlWords":
         """Read control.json from a folder that was created by ``etads-control``.
 
         Raises:
@@ -181,7 +181,7 @@ def _iterate_origins(text: Path, split: str) -> Iterator[str]:
         yield name.lower()
 
 
-def learn_control_words(text: Path, bins: int, by_origin: bool) -> Control:
+def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
     """Determine the control words from the training pairs in ``text``.
 
     Args:
@@ -198,7 +198,7 @@ def learn_control_words(text: Path, bins: int, by_origin: bool) -> Control:
         found = LengthBins.of([count_summary_words(line) for line in read_lines(path)] or [0], bins)
         if len(found.longest) < 2:
             raise InputError(f"--length-bins {bins}: the summary lengths in {path} cannot be divided into two bins")
-    return Control(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
+    return ControlWords(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
 
 
 def _iterate_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[int, str, str, str]]:
@@ -227,7 +227,9 @@ def _iterate_pairs(text: Path, split: str, by_origin: bool) -> Iterator[Tuple[in
         yield number, document, summary, origin
 
 
-def write_controlled_split(text: Path, out: Path, split: str, control: Control, length: int, origin: str) -> List[str]:
+def write_controlled_split(
+    text: Path, out: Path, split: str, control: ControlWords, length: int, origin: str
+) -> List[str]:
     """Add control words to the documents in a split, and copy the summaries. Returns the names of the new files.
 
     Args:
@@ -293,7 +295,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _check_fixed_values(args: argparse.Namespace, control: Control) -> None:
+def _check_fixed_values(args: argparse.Namespace, control: ControlWords) -> None:
     """Raise InputError if no control word exists for the value of --length or --origin."""
     if args.length is not None:
         if control.bins is None:
@@ -350,7 +352,7 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
         raise InputError(f'TEXT "{args.text}" has no file train.source, valid.source or test.source')
     read = Checksums(args.text, "Make the text again")
     read.verify(name for name in read.listed if name.split(".")[0] in splits)
-    control = Control.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
+    control = ControlWords.read(args.like) if args.like else learn_control_words(args.text, bins, args.by_origin)
     _check_fixed_values(args, control)
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")

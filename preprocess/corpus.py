@@ -103,7 +103,7 @@ def _make_lines(items: List[Any]) -> List[Result]:
             if not _skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{_reader.where(item)}: {reason}") from None
-            made = DocumentLines(dropped=str(error)) if _is_counted_in_every_split() else None
+            made = DocumentLines(dropped=str(error)) if _are_bad_items_counted_in_current_split() else None
         if made is None:
             results.append(None)
             continue
@@ -119,7 +119,7 @@ def _convert_document(document: Document) -> Optional[DocumentLines]:
     return make_lines(document, _options)
 
 
-def _is_counted_in_every_split() -> bool:
+def _are_bad_items_counted_in_current_split() -> bool:
     """Return whether items that cannot be converted to documents are counted in the current split.
 
     Such items cannot be assigned to a split. If the corpus has no predefined splits, all items are read once for each
@@ -264,7 +264,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
             writer.counts.update(reader.counts)
         if not writer.lines:
             reasons = ", ".join(f"{number:,} {reason}" for reason, number in writer.dropped.items())
-            nothing = shares.nothing_left(split) if shares else "the input is empty"
+            nothing = shares.format_empty_split_error(split) if shares else "the input is empty"
             raise InputError(f"{split}: no document is left ({reasons or nothing})")
     # Delete files with additional references that are left from an earlier corpus without a report.
     for number in itertools.count(len(writer.targets)):

@@ -64,7 +64,7 @@ class Shares:
                 return split
         return self.splits[-1]  # reached only because of rounding errors
 
-    def nothing_left(self, split: str) -> str:
+    def format_empty_split_error(self, split: str) -> str:
         """Return an error message for a split to which no documents were assigned."""
         return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
 

@@ -128,12 +128,12 @@ unchanged."""
             return self.table.parse(item)
         if not self._get_article_path("abstract", item).is_file():
             raise BadDocument("no abstract")
-        source = take_beginning(self.text(self._get_article_path("text", item)))
+        source = take_first_sentences(self.text(self._get_article_path("text", item)))
         target = extract_background(self.text(self._get_article_path("abstract", item)))
         return Document(source, [target], source_in_sentences=True)
 
 
-def take_beginning(text: str) -> List[str]:
+def take_first_sentences(text: str) -> List[str]:
     """Return the first sentences of an article, up to a total of MAX_SOURCE_WORDS words. Headings are omitted.
 
     Raises:

@@ -10,7 +10,7 @@ from unittest import mock
 import corpora
 import pytest
 from etads_preprocess import control
-from etads_preprocess.control import Control, LengthBins, count_summary_words, main
+from etads_preprocess.control import ControlWords, LengthBins, count_summary_words, main
 from etads_preprocess.corpus import main as corpus
 from etads_preprocess.prepare import main as prepare
 from programs import as_program
@@ -82,7 +82,7 @@ def test_training_documents_get_the_words_of_their_references(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "lengthbin1: 0 to 6 words, 10 training summaries" in said and "origincnn: 26 training documents" in said
     assert "valid with the lengths of its references, so not for scores" in said
-    control = Control.read(tmp_path / "out")
+    control = ControlWords.read(tmp_path / "out")
     assert control.bins.counts == [10] * 4
     for split in SIZES:
         assert lines(tmp_path / "out" / f"{split}.target") == lines(text / f"{split}.target")
@@ -107,7 +107,7 @@ def test_words_are_fixed_where_the_reference_must_not_be_known(tmp_path, capsys)
     assert got == [f"lengthbin3 origincnn {line}" for line in lines(text / "test.source")]
     names = {path.name for path in (tmp_path / "fixed").iterdir()}
     assert names == {"test.source", "test.target", "test.target.1", "control.json", "SHA256SUMS"}
-    assert Control.read(tmp_path / "fixed") == Control.read(tmp_path / "out")
+    assert ControlWords.read(tmp_path / "fixed") == ControlWords.read(tmp_path / "out")
 
 
 def test_references_of_an_earlier_text_are_deleted(tmp_path, monkeypatch):
