@@ -17,9 +17,10 @@
 #   long    the sentences that an extractor picks from the whole document; a content model chooses the sentences of the
 #           summary (docs/long.md)
 #
-# Both rows are trained by scripts/train.sh with the recipe that it chooses for the data and the machine. The documents of
-# SciTLDR-A (abstracts) are short, so the extractor picks nearly all of their sentences; those of SciTLDR-AIC (abstract,
-# introduction and conclusion) are long. A summary is scored against the most similar of its references.
+# Both rows are trained by scripts/train.sh with the recipe that it chooses for the data and the machine. SciTLDR-A
+# contains abstracts, which are so short that the extractor picks nearly all of their sentences. SciTLDR-AIC contains
+# longer documents: the abstract, the introduction and the conclusion. A summary is scored against the most similar of
+# its references.
 #
 # The recipe can be interrupted and started again. It prints a Markdown table; the scores are in DIR/ROW-SEED/rouge.json.
 
