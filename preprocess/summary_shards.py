@@ -146,7 +146,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     )
     parser.add_argument("--log", type=Path, help="log file of the fairseq command")
     parser.add_argument(
-        "--every", action="store_true", help="indicate that fairseq has read only every N-th document of a file"
+        "--every", action="store_true", help="use this option if fairseq read only every N-th document of a file"
     )
     parser.add_argument(
         "--names", type=Path, required=True, help="file containing the names of all documents, one per line"

@@ -42,7 +42,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="output folder of etads-debian")
     parser.add_argument(
-        "--seen", type=Path, metavar="DIR", help="output folder of etads-debian for a corpus that was used earlier"
+        "--seen", type=Path, metavar="DIR", help="folder that etads-debian wrote for a previously used corpus"
     )
     args = parser.parse_args()
     pairs, seen = read_pairs(args.corpus, "test"), []

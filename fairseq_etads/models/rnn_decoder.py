@@ -494,7 +494,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             fed: the second input of the cell, either a context (N, M) or a readout (N, R).
 
         Returns:
-            The new state, and the vector that represents the previous word in the rest of the step (N, E). This vector
+            The new state, and the vector (N, E) to use for the previous word in the remainder of the step. This vector
             is the word embedding or, with --merge-input, the merged vector x.
         """
         read = torch.cat([word, fed], dim=1)

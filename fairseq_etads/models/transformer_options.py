@@ -49,8 +49,8 @@ class EncoderConfig(EncDecBaseConfig):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "number of words on either side to include in the embedding of each word: linear projections of "
-            "their embeddings are added, with weights initialised to zero (0: off)",
+            "help": "number of neighbouring words on each side: add linear projections of their embeddings to the "
+            "embedding of each word, with weights initialised to zero (0: off)",
         },
     )
 
@@ -64,8 +64,8 @@ class DecoderConfig(FairseqDecoderConfig):
         metadata={
             "bounds": NOT_NEGATIVE,
             "excludes": {"--no-token-positional-embeddings": "choose one"},
-            "help": "number of preceding words to include in the embedding of each word: linear projections of their "
-            "embeddings are added, with weights initialised to zero (0: off)",
+            "help": "number of preceding words: add linear projections of their embeddings to the embedding of each "
+            "word, with weights initialised to zero (0: off)",
         },
     )
 

@@ -182,7 +182,7 @@ def make_call_settings(
             effect.
     """
     together = {**folder, **given}
-    # a maximum length in the call also limits the folder's minimum length
+    # a maximum length passed to the call also limits the minimum length stored in the model folder
     if "max_len" in check_options(given) and "min_len" not in given:
         together["min_len"] = min(get_value("min_len", together), given["max_len"])
     if get_value("choose", together) != get_value("choose", folder) and "beam" not in given:

@@ -61,7 +61,7 @@ class Summary:
             document. Other words are included only if the model has a pointer.
         truncation: numbers of document tokens that the model read and did not read.
         problem: reason why the document could not be summarised, or an empty string.
-        picked: sentences that the extractor of the model folder selected from the document, with their probabilities.
+        picked: sentences that the extractor in the model folder selected from the document, with their probabilities.
             None without an extractor.
         surprisal: surprisal of the document compared with the training documents. None if the document is too short, or
             if the model folder does not contain the surprisals of the training documents.
