@@ -14,7 +14,7 @@ used for both columns. Summaries contain exactly 8 words and are generated with 
 Weights are random, because they do not affect the time of a step. For systems with further training methods (entailment
 pairs, rewards), only likelihood training is measured.
 
-Times are CPU seconds of this process on one thread, which other processes affect less than wall-clock time. They are
+Times are CPU seconds of this process on one thread. Other processes affect them less than wall-clock time. They are
 medians over steps, and the steps of --together presets alternate.
 """
 

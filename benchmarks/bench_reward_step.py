@@ -5,8 +5,8 @@
 
 Both steps use the model and the options of a checkpoint from likelihood training, because an untrained model would
 generate summaries of maximum length. scripts/reproduce/debian_rewards.sh creates the checkpoint and the data. A step is
-the work of fairseq's ``Trainer`` for one batch. Times are CPU seconds of this process, which other processes affect
-less than wall-clock time. Both steps alternate on the same batches, and each ratio compares them on one batch.
+the work of fairseq's ``Trainer`` for one batch. Times are CPU seconds of this process, because other processes affect
+them less than wall-clock time. Both steps alternate on the same batches, and each ratio compares them on one batch.
 
 With --profile, the script also measures the time of each part of a reward step, in seconds on one thread.
 """

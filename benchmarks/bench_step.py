@@ -51,7 +51,7 @@ class PartClock:
 
     def __init__(self, decoder):
         self.seconds = dict.fromkeys(PARTS, 0.0)
-        self._running = []  # stack of [start time, seconds of nested parts], with the innermost part at the end
+        self._running = []  # stack of [start time, seconds spent in nested parts]; the innermost part is last
         output = decoder.output_projection
         inside_output = {id(module) for module in output.modules()}
         of_words = output.restrict_to_words

@@ -68,13 +68,13 @@ def measure(model, dictionary, samples, **options):
     steps = hypotheses = 0
     plain = Ensemble.step
 
-    def counted(self, tokens, first):
+    def step_and_count(self, tokens, first):
         nonlocal steps, hypotheses
         steps += len(tokens)
         hypotheses += len(tokens) * (1 if first else tokens.shape[1])
         return plain(self, tokens, first)
 
-    Ensemble.step = counted
+    Ensemble.step = step_and_count
     began = time.process_time()
     scores = {
         int(number): float(row[0]["score"])

@@ -8,8 +8,8 @@ clipping of the gradient norm, Adam and logging. fairseq's transformer is traine
 ``translation`` and the criterion ``cross_entropy``. It has the sizes, the dropout and the shared embeddings of
 etads_basic. Each system runs in a separate process. When systems shared a process, fairseq's step with one document of
 400 tokens took 1.77 s instead of 1.33 s, because the memory had been fragmented by another system. Times are CPU
-seconds, which other processes affect less than wall-clock time. The systems alternate. The report contains the medians
-over steps, and their ratios to fairseq's medians. Peak memory is the largest resident set of the process.
+seconds, because other processes affect them less than wall-clock time. The systems alternate. The report contains the
+medians over steps, and their ratios to fairseq's medians. Peak memory is the largest resident set of the process.
 """
 
 import argparse

@@ -63,12 +63,12 @@ write_leads() {
 import argparse, pathlib, sys
 from fairseq_etads.evaluation.analysis import take_lead_words
 from fairseq_etads.commands.scoring_options import add_scoring_options
-from fairseq_etads.evaluation.summaries import read_lines, split_summary
+from fairseq_etads.evaluation.summaries import read_lines, split_summary_into_sentences
 documents, lead, out, *more = sys.argv[1:]
 parser = argparse.ArgumentParser(add_help=False)
 add_scoring_options(parser, 1)
 mark = parser.parse_known_args(more)[0].sentence_mark
-leads = (take_lead_words(split_summary(line, mark), int(lead)) for line in read_lines(documents))
+leads = (take_lead_words(split_summary_into_sentences(line, mark), int(lead)) for line in read_lines(documents))
 pathlib.Path(out).write_text("".join(f" {mark} ".join(sentences) + "\n" for sentences in leads), encoding="utf-8")
 PYTHON
 }

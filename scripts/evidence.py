@@ -32,7 +32,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Tuple
 from fairseq_etads.evaluation.analysis import extract_sentences
 from fairseq_etads.evaluation.likelihood_file import CHECKPOINTS, make_likelihood_file_path, read_likelihoods
 from fairseq_etads.evaluation.rouge import METRICS, RougeSettings, rouge
-from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary
+from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary_into_sentences
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES, SPLITS
@@ -169,7 +169,9 @@ def iterate_extracts(kind: str, documents: Iterable[str], references: Iterable[s
                 f"{method}-words" if in_words else method, limit, document, [reference], settings
             )
         else:
-            sentences = find_central_sentences(method, limit, in_words, split_summary(document, SENTENCE_MARK))
+            sentences = find_central_sentences(
+                method, limit, in_words, split_summary_into_sentences(document, SENTENCE_MARK)
+            )
         yield f" {SENTENCE_MARK} ".join(sentences)
 
 

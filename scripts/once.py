@@ -73,7 +73,7 @@ def run_once(
         wanted = {"command": command, "reads": compute_checksums(list_files(reads, makes))}
         if not is_made(makes, record, wanted):
             record.unlink(missing_ok=True)
-            status = run(command, keeps, held)
+            status = run_command(command, keeps, held)
             if status:
                 return status
             missing = [str(path) for path in makes if not path.is_file()]
@@ -86,7 +86,7 @@ def run_once(
     return 0
 
 
-def run(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
+def run_command(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
     """Run the command and, if ``keeps`` is given, write its standard output to this file."""
     if keeps is None:
         return children.call(command, held)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 from ..evaluation.analysis import NGRAM_ORDERS, TENTHS, WORD_SPLITTERS, analyse_systems, extract_sentences
 from ..evaluation.plots import PLOT_SUFFIXES, check_matplotlib, draw_analysis
 from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_at_least, make_report, score_pairs
-from ..evaluation.summaries import find_leftover_marks, split_summary
+from ..evaluation.summaries import find_leftover_marks, split_summary_into_sentences
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
 from ..version import version
@@ -40,7 +40,7 @@ COLUMN_HEADINGS = {
 """Dictionary that maps the names of statistics to their column headings in the table."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-analyse",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -160,7 +160,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
             print_warnings("etads-analyse", find_leftover_marks(name, lines))
     mark = settings.sentence_mark
     systems = {
-        name: [split_summary(line, mark, settings.split_sentences) for line in lines]
+        name: [split_summary_into_sentences(line, mark, settings.split_sentences) for line in lines]
         for name, lines in {REFERENCE: references[0], **outputs}.items()
     }
     for name, extracts in _make_extracts(args, settings, sources, references).items():
@@ -211,7 +211,7 @@ def _format_tables(report: Dict[str, Any], form: str) -> Tuple[str, str]:
     )
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-analyse``."""
     check_writable("--json", args.json)

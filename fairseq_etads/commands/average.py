@@ -10,7 +10,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import make_temporary_output
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-average",
         description="Average the weights of several checkpoints of one training run.",
@@ -23,7 +23,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command(_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-average``."""
     if args.output.exists():

@@ -45,7 +45,7 @@ FEW = 10
 """Number of documents or families below which the bootstrap's intervals are much too narrow."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-compare",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -167,7 +167,7 @@ def _sort_input_files(args: argparse.Namespace) -> _InputFiles:
     for option in _OF_LIKELIHOOD:
         if getattr(args, option) is not None and not args.likelihood:
             raise InputError(f"--{option} {getattr(args, option)} has no effect without --likelihood")
-    for action in _parser()._actions if args.likelihood else ():
+    for action in _build_parser()._actions if args.likelihood else ():
         is_used = action.dest in (*_OF_LIKELIHOOD, *_OF_BOTH)
         if not is_used and getattr(args, action.dest, action.default) != action.default:
             raise InputError(f"{action.option_strings[0]} has no effect with --likelihood: leave out one of them")
@@ -357,7 +357,7 @@ def _format_table(report: Dict[str, Any], figure: str) -> str:
     return "\n".join(lines)
 
 
-@command(_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-compare``."""
     given = _sort_input_files(args)

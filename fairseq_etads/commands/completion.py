@@ -36,7 +36,7 @@ complete -o filenames -o bashdefault -F _etads etads {installed}
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads completion",
         description="Print a shell script that completes etads commands, options and their values.",
@@ -86,7 +86,7 @@ def _list_parsers(parser: argparse.ArgumentParser) -> List[argparse.ArgumentPars
     return found
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads completion``."""
     print(make_completion_script(), end="")

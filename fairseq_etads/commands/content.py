@@ -11,7 +11,7 @@ from ..search.content.features import DOCUMENTS
 from .labels import get_binarised_folder
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-content",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -55,7 +55,7 @@ examples:
     return parser
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-content``."""
     check_positive(documents=args.documents)

@@ -29,7 +29,7 @@ needs the extra "demo"; etads doctor prints the command that installs it.
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-demo",
         description="Open a model exported with etads-export in the browser and try it out.",
@@ -131,7 +131,7 @@ def _run_in_thread(work: Callable[[], Any]) -> Any:
     return outcome.result()
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-demo``."""
     config = _check_options(args)

@@ -27,7 +27,7 @@ PACKAGES = (
 DOCUMENT = "Vim is an almost compatible version of the UNIX editor Vi. Many new features have been added."
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     return Parser(
         prog="etads doctor",
         description="Show the versions of the installed packages, the processor, the number of threads, the devices "
@@ -96,7 +96,7 @@ def _test_summarisation() -> None:
     print(f"self-test: {time.monotonic() - started:.1f} s, {DOCUMENT.partition('. ')[0]}. -> {summary}")
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads doctor``."""
     _print_section("versions", _list_versions())

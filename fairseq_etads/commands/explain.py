@@ -43,7 +43,7 @@ _HEAD = 4096
 """Number of bytes to read from the beginning of a page to find the name of its generator."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-explain",
         description="Write a web page that explains how a model produced a summary. The page shows copied words, "
@@ -205,7 +205,7 @@ def _write_output(path: str, text: str) -> None:
         file.write(text)
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-explain``."""
     _check_options(args)

@@ -32,7 +32,7 @@ Summarising then needs only the folder:
 """
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-export",
         description="Export a trained model to a model folder, which contains the weights (safetensors), the settings "
@@ -237,7 +237,7 @@ def _get_longest_training_summary(report: Dict[str, Any]) -> Optional[int]:
     return longest if type(longest) is int and longest > 0 else None
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-export``."""
     given = {name: value for name, value in vars(args).items() if name != "shortlist"}

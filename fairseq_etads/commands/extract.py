@@ -16,7 +16,7 @@ BY_PROBABILITIES = {"selector": "sentences", "content": "sentences", "tagger": "
 """Methods (values of ``--by``) that require probabilities, mapped to the unit to which the probabilities belong."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-extract",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -130,7 +130,7 @@ def _check_options(args: argparse.Namespace) -> None:
         raise InputError(f"--at-least {args.at_least}: is more than --sentences {args.sentences}")
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-extract``."""
     _check_options(args)

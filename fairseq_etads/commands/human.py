@@ -20,14 +20,14 @@ from ..evaluation.human import (
     read_sheet,
 )
 from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
-from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary
+from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary_into_sentences
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, make_output_folder, open_output, write_text
 from ..version import version
 from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-human",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -95,7 +95,7 @@ def _join_sentences(line: str, sentence_mark: str) -> str:
 
     The sentences are not placed on separate lines, because raters could then recognise systems that mark sentences.
     """
-    return " ".join(split_summary(line, sentence_mark, split_sentences=False))
+    return " ".join(split_summary_into_sentences(line, sentence_mark, split_sentences=False))
 
 
 def _make_sheets(args: argparse.Namespace) -> None:
@@ -175,7 +175,7 @@ def _score_sheets(args: argparse.Namespace) -> None:
         write_text(args.json, json.dumps(everything, indent=2) + "\n")
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-human``."""
     if args.command == "make":

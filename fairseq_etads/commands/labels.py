@@ -20,7 +20,7 @@ KINDS = {
 """Dictionary that maps each value of ``--kind`` to the unit that is labelled."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-labels",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -87,7 +87,7 @@ def get_binarised_folder(data: Path) -> Path:
     return folder
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-labels``."""
     check_positive(jobs=args.jobs, truncate_source=args.truncate_source)

@@ -9,7 +9,7 @@ from ..jobs.runs import add_run_options, find_checkpoint_and_data, silence_info_
 from ..platform.console import Parser, check_positive, command
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-likelihood",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -30,7 +30,7 @@ examples:
     return parser
 
 
-@command(_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-likelihood``."""
     checkpoint, data = find_checkpoint_and_data(args.run, args.checkpoint, args.prepared)

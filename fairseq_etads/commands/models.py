@@ -20,7 +20,7 @@ VOCABULARY = 50_000
 """Default number of words in the dictionary (--vocabulary)."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-models",
         description="List the available architectures with their parameter counts, or show the options of one "
@@ -45,7 +45,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-models``."""
     if args.arch and args.configs:

@@ -13,7 +13,7 @@ from ..platform.outputs import check_outputs
 from ..text.words import WORD_KINDS
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-nli",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -181,7 +181,7 @@ def _score_model(args: argparse.Namespace) -> None:
     print(evaluate_entailment_model(args.model, args.pairs, args.out, args.device))
 
 
-@command(_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-nli``."""
     {"synthesise": _synthesise_pairs, "train": _train_model, "score": _score_model}[args.command](args)

@@ -16,7 +16,7 @@ from .scoring_options import check_writable, print_warnings
 DEFAULT_NAME = "curves.png"
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-plot",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -115,7 +115,7 @@ def _describe_run(name: str, log: TrainingLog) -> str:
     return f"{name}: {'; '.join(said)}"
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-plot``."""
     first = Path(args.runs[0])

@@ -13,7 +13,7 @@ from ..platform.outputs import check_outputs
 from .labels import get_binarised_folder
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-rewrite",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -116,7 +116,7 @@ def find_checkpoint(path: Path, option: str) -> Path:
     return checkpoint
 
 
-@command(_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-rewrite``."""
     check_positive(

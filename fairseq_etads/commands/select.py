@@ -9,7 +9,7 @@ from ..platform.console import Parser, check_positive, command
 from ..platform.outputs import check_outputs
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-select",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -56,7 +56,7 @@ examples:
     return parser
 
 
-@command(_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-select``."""
     check_positive(max_tokens=args.max_tokens, truncate_source=args.truncate_source)

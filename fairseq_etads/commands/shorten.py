@@ -10,7 +10,7 @@ from ..platform.errors import InputError
 from ..text.picking import FACTOR, WORDS
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shorten",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -62,7 +62,7 @@ examples:
     return parser
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shorten``."""
     check_positive(words=args.words)

@@ -12,7 +12,7 @@ from ..summarizer.folder.config import SHORTLIST
 from .labels import get_binarised_folder
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-shortlist",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -71,7 +71,7 @@ examples:
     return parser
 
 
-@command(_parser, ValueError)
+@command(_build_parser, ValueError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-shortlist``."""
     check_positive(frequent=args.frequent, per_word=args.per_word)

@@ -51,7 +51,7 @@ SECONDS_BETWEEN_MARKS = 0.5
 PROBLEMS_SHOWN = 10
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-summarize",
         description="Summarise new documents with a model folder created by etads-export.",
@@ -278,7 +278,7 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
     return output.progress.failed
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-summarize``."""
     for name in ("max_tokens", "read_ahead"):

@@ -76,7 +76,7 @@ def _add_mert_options(add: Any) -> None:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-tune",
         description="Find good decoding options for a model folder, using documents with reference summaries.",
@@ -315,7 +315,7 @@ def _check_options(args: argparse.Namespace) -> None:
     read_config(args.folder)
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-tune``."""
     _check_options(args)

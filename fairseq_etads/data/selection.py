@@ -64,7 +64,7 @@ class TokenValues:
                 f"{limit}: create it again with --truncate-source {limit}"
             )
         for number in range(0, len(documents), max(1, len(documents) // CHECKED)):
-            self.file.read_checked_row(number, ids_to_tokens(documents[number], dictionary))
+            self.file.read_and_check_row(number, ids_to_tokens(documents[number], dictionary))
 
     def _check_label_kind(self) -> None:
         """Raise InputError if the file does not contain the kind of labels that this dataset requires."""
@@ -83,7 +83,7 @@ class TokenValues:
         The value is MISSING at the end symbol and at sentence marks.
         """
         tokens = ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_checked_row(number, tokens)
+        fields = self.file.read_and_check_row(number, tokens)
         tokens = tokens[: self._limit]
         try:
             values = (
@@ -152,7 +152,7 @@ class SentenceTargets(TokenValues):
         n is the number of non-empty summary sentences, and m is the number of document sentences.
         """
         tokens = ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_checked_row(number, tokens)
+        fields = self.file.read_and_check_row(number, tokens)
         count = tokens[: self._limit].count(SENTENCE_MARK) + 1  # number of document sentences that the model reads
         rows = torch.zeros(len(fields), count)
         try:
@@ -197,7 +197,7 @@ class SentenceOrder(TokenValues):
     def __getitem__(self, number: int) -> Tensor:
         """Return the indices of the matching sentences in one document as an int64 tensor of shape (n,)."""
         tokens = ids_to_tokens(self._documents[number], self._dictionary)
-        fields = self.file.read_checked_row(number, tokens)
+        fields = self.file.read_and_check_row(number, tokens)
         is_mark = np.array([token == SENTENCE_MARK for token in tokens[: self._limit]], dtype=bool)
         read = set((np.cumsum(is_mark) - is_mark)[~is_mark].tolist())
         try:

@@ -2,7 +2,7 @@
 
 from .resampling import bootstrap_intervals, compare_pairs
 from .rouge import RougeReport, RougeSettings, Score, rouge, score_pairs
-from .summaries import SENTENCE_MARK, read_lines, split_summary
+from .summaries import SENTENCE_MARK, read_lines, split_summary_into_sentences
 
 __all__ = [
     "SENTENCE_MARK",
@@ -14,5 +14,5 @@ __all__ = [
     "read_lines",
     "rouge",
     "score_pairs",
-    "split_summary",
+    "split_summary_into_sentences",
 ]

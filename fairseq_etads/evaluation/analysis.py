@@ -13,7 +13,7 @@ import regex
 
 from ..text.subsequences import iterate_ngrams
 from .rouge import RougeSettings
-from .summaries import SENTENCE_MARK, split_summary
+from .summaries import SENTENCE_MARK, split_summary_into_sentences
 
 NGRAM_ORDERS = (1, 2, 3, 4)
 TENTHS = 10
@@ -201,7 +201,7 @@ def analyse_systems(
     """
     analysers = {name: Analyser() for name in systems}
     for number, document in enumerate(documents):
-        sentences = split_summary(document, sentence_mark, split_sentences=False)
+        sentences = split_summary_into_sentences(document, sentence_mark, split_sentences=False)
         source = Source([word for sentence in sentences for word in split_words(sentence)], " ".join(sentences))
         for name, analyser in analysers.items():
             summary = systems[name][number]
@@ -292,10 +292,10 @@ def extract_sentences(
         settings: ROUGE settings. Only the sentence mark and the tokeniser are used.
     """
     # Documents are split into sentences even with --no-sentence-split, because an extract consists of sentences.
-    sentences = split_summary(document, settings.sentence_mark)
+    sentences = split_summary_into_sentences(document, settings.sentence_mark)
     if kind == "lead":
         return sentences[:limit]
     if kind == "lead-words":
         return take_lead_words(sentences, limit)
-    texts = [" ".join(split_summary(reference, settings.sentence_mark)) for reference in references]
+    texts = [" ".join(split_summary_into_sentences(reference, settings.sentence_mark)) for reference in references]
     return extract_oracle_sentences(sentences, texts, limit, settings.tokenizer.tokenize)

@@ -34,7 +34,7 @@ from ..platform.processes import make_process_pool
 from ..version import version
 from .perl import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
-from .summaries import SENTENCE_MARK, check_line_counts, split_summary, truncate_sentences
+from .summaries import SENTENCE_MARK, check_line_counts, split_summary_into_sentences, truncate_sentences
 
 RESAMPLES = 1000
 SEED = 12345
@@ -119,7 +119,8 @@ class RougeSettings:
         irregular: whether to replace irregular forms with their base forms (children: child) before stemming, according
             to the WordNet lists of ROUGE-1.5.5.pl. None selects the default of the backend: True for "perl", and False
             for "python". This setting has no effect without ``stem``.
-        sentence_mark, split_sentences: how to split summaries into sentences (see :func:`.summaries.split_summary`).
+        sentence_mark, split_sentences: how to split summaries into sentences (see
+            :func:`.summaries.split_summary_into_sentences`).
         backend: implementation to use, either "python" or "perl".
         multi: method of combining several references. "best" uses the reference with the highest F1 for each pair and
             metric. "average" sums the matches and n-grams over all references, which is the default of ROUGE-1.5.5.pl
@@ -175,7 +176,9 @@ class RougeSettings:
 
     def prepare(self, text: str) -> List[str]:
         """Split a summary into sentences, and truncate the summary to ``byte_limit`` bytes."""
-        return truncate_sentences(split_summary(text, self.sentence_mark, self.split_sentences), self.byte_limit)
+        return truncate_sentences(
+            split_summary_into_sentences(text, self.sentence_mark, self.split_sentences), self.byte_limit
+        )
 
     def signature(self, references: int) -> str:
         """Return a line that describes these settings and the versions of the software that computes the scores.
@@ -376,7 +379,7 @@ def make_report(
         scores={name: Score(*means[m], *intervals[m]) for m, name in enumerate(settings.metrics)},
         signature=f"ROUGE|{settings.signature(references)}|{made}",
         n=len(scores),
-        empty=sum(not split_summary(text, mark, split_sentences=False) for text in hypotheses),
+        empty=sum(not split_summary_into_sentences(text, mark, split_sentences=False) for text in hypotheses),
     )
 
 

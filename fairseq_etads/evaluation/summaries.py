@@ -57,7 +57,9 @@ def _make_untrained_punkt() -> Any:
     return PunktSentenceTokenizer()
 
 
-def split_summary(text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True) -> List[str]:
+def split_summary_into_sentences(
+    text: str, sentence_mark: str = SENTENCE_MARK, split_sentences: bool = True
+) -> List[str]:
     """Split a summary into sentences, and remove sentence marks, blank sentences and extra white space.
 
     If the summary contains ``sentence_mark``, it is split only at the marks. Otherwise, it is split with the rules of

@@ -86,7 +86,7 @@ class ContentTexts:
         else:
             document = text.sentences()
             # Sentences that the extractor did not read have no probability.
-            fields = self._file.read_checked_row(number, tokens)
+            fields = self._file.read_and_check_row(number, tokens)
             probabilities = pad_probabilities(
                 [0.0 if field == NOTHING else float(field) for field in fields], len(document)
             )

@@ -100,11 +100,11 @@ def _make_sentence_selector(
     if len(file) != len(pairs):
         raise InputError(f"--selection: {file.path} covers {len(file):,} documents, but DATA has {len(pairs):,}")
 
-    def read_values(number: int, tokens: List[str]) -> List[Optional[float]]:
-        return [None if field == NOTHING else float(field) for field in file.read_checked_row(number, tokens)]
+    def read_probabilities(number: int, tokens: List[str]) -> List[Optional[float]]:
+        return [None if field == NOTHING else float(field) for field in file.read_and_check_row(number, tokens)]
 
     def select_probable_sentences(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        scores = read_values(number, tokens)
+        scores = read_probabilities(number, tokens)
         if args.words is not None:
             return _select_within_budget(text.sentences(), scores, args.words)
         if args.threshold is None:
@@ -115,13 +115,13 @@ def _make_sentence_selector(
         )
 
     def select_by_word_probabilities(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        scores = _compute_sentence_means(text, read_values(number, tokens))
+        scores = _compute_sentence_means(text, read_probabilities(number, tokens))
         if args.words is not None:
             return _select_within_budget(text.sentences(), scores, args.words)
         return _select_best_sentences(text.sentences(), scores, count)
 
     def select_phrases(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
-        probabilities = _convert_to_word_values(text, read_values(number, tokens))
+        probabilities = _convert_to_word_values(text, read_probabilities(number, tokens))
         found: List[List[str]] = [[] for _ in text.sentences()]
         for word, place, probability in zip(text.words, text.get_sentence_indices(), probabilities):
             if place is not None and probability is not None and probability > threshold:
@@ -129,7 +129,7 @@ def _make_sentence_selector(
         return [words for words in found if words]
 
     if args.by == "content":
-        return _make_content_selector(args, len(pairs), read_values, tokenizer)
+        return _make_content_selector(args, len(pairs), read_probabilities, tokenizer)
     return {"selector": select_probable_sentences, "tagger": select_by_word_probabilities, "phrases": select_phrases}[
         args.by
     ]
@@ -197,7 +197,7 @@ def _make_label_selector(path: Path, pairs: PreparedPairs) -> Extract:
 
     def select_labelled(number: int, text: WordText, tokens: List[str]) -> List[List[str]]:
         sentences = text.sentences()
-        places = sorted(int(field) for field in file.read_checked_row(number, tokens) if field != NOTHING)
+        places = sorted(int(field) for field in file.read_and_check_row(number, tokens) if field != NOTHING)
         return [sentences[place] for place in places if place < len(sentences)]
 
     return select_labelled

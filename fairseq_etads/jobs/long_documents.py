@@ -119,7 +119,7 @@ def describe_content(data: TrainingData) -> str:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("text", type=Path)
     parser.add_argument("--arch", default="etads")
@@ -129,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Print the maximum number of words to select, and describe the documents on standard error."""
     words = choose_word_budget(args.words, args.extractor)

@@ -235,7 +235,7 @@ def _print_message(line: str) -> None:
     print(f"== {line}", file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(prog="train.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=("check", "prepare", "train", "content", "decoding"))
     parser.add_argument("run", type=Path)
@@ -257,7 +257,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-@command(_parser)
+@command(_build_parser)
 def main(args: argparse.Namespace) -> None:
     """Print the chosen options with one argument per line, and explain the choice on standard error."""
     words: Sequence[str] = []

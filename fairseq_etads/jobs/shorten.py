@@ -90,7 +90,7 @@ def _shorten_split(
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
             tokens = pairs.document(number - 1)
-            fields = file.read_checked_row(number - 1, tokens)
+            fields = file.read_and_check_row(number - 1, tokens)
             sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
             if sentences is None:
                 raise InputError(

@@ -106,7 +106,7 @@ def build_external_model(cfg: Any, task: Any, build: Callable[[Any], Any]) -> An
     check_external_model(cfg)
     if get_model_class(cfg) in (FConvModel, FConvModelSelfAtt):
         check_right_padding(task)
-    _set_position_counts(cfg, task)
+    _set_maximum_positions(cfg, task)
     known = copy.copy(task)  # a copy of the task that receives dictionaries without a copy tail
     known.src_dict = remove_copy_tail(task.src_dict)
     known.tgt_dict = known.src_dict if task.tgt_dict is task.src_dict else remove_copy_tail(task.tgt_dict)
@@ -145,7 +145,7 @@ def prepare_for_search(models: Iterable[nn.Module], args: Any) -> None:
                 module.set_beam_size(beam)
 
 
-def _set_position_counts(cfg: Any, task: Any) -> None:
+def _set_maximum_positions(cfg: Any, task: Any) -> None:
     """Set the number of positions in ``cfg`` for models that read it from the options of fairseq's own tasks."""
     source, target = (max(DEFAULT_POSITIONS, needed) for needed in task.max_positions())
     if get_model_class(cfg) in (FConvModel, FConvModelSelfAtt):

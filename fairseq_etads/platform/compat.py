@@ -415,7 +415,7 @@ def _name_optimizer_in_error(build: Callable[..., Any]) -> Callable[..., Any]:
 def _unscale_once(step: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``AMPOptimizer.step``, so that gradients are divided by the loss scale of --amp only once.
 
-    fairseq uses torch's scaler to divide the gradients before they are clipped. For the step, it passes a different
+    fairseq uses torch's scaler to unscale the gradients before they are clipped. For the step, it passes a different
     optimiser object to the scaler, which therefore divides the gradients a second time. This hardly affects Adam, but
     the steps of SGD and Adagrad become far too small.
     """

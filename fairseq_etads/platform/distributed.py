@@ -103,7 +103,7 @@ def _hide_gpus() -> Iterator[None]:
         yield
 
 
-def _support_any_device(call_main: Callable[..., Any]) -> Callable[..., Any]:
+def _wrap_call_main(call_main: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap fairseq's ``call_main``, so that it also works on CPUs.
 
     The wrapper starts the workers of a command, or connects the current process to the other workers.
@@ -330,7 +330,7 @@ def _generate_in_shards(main: Callable[..., Any]) -> Callable[..., Any]:
 def install() -> None:
     """Patch fairseq to support several processes. This function can be called repeatedly."""
     if not hasattr(distributed_utils.call_main, "is_patched"):
-        distributed_utils.call_main = _support_any_device(distributed_utils.call_main)
+        distributed_utils.call_main = _wrap_call_main(distributed_utils.call_main)
         distributed_utils.all_gather_list = _all_gather_objects(distributed_utils.all_gather_list)
     distributed_fairseq_model.DistributedDataParallel = _AnyDeviceDataParallel
     # At this point, the module is fully imported only if the command is fairseq-generate.

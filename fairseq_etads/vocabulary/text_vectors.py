@@ -30,7 +30,7 @@ class TextVectors(NamedTuple):
     """Word vectors that were computed from a text.
 
     Attributes:
-        vectors: the vectors of all words in the vocabulary (V, D), which are zero for words without a vector.
+        vectors: one vector for each word in the vocabulary (V, D), zero for words without a trained vector.
         found: the boolean mask (V,), True for words that have a vector.
     """
 

@@ -116,7 +116,7 @@ class SelectionFile:
             raise InputError(f"{self.path}, line {number + 2}: no tab found")
         return digest, rest.split()
 
-    def read_checked_row(self, number: int, tokens: Sequence[str]) -> List[str]:
+    def read_and_check_row(self, number: int, tokens: Sequence[str]) -> List[str]:
         """Return the fields of a document after checking that its hash matches the given tokens.
 
         Raises:

@@ -15,7 +15,7 @@ from ...evaluation.resampling import bootstrap_intervals, compare_pairs
 from ...evaluation.rouge import METRICS as ROUGE_METRICS
 from ...evaluation.rouge import SEED as RESAMPLING_SEED
 from ...evaluation.rouge import RougeSettings, score_pairs
-from ...evaluation.summaries import split_summary
+from ...evaluation.summaries import split_summary_into_sentences
 from ...platform.errors import InputError
 from ...search.call_options import get_value
 from ...summarizer import Summarizer
@@ -324,7 +324,9 @@ class _Study:
 
     def _analyse_summaries(self, summaries: Sequence[str]) -> Analysis:
         documents = [document for document, _ in self.pairs]
-        return analyse_systems(documents, {"trial": [split_summary(summary) for summary in summaries]})["trial"]
+        return analyse_systems(documents, {"trial": [split_summary_into_sentences(summary) for summary in summaries]})[
+            "trial"
+        ]
 
     def _report_kept_trials(self) -> None:
         kept, documents = self.encoded.encoded_once, self.encoded.documents

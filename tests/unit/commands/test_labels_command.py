@@ -107,10 +107,12 @@ def test_files_refuse_other_text_and_damage(tmp_path):
     path = tmp_path / "labels.words.train"
     write_rows(path, {"documents": 2}, [(compute_source_hash(["a", "b"]), ["1", "0"]), (compute_source_hash([]), [])])
     file = pickle.loads(pickle.dumps(SelectionFile(path, "--labels")))
-    assert len(file) == 2 and file.read_checked_row(0, ["a", "b"]) == ["1", "0"] and file.read_checked_row(1, []) == []
-    assert pickle.loads(pickle.dumps(file)).read_checked_row(1, []) == [], "also when it has been read"
+    assert (
+        len(file) == 2 and file.read_and_check_row(0, ["a", "b"]) == ["1", "0"] and file.read_and_check_row(1, []) == []
+    )
+    assert pickle.loads(pickle.dumps(file)).read_and_check_row(1, []) == [], "also when it has been read"
     with pytest.raises(InputError, match=r"labels\.words.train, line 2: does not match document 0"):
-        file.read_checked_row(0, ["a", "c"])
+        file.read_and_check_row(0, ["a", "c"])
     whole = path.read_bytes()
     for damaged in (whole[:-1], whole[: whole.rindex(b"\n", 0, -1) + 1], whole[2:], b"", b"# []\n", b"\xff" + whole):
         path.write_bytes(damaged)

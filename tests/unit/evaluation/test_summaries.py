@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from nltk.tokenize.punkt import PunktSentenceTokenizer
 from test_rouge import ANY_TEXT
 
-from fairseq_etads.evaluation import read_lines, split_summary, summaries
+from fairseq_etads.evaluation import read_lines, split_summary_into_sentences, summaries
 from fairseq_etads.evaluation.summaries import find_leftover_marks, find_swapped_inputs, truncate_sentences
 from fairseq_etads.text.words import BLOCK
 
@@ -37,7 +37,7 @@ def test_only_line_feeds_end_lines(tmp_path):
     ],
 )
 def test_split_summary(text, sentences):
-    assert split_summary(text) == sentences
+    assert split_summary_into_sentences(text) == sentences
 
 
 def test_long_lines_are_split_in_blocks(monkeypatch):
@@ -51,14 +51,14 @@ def test_long_lines_are_split_in_blocks(monkeypatch):
 
     monkeypatch.setattr(summaries, "_make_untrained_punkt", Punkt)
     sentences = [f"Sentence {number} has some words, and it ends." for number in range(2500)]
-    assert split_summary(" ".join(sentences)) == sentences
+    assert split_summary_into_sentences(" ".join(sentences)) == sentences
     assert max(lengths) < 2 * BLOCK and len(lengths) > 4
 
 
 def test_split_summary_options():
-    assert split_summary("a . ## b", sentence_mark="##") == ["a .", "b"]
-    assert split_summary("a <q> b . c", sentence_mark="") == ["a <q> b .", "c"]
-    assert split_summary("a <q> b . c", split_sentences=False) == ["a b . c"]
+    assert split_summary_into_sentences("a . ## b", sentence_mark="##") == ["a .", "b"]
+    assert split_summary_into_sentences("a <q> b . c", sentence_mark="") == ["a <q> b .", "c"]
+    assert split_summary_into_sentences("a <q> b . c", split_sentences=False) == ["a b . c"]
 
 
 @settings(max_examples=60)
