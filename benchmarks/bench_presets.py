@@ -116,7 +116,7 @@ def measure(args):
     }
 
 
-def table(report):
+def format_table(report):
     """Format a Markdown table. The first row is the preset with the fastest training."""
     lines = ["| preset | hours of an epoch | summaries a second |", "|---|---|---|"]
     for arch, row in sorted(report["presets"].items(), key=lambda item: item[1]["hours of an epoch"]):
@@ -163,7 +163,7 @@ def main():
     if not args.table:
         report = measure(args)
         write_record(args.output, report, args)
-    generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
+    generate_table.show(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 
 if __name__ == "__main__":

@@ -108,7 +108,7 @@ def time_parts_of_a_step(system, args):
     return result
 
 
-def table(report):
+def format_table(report):
     """Format a Markdown table with the milliseconds for a step and for its parts.
 
     There is one row for each combination of instruction set, dtype and number of documents.
@@ -159,7 +159,7 @@ def main():
             "steps": steps,
         }
         write_record(args.output, report, args)
-    generate_table.show(table(json.loads(args.output.read_text())), args.docs, BEGIN)
+    generate_table.show(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 
 if __name__ == "__main__":

@@ -102,13 +102,13 @@ def _make_lines(items: List[Any]) -> List[Result]:
         except BadDocument as error:
             if not _skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
-                raise InputError(f"{_reader.where(item)}: {reason}") from None
+                raise InputError(f"{_reader.describe_location(item)}: {reason}") from None
             made = DocumentLines(dropped=str(error)) if _are_bad_items_counted_in_current_split() else None
         if made is None:
             results.append(None)
             continue
         made.counts.update(_reader.counts)
-        results.append((made, _reader.where(item) if made.dropped or made.warnings else None))
+        results.append((made, _reader.describe_location(item) if made.dropped or made.warnings else None))
     return results
 
 
@@ -246,7 +246,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
     options = LineOptions(**{field.name: getattr(args, field.name) for field in fields(LineOptions)})
     shares = reader.shares
     preload = SPLITTER_MODULES if reader.splits_text and options.split else ()
-    total = reader.total(split)
+    total = reader.count_items(split)
     reader.counts.clear()
     with contextlib.ExitStack() as stack:
         beside = [name for name in BESIDE if getattr(args, f"keep_{name}", False)]

@@ -235,7 +235,7 @@ def choose(args: argparse.Namespace) -> None:
         file.write(format_json_by_entry(content))
 
 
-def rates(args: argparse.Namespace) -> None:
+def compare_rates(args: argparse.Namespace) -> None:
     """Store the lowest validation perplexity of each run, and print the runs in order of perplexity."""
     found = {}
     for run in args.runs:
@@ -337,7 +337,7 @@ def main() -> None:
     rating = commands.add_parser(
         "rates", help="store the validation perplexities of runs that differ in the learning rate"
     )
-    rating.set_defaults(run_command=rates)
+    rating.set_defaults(run_command=compare_rates)
     rating.add_argument("runs", type=Path, nargs="+", help="output folder of a training run, named SYSTEM-RATE")
     rating.add_argument(
         "--results", type=Path, default=RESULTS, help="folder of the output file rates.json (default: %(default)s)"

@@ -150,18 +150,20 @@ class Watcher:
             return
         match = MESSAGE.match(line)
         if match:
-            self._message(match.group(1) or match.group(3), match.group(2) or match.group(4), match.group(5).strip())
+            self._show_message(
+                match.group(1) or match.group(3), match.group(2) or match.group(4), match.group(5).strip()
+            )
 
-    def _message(self, level: str, module: str, text: str) -> None:
+    def _show_message(self, level: str, module: str, text: str) -> None:
         empty = re.match(r"(\d+) empty document\(s\)", text)
         if empty:
             self.empty += int(empty.group(1))
         elif level in ("WARNING", "ERROR", "CRITICAL"):
             self._warn(text)
         elif module == "train_inner":
-            self._progress(text)
+            self._show_progress(text)
         elif module == "valid":
-            self._validated(text)
+            self._show_validation(text)
         elif text.startswith(("validation sample ", "training plan: ")):
             self.say(shorten(text), False)
         elif text.startswith("train ") and "left out)" in text:
@@ -190,7 +192,7 @@ class Watcher:
             text = f"a batch did not fit into memory and was left out: lower --max-tokens. fairseq said: {text}"
         self.say(f"warning: {shorten(text)}", False)
 
-    def _progress(self, text: str) -> None:
+    def _show_progress(self, text: str) -> None:
         """Show a progress line such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
         found = re.search(r'num_updates["=: ]+(\d+)', text)
         if not found:
@@ -220,7 +222,7 @@ class Watcher:
             )
             self.usual = None
 
-    def _validated(self, text: str) -> None:
+    def _show_validation(self, text: str) -> None:
         fields: Dict[str, str] = {}
         for part in text.split(" | "):
             name, _, value = part.strip().partition(" ")

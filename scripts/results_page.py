@@ -353,7 +353,7 @@ class Comparison(NamedTuple):
         """Return whether there are enough training runs for a verdict."""
         return min(count_training_runs(self.first), count_training_runs(self.second)) >= SEEDS
 
-    def cells(self) -> List[Any]:
+    def make_cells(self) -> List[Any]:
         """Return the cells in the row of this comparison, without a verdict."""
         seeds = f"{len(self.first)}, {len(self.second)}"
         likelihood = ""
@@ -363,7 +363,7 @@ class Comparison(NamedTuple):
         about = [self.claim.paper, self.claim.text, CORPORA[self.corpus]]
         return [*about, f"`{self.claim.first}` minus `{self.claim.second}`", seeds, *self.scores, likelihood]
 
-    def reading(self, corrected: float) -> str:
+    def make_verdict(self, corrected: float) -> str:
         """Return the verdict for the corrected p-value, and what it implies about the published difference."""
         mean = self.scores[3]
         verdict = "undecided"
@@ -444,12 +444,17 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
     yield f"![{FOREST}](pictures/results/claims.svg)\n"
     decidable = [comparison for comparison in found if comparison.is_decidable]
     rows = [
-        [*comparison.cells(), format_p_value(comparison.scores[3].p), format_p_value(p), comparison.reading(p)]
+        [
+            *comparison.make_cells(),
+            format_p_value(comparison.scores[3].p),
+            format_p_value(p),
+            comparison.make_verdict(p),
+        ]
         for comparison, p in zip(decidable, correct_p_values_by_paper(decidable))
     ]
     yield format_markdown_table(rows, [*heads, "p", "p (Holm)", "reading"])
     yield format_source_line(records)
-    single = [comparison.cells() for comparison in found if not comparison.is_decidable]
+    single = [comparison.make_cells() for comparison in found if not comparison.is_decidable]
     if single:
         yield SINGLE
         yield format_markdown_table(single, heads)
@@ -471,7 +476,7 @@ def all_claims_section(
         mean = comparison.scores[3]
         reading = "no verdict"
         if comparison.is_decidable:
-            reading = comparison.reading(next(p_values))
+            reading = comparison.make_verdict(next(p_values))
         pair = f"{comparison.claim.first} minus {comparison.claim.second}"
         seeds = f"{len(comparison.first)} and {len(comparison.second)} trainings"
         readings[comparison.corpus][pair] = f"{mean} ({seeds}), {reading}"

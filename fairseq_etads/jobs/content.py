@@ -129,14 +129,14 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     texts = ContentTexts(run, folder, "train", limit)
     words = 0
 
-    def pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
+    def read_pairs() -> Iterator[Tuple[List[List[str]], List[List[str]]]]:
         nonlocal words
         for number in tqdm(range(len(texts)), desc="counting words and bigrams", unit=" documents", disable=None):
             pair = texts[number]
             words += sum(map(len, pair.summary))
             yield pair.document, pair.summary
 
-    priors = PriorProbabilities.from_pairs(pairs())
+    priors = PriorProbabilities.from_pairs(read_pairs())
     random = np.random.RandomState(seed)
     chosen = random.permutation(len(texts))[:documents]
     found: Dict[int, List[np.ndarray]] = {order: [] for order in MOST_COUNTED}

@@ -71,7 +71,7 @@ class Reader:
         """
         return []
 
-    def total(self, split: str) -> Optional[int]:
+    def count_items(self, split: str) -> Optional[int]:
         """Return the number of items in a split for the progress bar, or None if they would have to be read first."""
         return None
 
@@ -83,7 +83,7 @@ class Reader:
         """
         raise NotImplementedError
 
-    def where(self, item: Any) -> str:
+    def describe_location(self, item: Any) -> str:
         """Return a description of an item's location (file and line) for messages."""
         raise NotImplementedError
 

@@ -98,7 +98,7 @@ the text contain the names."""
     def folders(self) -> List[Path]:
         return self.stories
 
-    def total(self, split: str) -> Optional[int]:
+    def count_items(self, split: str) -> Optional[int]:
         return sum(1 for _ in self.items(split))
 
     def items(self, split: str) -> Iterator[Tuple[str, str]]:
@@ -110,7 +110,7 @@ the text contain the names."""
                 name = hashlib.sha1(url.strip().encode("utf-8", "surrogateescape")).hexdigest()
                 yield f"{name}.story", url.strip()
 
-    def where(self, item: Tuple[str, str]) -> str:
+    def describe_location(self, item: Tuple[str, str]) -> str:
         return f"{item[0]} ({item[1]})"
 
     def parse(self, item: Tuple[str, str]) -> Document:

@@ -113,7 +113,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         assert self.docs is not None
         return sorted(path for path in self.docs.glob("*/*") if path.is_file())
 
-    def total(self, split: str) -> Optional[int]:
+    def count_items(self, split: str) -> Optional[int]:
         return len(self._list_articles()) if self.docs else None
 
     def items(self, split: str) -> Iterator[Any]:
@@ -125,8 +125,8 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             raise InputError(f"--docs {self.docs}: no articles found; they should be in folders such as d30001t")
         yield from articles
 
-    def where(self, item: Any) -> str:
-        return super().where(item) if self.docs is None else str(item)
+    def describe_location(self, item: Any) -> str:
+        return super().describe_location(item) if self.docs is None else str(item)
 
     def parse(self, item: Any) -> Document:
         if self.docs is None:

@@ -126,7 +126,7 @@ set without splits is divided according to --split."""
     def inputs(self) -> Dict[str, List[Path]]:
         return self._inputs
 
-    def total(self, split: str) -> Optional[int]:
+    def count_items(self, split: str) -> Optional[int]:
         return self._sizes["input" if self.shares else split]
 
     def items(self, split: str) -> Iterator[Item]:

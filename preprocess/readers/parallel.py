@@ -42,7 +42,7 @@ class LineReader(Reader):
                 raise InputError(f"{get_display_name(shorter)} has {number - 1:,} lines, fewer than {other}")
             yield str(paths[0]), number, source, targets
 
-    def where(self, item: Item) -> str:
+    def describe_location(self, item: Item) -> str:
         return f"{get_display_name(Path(item[0]))}, line {item[1]}"
 
     def parse(self, item: Item) -> Document:

@@ -90,7 +90,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         for article, number, paragraph in paragraphs:
             yield from find_answer_sentences(paragraph, f"{path}, article {article}, paragraph {number}")
 
-    def where(self, item: Sentence) -> str:
+    def describe_location(self, item: Sentence) -> str:
         return item.where
 
     def parse(self, item: Sentence) -> Document:

@@ -114,14 +114,14 @@ unchanged."""
     def _get_article_path(self, kind: str, number: int) -> Path:
         return self.data / ("line_text" if kind == "text" else "abstract") / f"{kind}_{self.digits[number]}.txt"
 
-    def total(self, split: str) -> Optional[int]:
+    def count_items(self, split: str) -> Optional[int]:
         return None if self.table else len(self.members[split])
 
     def items(self, split: str) -> Iterator[Any]:
         return self.table.items(split) if self.table else iter(self.members[split])
 
-    def where(self, item: Any) -> str:
-        return self.table.where(item) if self.table else str(self._get_article_path("text", item))
+    def describe_location(self, item: Any) -> str:
+        return self.table.describe_location(item) if self.table else str(self._get_article_path("text", item))
 
     def parse(self, item: Any) -> Document:
         if self.table:

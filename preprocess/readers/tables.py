@@ -218,7 +218,7 @@ each line is a sentence."""
     def inputs(self) -> Dict[str, List[Path]]:
         return {key: [self.files[key]] for key in (*SPLITS, "input") if key in self.files}
 
-    def total(self, split: str) -> Optional[int]:
+    def count_items(self, split: str) -> Optional[int]:
         key = "input" if self.shares else split
         return int(_open_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
 
@@ -262,7 +262,7 @@ each line is a sentence."""
             else:
                 yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
 
-    def where(self, item: Item) -> str:
+    def describe_location(self, item: Item) -> str:
         key, number, _ = item
         return f"{get_display_name(self.files[key])}, {'line' if self.formats[key] == 'jsonl' else 'record'} {number}"
 

@@ -96,7 +96,7 @@ def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
 @pytest.mark.parametrize("name,page", [("bench_long_documents", "experiments.md"), ("bench_step", "experiments.md")])
 def test_the_docs_have_the_tables_of_other_benchmarks(name, page, bench, generate_table, tmp_path):
     measured = __import__(name)
-    table = measured.table(json.loads(measured.RESULTS.read_text()))
+    table = measured.format_table(json.loads(measured.RESULTS.read_text()))
     assert_written(page, lambda copy: generate_table.show(table, copy, measured.BEGIN), tmp_path, f"{name}.py")
 
 
