@@ -325,6 +325,7 @@ class Recipe:
         more_of: further options of fairseq-train for some rows.
         duc: whether a row is scored on DUC-2004, too.
         summaries, scores: paths of a run's summaries and scores; scores may begin with ".." (next to the runs).
+        only_if_named: rows that do not run by default.
         steps: number of steps of rows that do not train for the requested number; 0 for untrained rows.
     """
 
@@ -339,6 +340,7 @@ class Recipe:
     duc: Callable[[str], bool] = lambda row: False
     summaries: str = "summaries.txt"
     scores: Tuple[str, ...] = ("rouge.json",)
+    only_if_named: Tuple[str, ...] = ()
     steps: Dict[str, int] = field(default_factory=dict)
 
     @property

@@ -12,7 +12,7 @@ spec = importlib.util.spec_from_file_location("paper_values", ROOT / "scripts" /
 paper_values = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(paper_values)
 TABLE = paper_values.load_paper_values()
-OTHERS = ("evidence", "debian_", "sumpubmed_")
+OTHERS = ("evidence", "debian_", "sumpubmed_", "scitldr")
 """Recipes that compare systems on open corpora and reproduce no paper."""
 
 

@@ -153,24 +153,24 @@ EQUALLY_LONG = [[5, 45, MARK], [8, 9, 11], [47, 5, 6], [10, MARK, 52], [7, 8, 20
 
 def draw_fixed_samples(criterion, model, make):
     """Let the criterion draw the same samples of a document in every batch, with non-zero advantages in float64."""
-    advantages, of_document = criterion.advantages, {}
+    advantages, of_document = criterion.compute_advantages, {}
     model.to(torch.float32)  # in which the search computes
     for number in ALL:
         torch.manual_seed(number)
-        of_document[number] = criterion.draw(model, make([number]))
+        of_document[number] = criterion.sample_summaries(model, make([number]))
     model.to(torch.float64)
 
     def fixed(model, sample, encoder_out=None):
         found = [of_document[number] for number in sample["id"].tolist()]
         return tuple([text for drawn in found for text in drawn[part]] for part in (0, 1))
 
-    criterion.draw = fixed
-    criterion.advantages = lambda *arguments: (advantages(*arguments)[0].double() + 0.1, {})
+    criterion.sample_summaries = fixed
+    criterion.compute_advantages = lambda *arguments: (advantages(*arguments)[0].double() + 0.1, {})
 
 
 def draw_fixed_edits(criterion):
     """Let the criterion edit a summary in the same way in every batch."""
-    draw = criterion.draw
+    draw = criterion.sample_edited_references
 
     def fixed(target):
         changed = torch.zeros(len(target), criterion.samples, target.shape[1], dtype=torch.bool)
@@ -183,7 +183,7 @@ def draw_fixed_edits(criterion):
             changed[row, :, real], edited[row, :, real] = edits.changed[0], edits.target[0]
         return EditedReferences(torch.stack(distances), changed, edited)
 
-    criterion.draw = fixed
+    criterion.sample_edited_references = fixed
 
 
 def smallest(arch, model, criterion, losses):
@@ -310,11 +310,13 @@ def test_batch_and_padding_change_nothing_in_an_extractors_rewards(in_float64, m
         def loss_of(_, sample):
             steps = [Order.steps[n] for n in sample["id"].tolist()]
             steps = [[s for s in episode if s < model.max_sentences] for episode in steps]
-            stop = model.read(sample["net_input"]["src_tokens"]).missing.shape[1]  # the number after all sentences
+            stop = model.encode_sentences(sample["net_input"]["src_tokens"]).missing.shape[
+                1
+            ]  # the number after all sentences
             width = max(map(len, steps)) + 1
             chosen = torch.tensor([[*e, stop, *[-1] * (width - len(e) - 1)] for e in steps])
             rewards = [[0.1 * (step + 1) for step in range(len(episode) + 1)] for episode in steps]
-            policy, critic = criterion.losses(model, sample, chosen, rewards)
+            policy, critic = criterion.compute_losses(model, sample, chosen, rewards)
             return policy + critic, sum(map(len, rewards)), {}
 
         try:
