@@ -376,7 +376,10 @@ def check_any_row(run: Run, scores: Tuple[str, ...], steps: int) -> None:
         losses = run.figures("loss")
         assert losses and all(map(math.isfinite, losses)), losses
         assert run._checkpoint["optimizer_history"][-1]["num_updates"] == steps
-    documents = (run.prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
+    prepared = (
+        run.prepared if run.prepared.is_dir() else run.folder / "prepared"
+    )  # rows with long documents have their own
+    documents = (prepared / "tokens/test.source").read_text(encoding="utf-8").splitlines()
     assert len((run.folder / run.summaries).read_text(encoding="utf-8").splitlines()) == len(documents) > 0
     for name in scores:
         report = json.loads((run.folder / name).read_text(encoding="utf-8"))
