@@ -269,7 +269,7 @@ class SummaryAttention(MultiheadAttention):
     """fairseq's decoder self-attention, which can also read a :class:`BeamState` without copying it."""
 
     takes_joint_projection = True
-    """Whether an inference copy can merge the projections; see :func:`project_self_attention_inputs`."""
+    """True if an inference copy can merge the projections (see :func:`project_self_attention_inputs`)."""
 
     def forward(
         self,

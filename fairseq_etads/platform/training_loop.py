@@ -40,7 +40,7 @@ class InterruptionHandler:
         self.number = 0
         self.process = 0
         self.may_raise = False
-        """Whether the handler may raise an exception. True only during validation in the middle of an epoch."""
+        """True while the handler may raise an exception: during validation in the middle of an epoch."""
         self.misses_validation = False
         """True if the signal prevented or interrupted a validation that was due."""
 

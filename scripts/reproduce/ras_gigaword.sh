@@ -18,8 +18,8 @@
 #   ras_elman   an Elman network     33.78 / 15.97 / 31.15; 28.97 / 8.26 / 24.06
 #
 # As in the paper (from memory), all widths are 512, and the model has one layer and a convolution over 5 words.
-# Training uses gradient descent for 15 epochs with batches of 32 and a learning rate of 0.1 (LSTM) or 0.5 (Elman),
-# which is halved after an epoch without a better validation loss. Decoding uses a beam of 10, replaces unknown words
+# Training uses gradient descent for 15 epochs with batches of 32 and a learning rate of 0.1 (LSTM) or 0.5 (Elman). The
+# rate is halved after an epoch without a better validation loss. Decoding uses a beam of 10, replaces unknown words
 # with the most attended source words, and writes at least 14 words for DUC.
 #
 # Our choices are initial weights uniform in [-0.05, 0.05], an initial state of 0, 200 positions, and gradients clipped
