@@ -27,10 +27,10 @@ DOCUMENTS, WORDS, STEPS, HIDDEN = 50, 400, 100, 200
 
 
 def create_plain_readers(keys, states, weight):
-    def scores(query):
+    def compute_scores(query):
         return torch.tanh(query[:, :, None] + keys[:, None]) @ weight
 
-    return scores, lambda shares: torch.bmm(shares, states)
+    return compute_scores, lambda shares: torch.bmm(shares, states)
 
 
 def create_stepwise_readers(keys, states, weight):

@@ -23,17 +23,17 @@ from records import compare_with_system, write_record
 from fairseq_etads.kernels.focus import FOCUS_FORMS, focal_bias, focus_attention
 
 
-def plain(q, k, v, center, scope):
+def attend_without_bias(q, k, v, center, scope):
     return F.scaled_dot_product_attention(q, k, v)
 
 
-def direct(q, k, v, center, scope):
+def attend_with_bias_matrix(q, k, v, center, scope):
     positions = torch.arange(k.size(2), dtype=q.dtype)[None]
     scores = q @ k.transpose(-1, -2) / math.sqrt(q.size(-1)) + focal_bias(center, scope, positions)
     return torch.softmax(scores, dim=-1) @ v
 
 
-def two_columns(q, k, v, center, scope):
+def attend_with_two_columns(q, k, v, center, scope):
     """Compute focus-attention with 8 additional columns per head, six of them padding.
 
     The columns add -2/s² t² + 4c/s² t to the scores, where the positions t are centred and scaled.
@@ -49,7 +49,12 @@ def two_columns(q, k, v, center, scope):
     return out[..., :width]
 
 
-FORMS = {"plain": plain, "direct": direct, "two columns": two_columns, "focus": focus_attention}
+FORMS = {
+    "plain": attend_without_bias,
+    "direct": attend_with_bias_matrix,
+    "two columns": attend_with_two_columns,
+    "focus": focus_attention,
+}
 
 
 def time_implementations(batch, heads, length, width, runs):
@@ -77,13 +82,13 @@ def measure_errors(length, scope, heads=8, width=64):
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
     sigma = scope * (1 + torch.rand(1, heads, length, generator=generator))
-    exact = direct(*(x.double() for x in (q, k, v, center, sigma)))
+    exact = attend_with_bias_matrix(*(x.double() for x in (q, k, v, center, sigma)))
     forms = {name: form for name, form in FORMS.items() if name != "plain"}
     with torch.no_grad():
         return {name: float((form(q, k, v, center, sigma) - exact).abs().max()) for name, form in forms.items()}
 
 
-def split_tf32(a, b):
+def multiply_in_split_tf32(a, b):
     """Compute a @ b as three products of 11-bit numbers, like the float32 kernels on NVIDIA GPUs since Ampere."""
     halves = []
     for x in (a, b):
@@ -94,9 +99,9 @@ def split_tf32(a, b):
     return a_low @ b_high + a_high @ b_low + a_high @ b_high
 
 
-def simulated_attention(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
-    scores = split_tf32(q * (q.size(-1) ** -0.5 if scale is None else scale), k.transpose(-1, -2))
-    return split_tf32((scores if attn_mask is None else scores + attn_mask).softmax(-1), v)
+def attend_in_split_tf32(q, k, v, attn_mask=None, dropout_p=0.0, scale=None):
+    scores = multiply_in_split_tf32(q * (q.size(-1) ** -0.5 if scale is None else scale), k.transpose(-1, -2))
+    return multiply_in_split_tf32((scores if attn_mask is None else scores + attn_mask).softmax(-1), v)
 
 
 def measure_tf32_errors(length, scope, heads=4, width=64):
@@ -105,9 +110,9 @@ def measure_tf32_errors(length, scope, heads=4, width=64):
     q, k, v = (torch.randn(1, heads, length, width, generator=generator) for _ in range(3))
     center = torch.rand(1, heads, length, generator=generator) * length
     sigma = scope * (1 + torch.rand(1, heads, length, generator=generator))
-    exact = direct(*(x.double() for x in (q, k, v, center, sigma)))
+    exact = attend_with_bias_matrix(*(x.double() for x in (q, k, v, center, sigma)))
     kernel = F.scaled_dot_product_attention
-    F.scaled_dot_product_attention = simulated_attention
+    F.scaled_dot_product_attention = attend_in_split_tf32
     try:
         with torch.no_grad():
             forms = {form: focus_attention(q, k, v, center, sigma, form=form) for form in FOCUS_FORMS}

@@ -37,7 +37,7 @@ from pathlib import Path
 
 import generate_table
 import torch
-from bench_training_step import build
+from bench_training_step import build_model
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from machines import describe_machine, describe_processor
@@ -87,7 +87,7 @@ words in common).
 
 def create_fairseq_summariser(args, dictionary):
     """Create a function that summarises documents with fairseq's transformer, as ``fairseq-generate`` does."""
-    model = build("transformer", args.vocabulary)
+    model = build_model("transformer", args.vocabulary)
     task = TranslationTask(TranslationConfig(), dictionary, dictionary)
     generation = GenerationConfig(beam=args.beam, min_len=args.words, max_len_b=args.words)
     model.prepare_for_inference_(Namespace(generation=generation))
@@ -95,13 +95,13 @@ def create_fairseq_summariser(args, dictionary):
 
     def run(source, limit=None):
         generator.min_len = generator.max_len_b = limit or args.words
-        results = task.inference_step(generator, [model], sample_of(source))
+        results = task.inference_step(generator, [model], create_sample(source))
         return [row[0]["tokens"][:-1].tolist() for row in results]
 
     return run
 
 
-def random_shortlist(args, dictionary):
+def create_random_shortlist(args, dictionary):
     """Create random shortlists with lengths and overlaps as for real text.
 
     The shortlist of a document contains the FREQUENT words, the words of the document, and further words from a pool.
@@ -114,11 +114,11 @@ def random_shortlist(args, dictionary):
     return Shortlist.of(torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary)
 
 
-def generator_of(system, args, dictionary):
+def create_generator(system, args, dictionary):
     """Create this project's search with one of its models. Systems with the same architecture use the same weights."""
     torch.manual_seed(0)
     arch, infer_dtype, *more = system.split()
-    model = build(arch, args.vocabulary).eval()
+    model = build_model(arch, args.vocabulary).eval()
     options = PAPER if arch == "etads" else {}
     return SummaryGenerator(
         [model],
@@ -128,7 +128,7 @@ def generator_of(system, args, dictionary):
         max_len_b=args.words,
         infer_dtype=infer_dtype,
         keep_attention=False,
-        shortlist=random_shortlist(args, dictionary) if more else None,
+        shortlist=create_random_shortlist(args, dictionary) if more else None,
         **options,
     )
 
@@ -139,7 +139,7 @@ def create_etads_summariser(generator, args):
     def run(source, limit=None):
         longest = limit or args.words
         generator.settings = replace(generator.settings, min_len=longest, max_len_b=longest)
-        return [row[0]["tokens"][:-1].tolist() for row in generator.generate(None, sample_of(source))]
+        return [row[0]["tokens"][:-1].tolist() for row in generator.generate(None, create_sample(source))]
 
     return run
 
@@ -156,7 +156,7 @@ def create_ctranslate2_summariser(args, dictionary, compute_type):
         return None
     spec = ctranslate2.specs.TransformerSpec.from_config((4, 4), 8, pre_norm=False)
     names = ["<blank>" if token == "<pad>" else token for token in dictionary.symbols]
-    model = build("transformer", args.vocabulary).eval()
+    model = build_model("transformer", args.vocabulary).eval()
     with torch.no_grad():
         converter.set_transformer_encoder(spec.encoder, model.encoder)
         converter.set_transformer_decoder(spec.decoder, model.decoder)
@@ -184,7 +184,7 @@ def create_ctranslate2_summariser(args, dictionary, compute_type):
     return run
 
 
-def sample_of(source):
+def create_sample(source):
     """Convert documents (B, S) to a batch in the same format as the batches of a fairseq dataset."""
     return {"net_input": {"src_tokens": source, "src_lengths": source.ne(1).sum(1)}}
 
@@ -200,7 +200,7 @@ def create_summariser(system, args, dictionary):
         return create_fairseq_summariser(args, dictionary)
     if name == "ctranslate2":
         return create_ctranslate2_summariser(args, dictionary, *number_format)
-    return create_etads_summariser(generator_of(system, args, dictionary), args)
+    return create_etads_summariser(create_generator(system, args, dictionary), args)
 
 
 def draw_documents(args, dictionary):
@@ -222,14 +222,14 @@ class System(Peer):
 
     def __init__(self, system, environment):
         super().__init__(__file__, *sys.argv[1:], "--peer", system, env=environment)
-        self.about = self.told()
+        self.about = self.read_reply()
 
-    def seconds(self, count, at_once):
+    def measure_seconds(self, count, at_once):
         """Measure the time for summarising the first ``count`` documents in batches of ``at_once`` documents."""
         return self.ask([count, at_once])
 
 
-def answer_as_peer(system, args):
+def answer_requests(system, args):
     """Answer requests in the process of a :class:`System`.
 
     The first line of output describes the system (null if it is not installed). Each further line is the time for a
@@ -239,7 +239,7 @@ def answer_as_peer(system, args):
     dictionary = make_numbered_dictionary(args.vocabulary)
     run = create_summariser(system, args, dictionary)
     source = draw_documents(args, dictionary)
-    print(json.dumps(run and describe(system, run, source, args)), flush=True)
+    print(json.dumps(run and describe_search(system, run, source, args)), flush=True)
     for line in sys.stdin:
         count, at_once = json.loads(line)
         started = clock()
@@ -248,12 +248,12 @@ def answer_as_peer(system, args):
         print(json.dumps(clock() - started), flush=True)
 
 
-def describe(system, run, source, args):
+def describe_search(system, run, source, args):
     """Return the memory, machine, generated words and profile of a system. The first search is a warm-up."""
     about = {"megabytes": measure_peak_memory(run, source), "machine": {**describe_machine(), **describe_processor()}}
     about["words"] = run(source[:1], PROFILED_WORDS)
     if not system.startswith("ctranslate2"):  # torch cannot profile CTranslate2
-        about["operations"] = find_vocabulary_product(run, source, args.vocabulary)
+        about["operations"] = find_vocabulary_operation(run, source, args.vocabulary)
         if system == "fairseq":
             check_product_not_batched(about["operations"])
     return about
@@ -264,7 +264,7 @@ def measure_speeds(peers, count, at_once, runs):
     measured = {name: [] for name in peers}
     for _ in range(runs):
         for name, peer in peers.items():
-            measured[name].append(count / peer.seconds(count, at_once))
+            measured[name].append(count / peer.measure_seconds(count, at_once))
     return measured
 
 
@@ -281,7 +281,7 @@ def compute_medians(measured):
     return found
 
 
-def find_vocabulary_product(run, source, vocabulary):
+def find_vocabulary_operation(run, source, vocabulary):
     """Profile a short search in order to find the torch operation that computes the product with the vocabulary."""
     with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as profiled:
         run(source, PROFILED_WORDS)
@@ -330,11 +330,11 @@ def read_resident_memory(what):
     return round(next(int(line.split()[1]) for line in lines if line.startswith(what)) * 1024 / 1e6)
 
 
-def measure(instructions, args):
+def measure_all_systems(instructions, args):
     """Measure all systems with one instruction set and return the report."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
-        started = {name: running.enter_context(System(name, environment)) for name in chosen_systems(args)}
+        started = {name: running.enter_context(System(name, environment)) for name in choose_systems(args)}
         if instructions == "native":
             limited = {**environment, "CT2_FORCE_CPU_ISA": "AVX2"}
             for name in [name for name in started if name.startswith("ctranslate2")]:
@@ -371,7 +371,7 @@ def measure(instructions, args):
         }
 
 
-def chosen_systems(args):
+def choose_systems(args):
     return [name for name in SYSTEMS if not args.only or name.startswith(tuple(args.only))]
 
 
@@ -410,14 +410,16 @@ def main():
             torch.set_num_threads(1)
         warnings.simplefilter("ignore")
         logging.disable(logging.INFO)
-        answer_as_peer(args.peer, args)
+        answer_requests(args.peer, args)
         return
     for instructions in [] if args.table else args.instructions:
-        report = measure(instructions, args)
-        place = args.output / generate_table.file_name(report)
+        report = measure_all_systems(instructions, args)
+        place = args.output / generate_table.make_file_name(report)
         write_record(place, report, args)
         print(f"{place} written", file=sys.stderr)
-    generate_table.show(generate_table.format_markdown_table(generate_table.read_reports(args.output)), args.docs)
+    generate_table.print_table(
+        generate_table.format_markdown_table(generate_table.read_reports(args.output)), args.docs
+    )
 
 
 if __name__ == "__main__":

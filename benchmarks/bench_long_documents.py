@@ -64,7 +64,7 @@ def main():
         lengths = ",".join(map(str, LENGTHS))
         command = ["--documents", "1", "--lengths", lengths, "--systems", ",".join(SYSTEMS), "--runs", str(args.runs)]
         bench_training_step.main([*command, "--output", str(args.output)])
-    generate_table.show(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
+    generate_table.print_table(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 
 if __name__ == "__main__":

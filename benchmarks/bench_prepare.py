@@ -40,7 +40,7 @@ from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences
 WORDS = 800
 
 
-def vocabulary(size, generator):
+def create_vocabulary(size, generator):
     letters = "etaoinshrdlucmfwygpbvkxqjz"
     shapes = ["{}"] * 30 + [
         "{}'s",
@@ -62,7 +62,7 @@ def vocabulary(size, generator):
     return words
 
 
-def story(generator, words, weights):
+def create_story(generator, words, weights):
     chosen = generator.choices(words, cum_weights=weights, k=WORDS)
     sentences, start = [], 0
     while start < WORDS:
@@ -75,7 +75,7 @@ def story(generator, words, weights):
 
 def write_corpus(folder, count):
     generator = random.Random(1)
-    words = vocabulary(200_000, generator)
+    words = create_vocabulary(200_000, generator)
     weights, total = [], 0.0
     for rank in range(len(words)):
         total += 1 / (rank + 2.7)
@@ -87,7 +87,7 @@ def write_corpus(folder, count):
         (folder / "urls" / f"all_{name}.txt").write_text("\n".join(urls) + "\n")
         for url in urls:
             path = folder / "stories" / f"{hashlib.sha1(url.encode()).hexdigest()}.story"
-            path.write_text(story(generator, words, weights))
+            path.write_text(create_story(generator, words, weights))
 
 
 def time_call(function, *arguments):
@@ -96,7 +96,7 @@ def time_call(function, *arguments):
     return time.perf_counter() - started, result
 
 
-def read(folder, out, jobs):
+def run_etads_corpus(folder, out, jobs):
     """Run etads-corpus, and return the peak memory of its largest process in MB."""
     command = [str(Path(sys.executable).parent / "etads-corpus"), "cnndm", "--stories", str(folder / "stories")]
     command += ["--urls", str(folder / "urls"), "--expect", "any", "--out", str(out), "--jobs", str(jobs)]
@@ -106,7 +106,7 @@ def read(folder, out, jobs):
     return int(found.stdout)
 
 
-def tokenise(text, out, jobs):
+def run_tokenisation(text, out, jobs):
     for side in ("source", "target"):
         settings = PreparationSettings("word", words="ptb")
         encode_file(text / f"train.{side}", out / f"train.{side}", settings, out, "words", jobs)
@@ -119,7 +119,7 @@ def measure_processor_time(folder, count):
     with contextlib.redirect_stdout(io.StringIO()):
         corpus.main([*arguments, "--out", str(folder / "one"), "--jobs", "1"])
     read_seconds = time.process_time() - started
-    tokenise(folder / "one", folder / "one-tokens", 1)
+    run_tokenisation(folder / "one", folder / "one-tokens", 1)
     both = time.process_time() - started
     total = count + 200  # includes the valid and test splits
     return round(read_seconds / total * 1000, 3), round((both - read_seconds) / count * 1000, 3)
@@ -181,8 +181,8 @@ def main():
         memory = {}
         for size, count in (("few", args.documents // 10), ("all", args.documents)):
             text, out = folder / size / "text", folder / size / "tokens"
-            read_seconds, memory[size] = time_call(read, folder / size, text, args.jobs)
-            seconds[size] = (count, read_seconds, time_call(tokenise, text, out, args.jobs)[0])
+            read_seconds, memory[size] = time_call(run_etads_corpus, folder / size, text, args.jobs)
+            seconds[size] = (count, read_seconds, time_call(run_tokenisation, text, out, args.jobs)[0])
         (few, read_few, tokenise_few), (count, read_all, tokenise_all) = seconds["few"], seconds["all"]
         report["pipeline"] = {
             "seconds for files -> sentences -> words": [round(read_all, 1), round(tokenise_all, 1)],

@@ -93,7 +93,7 @@ def time_presets(archs, args):
     return {arch: [statistics.median(times) for times in both] for arch, both in found.items()}
 
 
-def measure(args):
+def measure_presets(args):
     """Measure all presets and return the report as JSON types.
 
     Rows for other presets that --output already contains are kept.
@@ -161,9 +161,9 @@ def main():
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     if not args.table:
-        report = measure(args)
+        report = measure_presets(args)
         write_record(args.output, report, args)
-    generate_table.show(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
+    generate_table.print_table(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class System:
         self.vocabulary = vocabulary
         self.generator = torch.Generator().manual_seed(0)
 
-    def step(self):
+    def time_step(self):
         """Run one step and return its time in seconds."""
         sample = make_sample(self.vocabulary, self.generator)
         started = time.perf_counter()
@@ -98,7 +98,7 @@ def main():
     seconds = {name: [] for name in systems}
     for run in range(args.runs + 1):
         for name, system in systems.items():
-            taken = system.step()
+            taken = system.time_step()
             if run:  # the first step also creates the optimiser state
                 seconds[name].append(taken)
     medians = {name: statistics.median(values) for name, values in seconds.items()}

@@ -88,7 +88,7 @@ def time_steps(trainings, samples):
     return found
 
 
-def measure(threads, trainings, samples):
+def measure_steps(threads, trainings, samples):
     torch.set_num_threads(threads)
     times = time_steps(trainings, samples)
     middle = {step: statistics.median(values) for step, values in times.items()}
@@ -101,12 +101,12 @@ def measure(threads, trainings, samples):
     return row
 
 
-def profile(training, samples):
+def profile_reward_step(training, samples):
     """Measure the median CPU seconds of each part of a reward step on one thread. The first batch is a warm-up."""
     torch.set_num_threads(1)
     now = {}
 
-    def timed(owner, attribute, part):
+    def time_calls(owner, attribute, part):
         plain = getattr(owner, attribute)
 
         def call(*arguments, **options):
@@ -120,9 +120,9 @@ def profile(training, samples):
 
     criterion = training.criterion
     for name, part in PARTS.items():
-        timed(criterion, name, part)
-    timed(training.optimizer, "backward", "backward")
-    timed(training, "train_step", "step")
+        time_calls(criterion, name, part)
+    time_calls(training.optimizer, "backward", "backward")
+    time_calls(training, "train_step", "step")
     found = []
     for sample in samples:
         now.clear()
@@ -166,10 +166,10 @@ def main():
         "times": "CPU seconds of the process, with alternating steps",
         "rewards": f"rougeL, {args.samples} sample(s) of at most {args.longest} tokens, baseline {args.baseline}",
         "parameters": sum(parameter.numel() for parameter in trainings[REWARDS].model.parameters()),
-        "threads": {threads: measure(threads, trainings, samples) for threads in args.threads},
+        "threads": {threads: measure_steps(threads, trainings, samples) for threads in args.threads},
     }
     if args.profile:
-        report["CPU seconds of each part of a training step with rewards, on one thread"] = profile(
+        report["CPU seconds of each part of a training step with rewards, on one thread"] = profile_reward_step(
             trainings[REWARDS], samples
         )
         print(report["CPU seconds of each part of a training step with rewards, on one thread"])

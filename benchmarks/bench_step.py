@@ -56,35 +56,35 @@ class PartClock:
         inside_output = {id(module) for module in output.modules()}
         of_words = output.restrict_to_words
         # The projection of a shortlist is created for each batch.
-        output.restrict_to_words = lambda words: self._time(of_words(words), VOCABULARY)
+        output.restrict_to_words = lambda words: self._time_module(of_words(words), VOCABULARY)
         for module in decoder.modules():
             if module is decoder:
-                self._time(module, DECODER)
+                self._time_module(module, DECODER)
             elif isinstance(module, WideLinear):
-                self._time(module, VOCABULARY)
+                self._time_module(module, VOCABULARY)
             elif isinstance(module, (BridgeAttention, SummaryAttention)):
-                self._time(module, ATTENTION)
+                self._time_module(module, ATTENTION)
             elif isinstance(module, (PackedLinear, Int8Linear)) and id(module) not in inside_output:
-                self._time(module, WEIGHTS)
+                self._time_module(module, WEIGHTS)
 
-    def _time(self, module, part):
+    def _time_module(self, module, part):
         module.register_forward_pre_hook(lambda *_: self._running.append([time.perf_counter(), 0.0]))
 
-        def ended(*_):
+        def add_time(*_):
             started, inside = self._running.pop()
             seconds = time.perf_counter() - started
             self.seconds[part] += seconds - inside
             if self._running:
                 self._running[-1][1] += seconds
 
-        module.register_forward_hook(ended)
+        module.register_forward_hook(add_time)
         return module
 
 
 def time_parts_of_a_step(system, args):
     """Measure the milliseconds per step of each part and number of documents, in the run with the median time."""
     dictionary = bench_generate.make_numbered_dictionary(args.vocabulary)
-    generator = bench_generate.generator_of(system, args, dictionary)
+    generator = bench_generate.create_generator(system, args, dictionary)
     run = bench_generate.create_etads_summariser(generator, args)
     clock = PartClock(generator._inference_models[0].current().decoder)
     source = bench_generate.draw_documents(args, dictionary)
@@ -159,7 +159,7 @@ def main():
             "steps": steps,
         }
         write_record(args.output, report, args)
-    generate_table.show(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
+    generate_table.print_table(format_table(json.loads(args.output.read_text())), args.docs, BEGIN)
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ def load_batches(data, checkpoint, documents):
     return task, model, found
 
 
-def measure(model, dictionary, samples, **options):
+def measure_search(model, dictionary, samples, **options):
     """Return the best score for each document, and the steps and hypotheses per document and the CPU seconds."""
     generator = SummaryGenerator([model], dictionary, BEAM, **options)
     generator.generate(None, samples[0])  # the first search packs the weights
@@ -102,7 +102,7 @@ def main():
             base = None
             for rule in reversed(EARLY_STOPPING):
                 options = {"max_len_b": longest, "early_stopping": rule, **scoring}
-                scores, work = measure(model, dictionary, samples, **options)
+                scores, work = measure_search(model, dictionary, samples, **options)
                 base = scores if base is None else base
                 better = sum(scores[number] > base[number] + 1e-4 for number in base)
                 worse = sum(scores[number] < base[number] - 1e-4 for number in base)

@@ -31,7 +31,7 @@ RULES = ("fairseq", "admissible")
 OPTIONS = {"beam_size": 5, "min_len": 4, "max_len_b": 30, "no_repeat_ngram_size": 2}
 
 
-def words(dictionary, tokens):
+def convert_to_words(dictionary, tokens):
     """Convert the ids of a summary, shape (T,), to words. The end symbol and padding are dropped."""
     specials = {dictionary.pad(), dictionary.eos()}
     return " ".join(dictionary[token] for token in tokens.tolist() if token not in specials)
@@ -101,8 +101,8 @@ def main():
         for system in generators:
             seconds[system] += statistics.median(took[system])
             summaries[system] += [row[0]["tokens"] for row in found[system]]
-    references = [words(dictionary, target) for sample in samples for target in sample["target"]]
-    rows = [row_of(system, summaries, seconds[system], references, dictionary) for system in generators]
+    references = [convert_to_words(dictionary, target) for sample in samples for target in sample["target"]]
+    rows = [make_row(system, summaries, seconds[system], references, dictionary) for system in generators]
     report = {
         "model": args.run.name if args.run else "quickstart",
         "documents": args.documents,
@@ -112,9 +112,11 @@ def main():
     write_record(args.output, report, args, indent=1)
 
 
-def row_of(system, summaries, seconds, references, dictionary):
+def make_row(system, summaries, seconds, references, dictionary):
     infer_dtype, listed, rule = system
-    texts, plain = ([words(dictionary, x) for x in summaries[which]] for which in (system, ("fp32", False, rule)))
+    texts, plain = (
+        [convert_to_words(dictionary, x) for x in summaries[which]] for which in (system, ("fp32", False, rule))
+    )
     row = {
         "infer_dtype": infer_dtype,
         "shortlist": listed,

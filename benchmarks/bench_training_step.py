@@ -61,7 +61,7 @@ TINY = [
 ]
 
 
-def build(system, vocabulary):
+def build_model(system, vocabulary):
     dictionary = make_numbered_dictionary(vocabulary)
     task = SummarizationTask(SummarizationConfig(), dictionary, dictionary)
     args = Namespace(arch=system, **(SIZES if system == "transformer" else {}))
@@ -148,7 +148,7 @@ def divide_into_groups(systems, at_once):
     return [[first, *others[i : i + at_once - 1]] for i in range(0, len(others), at_once - 1)] or [[first]]
 
 
-def measure(length, args, arguments):
+def measure_training(length, args, arguments):
     report = {"documents": choose_document_count(length, args), "systems": {}}
     for group in divide_into_groups(args.systems, args.at_once):
         with contextlib.ExitStack() as stack:
@@ -226,7 +226,7 @@ def main(arguments=None):
     }
     args.output.parent.mkdir(parents=True, exist_ok=True)
     for length in args.lengths:
-        report["lengths"][str(length)] = measure(length, args, arguments)
+        report["lengths"][str(length)] = measure_training(length, args, arguments)
         # The report is saved after each length, because measuring long documents takes a long time.
         write_record(args.output, report, args)
 

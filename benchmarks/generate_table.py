@@ -16,7 +16,7 @@ def format_heading(report):
     return f"{machine['cpu']} ({used})"
 
 
-def file_name(report):
+def make_file_name(report):
     machine = report["machine"]
     used = machine["has"] if report["instructions"] == "native" else report["instructions"]
     words = f"{machine['cpu']} {machine['family']} {used}"
@@ -50,21 +50,21 @@ def format_markdown_table(found):
         cells = [f"| {name} |"]
         for report in found:
             for speed in report["documents per second"].values():
-                cells.append(_with_ratio(speed, name) + " |")
+                cells.append(_format_with_ratio(speed, name) + " |")
             memory = report["megabytes"].get(name)
             cells.append(f" {memory['peak'] / 1000:.1f} |" if memory else " |")
         rows.append("".join(cells))
     return "\n".join(["".join(top), "".join(below), *rows])
 
 
-def _with_ratio(speed, name):
+def _format_with_ratio(speed, name):
     if name not in speed:
         return ""
     ratio = f" ({speed[name] / speed['fairseq']:.1f})" if "fairseq" in speed else ""
     return f" {speed[name]:.2f}{ratio}"
 
 
-def write(new_table, page, begin=BEGIN):
+def replace_table(new_table, page, begin=BEGIN):
     """Replace the table between the comments ``begin`` and END on a page."""
     before, _, rest = page.read_text().partition(begin)
     _, end, after = rest.partition(END)
@@ -73,8 +73,8 @@ def write(new_table, page, begin=BEGIN):
     page.write_text(before + begin + new_table + END + after)
 
 
-def show(new_table, page=None, begin=BEGIN):
-    """Print the table. If a page is given, also replace the table on this page (see :func:`write`)."""
+def print_table(new_table, page=None, begin=BEGIN):
+    """Print the table. If a page is given, also replace the table on this page (see :func:`replace_table`)."""
     print(new_table)
     if page:
-        write(new_table, page, begin)
+        replace_table(new_table, page, begin)

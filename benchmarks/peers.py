@@ -17,7 +17,7 @@ class Peer:
         command = [sys.executable, script, *arguments]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, **options)
 
-    def told(self):
+    def read_reply(self):
         """Read the next line that the script prints, and decode the JSON value in it."""
         line = self.process.stdout.readline()
         if not line:
@@ -28,7 +28,7 @@ class Peer:
         """Send a request to the script and return the response."""
         self.process.stdin.write(json.dumps(question) + "\n")
         self.process.stdin.flush()
-        return self.told()
+        return self.read_reply()
 
     def __enter__(self):
         return self

@@ -38,17 +38,19 @@ def describe_conditions(args):
 
     The result contains the commit, date, load average, processor, options, package versions and environment variables.
     """
-    settings = {name: _plain(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")}
+    settings = {
+        name: _convert_to_json(value) for name, value in vars(args).items() if name not in ("output", "table", "docs")
+    }
     return {
         "script": f"benchmarks/{Path(sys.argv[0]).name}",
         "settings": settings,
         "runs": getattr(args, "runs", 1),
-        "commit": _commit(),
+        "commit": _find_commit(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "load average": {"at the start": LOAD_AT_START, "at the end": round(os.getloadavg()[0], 2)},
         "processor": describe_processor(),
         "python": sys.version.split()[0],
-        "peers": {name: version for name in PEERS if (version := _version(name))},
+        "peers": {name: version for name in PEERS if (version := _find_version(name))},
         "environment": {name: os.environ[name] for name in VARIABLES if name in os.environ},
     }
 
@@ -68,34 +70,34 @@ def compare_with_system(values, first):
     for name, figures in values.items():
         ratios = [ours / theirs for ours, theirs in zip(figures, values[first])]
         found[name] = {
-            "median": _short(statistics.median(figures)),
-            "range": [_short(min(figures)), _short(max(figures))],
-            "ratio of medians": _short(statistics.median(figures) / statistics.median(values[first])),
-            "range of ratios": [_short(min(ratios)), _short(max(ratios))],
+            "median": _round_number(statistics.median(figures)),
+            "range": [_round_number(min(figures)), _round_number(max(figures))],
+            "ratio of medians": _round_number(statistics.median(figures) / statistics.median(values[first])),
+            "range of ratios": [_round_number(min(ratios)), _round_number(max(ratios))],
         }
     return found
 
 
-def _short(value):
+def _round_number(value):
     """Round a number to four significant digits."""
     return float(f"{value:.4g}")
 
 
-def _plain(value):
+def _convert_to_json(value):
     """Convert the value of an option to a JSON type."""
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_convert_to_json(one) for one in value]
     return value if value is None or isinstance(value, (bool, int, float)) else str(value)
 
 
-def _version(package):
+def _find_version(package):
     try:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
 
 
-def _commit():
+def _find_commit():
     """Return the commit of the code, or None if git is not available.
 
     If tracked files have changed, "-dirty" is appended.

@@ -27,7 +27,7 @@ from fairseq_etads.layers.attention_probe import AttentionRecord, record_attenti
 TENTHS = 10
 
 
-class Means:
+class RunningMeans:
     """Sums and counts over all batches, from which means are computed."""
 
     def __init__(self) -> None:
@@ -39,17 +39,17 @@ class Means:
         self._sums[name] = self._sums[name] + values
         self._counts[name] = self._counts[name] + counts
 
-    def result(self) -> Dict[str, List[Any]]:
+    def compute(self) -> Dict[str, List[Any]]:
         """Return the mean for each name."""
-        return {name: rounded(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
+        return {name: round_values(values / self._counts[name].clamp(min=1)) for name, values in self._sums.items()}
 
 
-def rounded(values: Tensor) -> List[Any]:
+def round_values(values: Tensor) -> List[Any]:
     """Return the values as lists of numbers, rounded to four digits."""
     return torch.round(values.double(), decimals=4).tolist()
 
 
-def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
+def add_focus_figures(means: RunningMeans, found: AttentionRecord, real: Tensor) -> None:
     """Add mu / m and sigma / m (H, tenths) of each head for the queries in each tenth of their document.
 
     Args:
@@ -66,7 +66,7 @@ def add_focus(means: Means, found: AttentionRecord, real: Tensor) -> None:
         means.add(name, torch.einsum("bhs,bst->ht", parts.float(), inside.float()), counts.expand(values.shape[1], -1))
 
 
-def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
+def add_gate_figures(means: RunningMeans, found: AttentionRecord, real: Tensor, written: Tensor) -> None:
     """Add the share (H,) of the attention that passes the gate in each head. ``written`` (B, T) is False at padding."""
     assert found.gated is not None
     share = (found.gated.sum(-1) * written[:, None]).sum(dim=(0, 2))  # (H,)
@@ -74,10 +74,10 @@ def add_gate(means: Means, found: AttentionRecord, real: Tensor, written: Tensor
 
 
 @torch.no_grad()
-def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
+def measure_attention(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[str, Any]]:
     """Measure the attention of each module on the first ``pairs`` pairs of a split."""
     dataset = task.dataset(subset)
-    found: Dict[str, Means] = defaultdict(Means)
+    found: Dict[str, RunningMeans] = defaultdict(RunningMeans)
     model.eval()
     for start in range(0, min(pairs, len(dataset)), 20):
         sample = dataset.collater([dataset[number] for number in range(start, min(start + 20, pairs, len(dataset)))])
@@ -87,10 +87,10 @@ def measure(model: Any, task: Any, subset: str, pairs: int) -> Dict[str, Dict[st
         written = sample["target"].ne(task.tgt_dict.pad())
         for name, attention in records.items():
             if attention.center is not None:
-                add_focus(found[name], attention, real)
+                add_focus_figures(found[name], attention, real)
             if attention.gated is not None:
-                add_gate(found[name], attention, real, written)
-    return {name: means.result() for name, means in found.items()}
+                add_gate_figures(found[name], attention, real, written)
+    return {name: means.compute() for name, means in found.items()}
 
 
 def main() -> None:
@@ -117,8 +117,8 @@ def main() -> None:
     task.load_dataset(args.subset)
     utils.set_torch_seed(cfg.common.seed)  # fairseq-train also sets the seed before it builds the model
     before = task.build_model(cfg.model)
-    figures = {"before": measure(before, task, args.subset, args.pairs)}
-    figures["after"] = measure(models[0], task, args.subset, args.pairs)
+    figures = {"before": measure_attention(before, task, args.subset, args.pairs)}
+    figures["after"] = measure_attention(models[0], task, args.subset, args.pairs)
     args.json.write_text(json.dumps(figures) + "\n", encoding="utf-8")
 
 

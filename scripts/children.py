@@ -22,7 +22,7 @@ SECONDS_BETWEEN_LOOKS = 0.5
 _PR_SET_PDEATHSIG = 1  # a constant for prctl in Linux
 
 
-def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
+def start_child(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "subprocess.Popen[bytes]":
     """Start a command that is terminated when this process ends, even if this process is killed.
 
     Args:
@@ -30,43 +30,43 @@ def start(command: Sequence[str], held: Sequence[int] = (), **options: Any) -> "
         options: options of ``subprocess.Popen``.
     """
     parent = os.getpid()
-    before: Any = None
+    terminate_with_this_process: Any = None
     if sys.platform == "linux":
         prctl = ctypes.CDLL(None, use_errno=True).prctl
 
-        def before() -> None:
-            _terminate_with(parent, prctl)
+        def terminate_with_this_process() -> None:
+            _terminate_with_parent(parent, prctl)
 
-    return subprocess.Popen(command, pass_fds=held, preexec_fn=before, **options)
+    return subprocess.Popen(command, pass_fds=held, preexec_fn=terminate_with_this_process, **options)
 
 
-def _terminate_with(parent: int, prctl: Any) -> None:
+def _terminate_with_parent(parent: int, prctl: Any) -> None:
     """Ask Linux to terminate this process, or the command that replaces it, when the parent process ends."""
     prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # the parent may have ended before prctl was called
         os._exit(128 + signal.SIGTERM)
 
 
-def on_signals(handler: Callable[[int, Any], None]) -> None:
+def handle_end_signals(handler: Callable[[int, Any], None]) -> None:
     """Call ``handler`` on SIGINT, SIGTERM and SIGHUP, unless this process ignores the signal."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, handler)
 
 
-def end_with_parent() -> None:
+def watch_parent() -> None:
     """Start a thread that terminates this process if its parent ends, for example because the parent was killed."""
     parent = os.getppid()
 
-    def look() -> None:
+    def wait_for_end_of_parent() -> None:
         while os.getppid() == parent:
             time.sleep(SECONDS_BETWEEN_LOOKS)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=wait_for_end_of_parent, daemon=True).start()
 
 
-def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
+def run_child(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
     """Run a command and wait for it. Signals that would end this process are forwarded to the command.
 
     Returns:
@@ -74,9 +74,9 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
         process.
     """
     ended_by = 0
-    child = start(command, held, **options)
+    child = start_child(command, held, **options)
 
-    def pass_signal_on(number: int, frame: Any) -> None:
+    def forward_signal(number: int, frame: Any) -> None:
         nonlocal ended_by
         if ended_by:
             child.kill()
@@ -84,7 +84,7 @@ def call(command: List[str], held: Sequence[int] = (), **options: Any) -> int:
             ended_by = number
             child.terminate()
 
-    on_signals(pass_signal_on)
+    handle_end_signals(forward_signal)
     status = child.wait()
     return 128 + ended_by if ended_by else status if status >= 0 else 128 - status
 
@@ -93,10 +93,10 @@ def main() -> int:
     parent, command = int(sys.argv[1]), sys.argv[2:]
     try:
         if sys.platform == "linux":
-            _terminate_with(parent, ctypes.CDLL(None, use_errno=True).prctl)
+            _terminate_with_parent(parent, ctypes.CDLL(None, use_errno=True).prctl)
             os.execvp(command[0], command)
-        end_with_parent()
-        return call(command)
+        watch_parent()
+        return run_child(command)
     except OSError as error:
         print(f"{command[0]}: {error.strerror}", file=sys.stderr)
         return 127 if isinstance(error, FileNotFoundError) else 126

@@ -24,7 +24,7 @@ Larger numbers are shown as "more than" this number.
 """
 
 
-class Answers(NamedTuple):
+class ClaimData(NamedTuple):
     """The data from which the answer to a claim is derived.
 
     Attributes:
@@ -40,11 +40,11 @@ class Answers(NamedTuple):
     benchmarks: Path
 
 
-Answer = Callable[[Answers], Optional[str]]
+Answer = Callable[[ClaimData], Optional[str]]
 """Function that returns the text of a cell, or None if there are no records."""
 
 
-class Row(NamedTuple):
+class ClaimRow(NamedTuple):
     """A claim in a paper.
 
     Attributes:
@@ -105,14 +105,14 @@ def make_verdict_lookup(first: str, second: str) -> Answer:
 def make_difference_formatter(first: str, second: str, *figures: Callable[[Record], float], what: str = "") -> Answer:
     """Return a function that formats the differences between two systems in the given figures."""
 
-    def answer(answers: Answers) -> Optional[str]:
+    def answer(answers: ClaimData) -> Optional[str]:
         found = format_mean_differences(answers.systems, first, second, figures)
         return found and f"{what}{found}"
 
     return answer
 
 
-def gains_by_metric(answers: Answers) -> Optional[str]:
+def format_gains_by_metric(answers: ClaimData) -> Optional[str]:
     """Format the gains in ROUGE-1 and ROUGE-L from focus and saliency."""
     found = []
     for name in ("focus", "saliency"):
@@ -128,7 +128,7 @@ def gains_by_metric(answers: Answers) -> Optional[str]:
     return f"ROUGE-1 / L: {'; '.join(found)}; no gain is decided, so none is largest"
 
 
-def format_repeated_ngrams(answers: Answers) -> Optional[str]:
+def format_repeated_ngrams(answers: ClaimData) -> Optional[str]:
     """Format the percentages of repeated bigrams and trigrams in summaries by etads."""
     found = [compute_system_mean(answers.systems, "etads", make_analysis_reader(f"repeated {n}-grams")) for n in (2, 3)]
     if any(value is None for value in found):
@@ -139,14 +139,14 @@ def format_repeated_ngrams(answers: Answers) -> Optional[str]:
 def make_copy_rate_formatter(first: str) -> Answer:
     """Return a function that formats the copy rate of a system."""
 
-    def answer(answers: Answers) -> Optional[str]:
+    def answer(answers: ClaimData) -> Optional[str]:
         value = compute_system_mean(answers.systems, first, make_analysis_reader("copy rate"))
         return None if value is None else f"{first}: {value:.1f} % of the words"
 
     return answer
 
 
-def format_speed(answers: Answers) -> Optional[str]:
+def format_speed(answers: ClaimData) -> Optional[str]:
     """Format the hours per epoch and the summaries per second on a processor."""
     rows = json.loads((answers.benchmarks / "presets.json").read_text(encoding="utf-8"))["presets"]
     names = ("gru_seq2seq", "es_transformer", "gated_es_transformer")
@@ -155,13 +155,13 @@ def format_speed(answers: Answers) -> Optional[str]:
     return f"training is no quicker on a processor: {shown}"
 
 
-def format_vocabulary_trick_time(answers: Answers) -> Optional[str]:
+def format_vocabulary_trick_time(answers: ClaimData) -> Optional[str]:
     """Format the time of a step with the full softmax relative to a step with the large-vocabulary trick."""
     record = json.loads((answers.benchmarks / "recurrent.json").read_text(encoding="utf-8"))
     return f"yes: the full softmax takes {record['full softmax to words_lvt5k']} times as long (400,000 words)"
 
 
-def answer_without_records(answers: Answers) -> Optional[str]:
+def return_no_answer(answers: ClaimData) -> Optional[str]:
     """Return None, because there are no records for the claim."""
     return None
 
@@ -169,108 +169,112 @@ def answer_without_records(answers: Answers) -> Optional[str]:
 NOVEL = [make_analysis_reader(f"novel {n}-grams") for n in NGRAMS]
 RECALL = [make_rouge_reader("recall", metric) for metric in ROUGES]
 ROWS = (
-    Row("ETADS", "focus-attention helps", "T2", 1.30, make_verdict_lookup("etads_focus", "etads_basic")),
-    Row("ETADS", "saliency-selection helps", "T2", 1.23, make_verdict_lookup("etads_saliency", "etads_basic")),
-    Row("ETADS", "both help", "T2", 2.17, make_verdict_lookup("etads", "etads_basic")),
-    Row("ETADS", "both beat focus-attention alone", "T2", 0.87, make_verdict_lookup("etads", "etads_focus")),
-    Row("ETADS", "both beat saliency-selection alone", "T2", 0.94, make_verdict_lookup("etads", "etads_saliency")),
-    Row("ETADS", "focus gains most in ROUGE-L, saliency in ROUGE-1", "4.3", None, gains_by_metric),
-    Row("ETADS", "beats the pointer-generator with coverage", "T2", 2.15, make_verdict_lookup("etads", "pg_coverage")),
-    Row(
-        *("ETADS", "beats Explicit-Selection, ROUGESal+Ent, Bottom-Up, ConvS2S", "T2", None, answer_without_records),
+    ClaimRow("ETADS", "focus-attention helps", "T2", 1.30, make_verdict_lookup("etads_focus", "etads_basic")),
+    ClaimRow("ETADS", "saliency-selection helps", "T2", 1.23, make_verdict_lookup("etads_saliency", "etads_basic")),
+    ClaimRow("ETADS", "both help", "T2", 2.17, make_verdict_lookup("etads", "etads_basic")),
+    ClaimRow("ETADS", "both beat focus-attention alone", "T2", 0.87, make_verdict_lookup("etads", "etads_focus")),
+    ClaimRow("ETADS", "both beat saliency-selection alone", "T2", 0.94, make_verdict_lookup("etads", "etads_saliency")),
+    ClaimRow("ETADS", "focus gains most in ROUGE-L, saliency in ROUGE-1", "4.3", None, format_gains_by_metric),
+    ClaimRow(
+        "ETADS", "beats the pointer-generator with coverage", "T2", 2.15, make_verdict_lookup("etads", "pg_coverage")
+    ),
+    ClaimRow(
+        *("ETADS", "beats Explicit-Selection, ROUGESal+Ent, Bottom-Up, ConvS2S", "T2", None, return_no_answer),
         needs="the four systems are not trained at this budget",
     ),
-    Row(
+    ClaimRow(
         *("ETADS", "a basic Transformer equals the pointer-generator with coverage", "4.3", -0.02),
         make_verdict_lookup("etads_basic", "pg_coverage"),
     ),
-    Row("ETADS", "two layers of the encoder are worse than four", "T4", -3.85, answer_without_records),
-    Row("ETADS", "six layers of the encoder are no better than four", "T4", -0.10, answer_without_records),
-    Row("ETADS", "two layers of the decoder are worse than four", "T4", -7.36, answer_without_records),
-    Row("ETADS", "six layers of the decoder are no better than four", "T4", 0.14, answer_without_records),
-    Row("ETADS", "saliency by layer, in precision", "T5", None, answer_without_records),
-    Row(
+    ClaimRow("ETADS", "two layers of the encoder are worse than four", "T4", -3.85, return_no_answer),
+    ClaimRow("ETADS", "six layers of the encoder are no better than four", "T4", -0.10, return_no_answer),
+    ClaimRow("ETADS", "two layers of the decoder are worse than four", "T4", -7.36, return_no_answer),
+    ClaimRow("ETADS", "six layers of the decoder are no better than four", "T4", 0.14, return_no_answer),
+    ClaimRow("ETADS", "saliency by layer, in precision", "T5", None, return_no_answer),
+    ClaimRow(
         *("ETADS", "focus in the lower layers gains recall", "T6", None),
         make_difference_formatter(
             "layers_1-2", "layers_none", *RECALL, what="recall of ROUGE-1 / 2 / L, with saliency on: "
         ),
     ),
-    Row(
+    ClaimRow(
         *("ETADS", "focus in the upper layers gains less recall", "T6", None),
         make_difference_formatter(
             "layers_3-4", "layers_none", *RECALL, what="recall of ROUGE-1 / 2 / L, with saliency on: "
         ),
     ),
-    Row("ETADS", "summaries do not repeat", "4.4", None, format_repeated_ngrams),
-    Row("Aggregation", "aggregation by attention helps", "T4", 0.86, make_verdict_lookup("attn_1", "plain")),
-    Row("Aggregation", "aggregation by projection helps", "T4", 0.14, make_verdict_lookup("proj_1", "plain")),
-    Row("Aggregation", "attention beats projection", "T4", 0.72, make_verdict_lookup("attn_1", "proj_1")),
-    Row("Aggregation", "addition hurts", "T4", 0.30, make_verdict_lookup("plain", "add_1")),
-    Row("Aggregation", "two aggregated layers: addition gets worse", "T4", -0.15, answer_without_records),
-    Row("Aggregation", "two aggregated layers: attention gets worse", "T4", -0.97, answer_without_records),
-    Row("Aggregation", "two aggregated layers: projection gets better", "T4", 0.09, answer_without_records),
-    Row("Aggregation", "the encoder's depth matters more than the decoder's", "T3", -0.22, answer_without_records),
-    Row(
+    ClaimRow("ETADS", "summaries do not repeat", "4.4", None, format_repeated_ngrams),
+    ClaimRow("Aggregation", "aggregation by attention helps", "T4", 0.86, make_verdict_lookup("attn_1", "plain")),
+    ClaimRow("Aggregation", "aggregation by projection helps", "T4", 0.14, make_verdict_lookup("proj_1", "plain")),
+    ClaimRow("Aggregation", "attention beats projection", "T4", 0.72, make_verdict_lookup("attn_1", "proj_1")),
+    ClaimRow("Aggregation", "addition hurts", "T4", 0.30, make_verdict_lookup("plain", "add_1")),
+    ClaimRow("Aggregation", "two aggregated layers: addition gets worse", "T4", -0.15, return_no_answer),
+    ClaimRow("Aggregation", "two aggregated layers: attention gets worse", "T4", -0.97, return_no_answer),
+    ClaimRow("Aggregation", "two aggregated layers: projection gets better", "T4", 0.09, return_no_answer),
+    ClaimRow("Aggregation", "the encoder's depth matters more than the decoder's", "T3", -0.22, return_no_answer),
+    ClaimRow(
         *("Aggregation", "more novel n-grams (+0.5 / 4.6 / 7.8 / 10.1)", "Fig. 5", None),
         make_difference_formatter("attn_1", "plain", *NOVEL, what="novel n-grams of 1 to 4 words: "),
     ),
-    Row(
+    ClaimRow(
         "Aggregation",
         "beats the pointer-generator with coverage",
         "T1",
         1.31,
         make_verdict_lookup("attn_1", "pg_coverage"),
     ),
-    Row("Aggregation", "beats lead-3", "T1", None, lambda answers: format_difference_from_lead(answers, "attn_1")),
-    Row(
+    ClaimRow("Aggregation", "beats lead-3", "T1", None, lambda answers: format_difference_from_lead(answers, "attn_1")),
+    ClaimRow(
         "Aggregation",
         "Chinese: +5.3; people prefer it",
         "T5, 6",
         None,
-        answer_without_records,
+        return_no_answer,
         "no Chinese corpus, no judges",
     ),
-    Row("Gated ES", "sharing the encoder's layers helps", "T2, 3", 2.53, make_verdict_lookup("es", "plain")),
-    Row("Gated ES", "the gate helps on top", "T2, 3", 0.20, make_verdict_lookup("gated_es", "es")),
-    Row(
+    ClaimRow("Gated ES", "sharing the encoder's layers helps", "T2, 3", 2.53, make_verdict_lookup("es", "plain")),
+    ClaimRow("Gated ES", "the gate helps on top", "T2, 3", 0.20, make_verdict_lookup("gated_es", "es")),
+    ClaimRow(
         "Gated ES",
         "sharing helps, with equal tables of word vectors",
         "",
         2.53,
         make_verdict_lookup("es_tied", "plain"),
     ),
-    Row(
+    ClaimRow(
         "Gated ES",
         "the gate helps, with equal tables of word vectors",
         "",
         0.20,
         make_verdict_lookup("gated_es_tied", "es_tied"),
     ),
-    Row(
+    ClaimRow(
         *(
             "Gated ES",
             "beats ABS, RAS-Elman, Feats2s, Entail; a Transformer equals seq2seq",
             "T2, 3",
             None,
-            answer_without_records,
+            return_no_answer,
         ),
         needs="only single trainings of the sample corpus (experiments.md)",
     ),
-    Row(
+    ClaimRow(
         "Gated ES", "a third of seq2seq's training time, quicker search; the gate costs speed", "T2", None, format_speed
     ),
-    Row(
+    ClaimRow(
         "Nallapati",
         "hierarchical attention helps",
         "T3",
         0.06,
         make_verdict_lookup("words_lvt2k_hieratt", "words_lvt2k"),
     ),
-    Row("Nallapati", "features help (here TF and IDF)", "T1", 0.16, make_verdict_lookup("feats_lvt2k", "words_lvt2k")),
-    Row(
+    ClaimRow(
+        "Nallapati", "features help (here TF and IDF)", "T1", 0.16, make_verdict_lookup("feats_lvt2k", "words_lvt2k")
+    ),
+    ClaimRow(
         "Nallapati", "temporal attention helps", "T3", 2.54, make_verdict_lookup("words_lvt2k_temp_att", "words_lvt2k")
     ),
-    Row(
+    ClaimRow(
         *("Nallapati", "temporal attention repeats less", "T3", None),
         make_difference_formatter(
             *(
@@ -282,31 +286,33 @@ ROWS = (
             what="repeated bigrams / trigrams, in per cent: ",
         ),
     ),
-    Row("Nallapati", "the copy rate is about 78 %", "T1", None, make_copy_rate_formatter("words_lvt2k")),
-    Row("Nallapati", "the switching pointer is best, not significantly", "T1", 0.34, answer_without_records),
-    Row("Nallapati", "lvt5k beats lvt2k", "T1", None, answer_without_records),
-    Row("Nallapati", "two sentences beat one", "T1", 0.51, answer_without_records),
-    Row("Nallapati", "the large-vocabulary trick is three times as fast", "4.1", None, format_vocabulary_trick_time),
-    Row("Nallapati", "DUC-2004", "T2", None, answer_without_records, "DUC-2004 cannot be redistributed"),
+    ClaimRow("Nallapati", "the copy rate is about 78 %", "T1", None, make_copy_rate_formatter("words_lvt2k")),
+    ClaimRow("Nallapati", "the switching pointer is best, not significantly", "T1", 0.34, return_no_answer),
+    ClaimRow("Nallapati", "lvt5k beats lvt2k", "T1", None, return_no_answer),
+    ClaimRow("Nallapati", "two sentences beat one", "T1", 0.51, return_no_answer),
+    ClaimRow(
+        "Nallapati", "the large-vocabulary trick is three times as fast", "4.1", None, format_vocabulary_trick_time
+    ),
+    ClaimRow("Nallapati", "DUC-2004", "T2", None, return_no_answer, "DUC-2004 cannot be redistributed"),
 )
 
 
-def mean_rouge(record: Record) -> float:
+def compute_mean_rouge(record: Record) -> float:
     """Compute the mean of ROUGE-1, 2 and L (F1)."""
     return float(np.mean([make_rouge_reader("f1", metric)(record) for metric in ROUGES]))
 
 
-def format_difference_from_lead(answers: Answers, system: str) -> Optional[str]:
+def format_difference_from_lead(answers: ClaimData, system: str) -> Optional[str]:
     """Format the difference in mean ROUGE between a system and the best lead baseline in the records."""
     leads = [name for name in answers.systems if name.startswith("lead-")]
-    value = compute_system_mean(answers.systems, system, mean_rouge)
+    value = compute_system_mean(answers.systems, system, compute_mean_rouge)
     if value is None or not leads:
         return None
-    lead = max(leads, key=lambda name: mean_rouge(answers.systems[name][0]))
-    return f"{value - mean_rouge(answers.systems[lead][0]):+.2f} against `{lead}` (one training)"
+    lead = max(leads, key=lambda name: compute_mean_rouge(answers.systems[name][0]))
+    return f"{value - compute_mean_rouge(answers.systems[lead][0]):+.2f} against `{lead}` (one training)"
 
 
-def format_required_trainings(row: Row, deviation: float) -> str:
+def format_required_trainings(row: ClaimRow, deviation: float) -> str:
     """Return a phrase with the number of training runs per system that detect the published difference with 80 % power.
 
     The phrase contains two numbers, without and with correction for multiple comparisons.
@@ -321,7 +327,7 @@ def format_required_trainings(row: Row, deviation: float) -> str:
     return f"would need {shown[0]} seeds a side ({shown[1]} corrected)"
 
 
-def format_cell(row: Row, answers: Answers) -> str:
+def format_cell(row: ClaimRow, answers: ClaimData) -> str:
     """Return the answer or, if there is none, the number of training runs that a verdict requires."""
     found = row.answer(answers)
     needed = format_required_trainings(row, answers.deviation)
@@ -331,7 +337,7 @@ def format_cell(row: Row, answers: Answers) -> str:
     return f"{found}; {needed}" if is_open and needed and "excluded" not in found else found
 
 
-def make_claim_rows(corpora: Dict[str, Answers]) -> Iterator[List[str]]:
+def make_claim_rows(corpora: Dict[str, ClaimData]) -> Iterator[List[str]]:
     """Return the table cells for all claims, with a column for each corpus."""
     for row in ROWS:
         published = "" if row.published is None else f"{row.published:+.2f}"

@@ -1,7 +1,7 @@
 """MkDocs hooks for the documentation site: pages from other folders, links between pages, and the API reference.
 
-mkdocs.yml refers to this file twice: for the hooks, and for ``Roles``, an extension of griffe, the library that reads
-the docstrings.
+mkdocs.yml refers to this file twice: for the hooks, and for ``RoleConverter``, an extension of griffe, the
+library that reads the docstrings.
 """
 
 import json
@@ -66,7 +66,7 @@ def convert_links(text: str, path: str) -> str:
         path: path of the page in the repository.
     """
 
-    def site_link(match):
+    def make_site_link(match):
         if "://" in match[2]:
             return match[0]
         target = os.path.normpath(os.path.join(os.path.dirname(path), match[2])).replace(os.sep, "/")
@@ -74,7 +74,7 @@ def convert_links(text: str, path: str) -> str:
         # MkDocs warns about links to files that are not pages.
         return match[0] if page is None else match[1] + page + match[3]
 
-    return _LINK.sub(site_link, text)
+    return _LINK.sub(make_site_link, text)
 
 
 def convert_notebook(notebook: dict) -> str:
@@ -107,23 +107,23 @@ def create_api_pages() -> dict:
     return pages
 
 
-class Roles(griffe.Extension):
+class RoleConverter(griffe.Extension):
     """Converts Sphinx roles in docstrings (``:func:`rouge```) to MkDocs links."""
 
     def on_package(self, *, pkg, **_):
         """Convert the docstrings of a package after the package has been read."""
-        self._change(pkg)
+        self._convert_docstrings(pkg)
 
-    def _change(self, obj):
+    def _convert_docstrings(self, obj):
         if obj.docstring:
-            text = _ROLE.sub(lambda match: self._link(obj, match[1]), obj.docstring.value)
+            text = _ROLE.sub(lambda match: self._make_link(obj, match[1]), obj.docstring.value)
             obj.docstring.value = _SYMBOL.sub(r"`<\1>`", text)
         for member in obj.members.values():
             if not member.is_alias:
-                self._change(member)
+                self._convert_docstrings(member)
 
     @staticmethod
-    def _link(obj, name):
+    def _make_link(obj, name):
         """Return a link to the object that ``name`` denotes in ``obj``.
 
         If the API reference does not contain this object, only its name is returned.

@@ -50,7 +50,7 @@ def read_json(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def training_command(run: Path) -> str:
+def read_training_command(run: Path) -> str:
     """Return the command that trained ``run``, with folders replaced by the placeholders DATA, RUN and FAIRSEQ."""
     command = (run / "finished.txt").read_text(encoding="utf-8").strip()
     command = re.sub(r"(?<=^fairseq-train )\S+", "DATA/bin", command)
@@ -66,7 +66,7 @@ def read_parameter_count(log: Path) -> int:
     return int(found.group(1).replace(",", ""))
 
 
-def mechanism_figures(log: TrainingLog) -> Dict[str, List[float]]:
+def read_mechanism_figures(log: TrainingLog) -> Dict[str, List[float]]:
     """Return the values of each figure about a mechanism, after the first step and after each tenth of training."""
     series = {name: log.figures[name][TRAIN] for name in MECHANISMS if TRAIN in log.figures.get(name, {})}
     return {name: [values[step] for step in choose_steps_at_tenths(list(values))] for name, values in series.items()}
@@ -102,17 +102,17 @@ def make_training_fields(run: Path, checkpoint: str) -> Dict[str, Any]:
         rounded = [round(value, 3) for value in found.log_likelihood]
         likelihoods = {"data": found.data, "log_likelihood": rounded, "tokens": found.tokens, "unknown": found.unknown}
     return {
-        "training": training_command(run),
+        "training": read_training_command(run),
         "torch": importlib.metadata.version("torch"),
         "parameters": read_parameter_count(path),
         "steps": log.updates,
         "valid_perplexity": min(perplexities.values()) if checkpoint == "best" else perplexities[max(perplexities)],
-        "mechanisms": mechanism_figures(log),
+        "mechanisms": read_mechanism_figures(log),
         **likelihoods,
     }
 
 
-def record(args: argparse.Namespace) -> None:
+def write_record(args: argparse.Namespace) -> None:
     """Write the record of a run.
 
     The record is created from the files rouge.json, scores.jsonl, analysis.json and, if it exists, attention.json.
@@ -187,14 +187,14 @@ def find_central_sentences(method: str, limit: int, in_words: bool, sentences: L
     from sumy.summarizers.lex_rank import LexRankSummarizer
     from sumy.summarizers.text_rank import TextRankSummarizer
 
-    class Words:
+    class SumyTokenizer:
         """Tokeniser in the form that sumy expects."""
 
         def to_words(self, text: str) -> Tuple[str, ...]:
             return tuple(re.findall(r"[a-z0-9]+", text.lower()))
 
-    words = Words()
-    document = ObjectDocumentModel([Paragraph([Sentence(sentence, words) for sentence in sentences])])
+    tokenizer = SumyTokenizer()
+    document = ObjectDocumentModel([Paragraph([Sentence(sentence, tokenizer) for sentence in sentences])])
     summariser = {"textrank": TextRankSummarizer, "lexrank": LexRankSummarizer}[method]()
     chosen = [str(sentence) for sentence in summariser(document, 1 if in_words else limit)] or sentences[:1]
     return [" ".join(chosen[0].split()[:limit])] if in_words and chosen else chosen
@@ -211,7 +211,7 @@ def write_extracts(args: argparse.Namespace) -> None:
     args.summaries.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def choose(args: argparse.Namespace) -> None:
+def choose_extracts(args: argparse.Namespace) -> None:
     """Score extracts of the validation documents, and store the scores and the best kind of extract for each method."""
     documents, references = read_text(args.text, "valid")
     found = {}
@@ -241,7 +241,7 @@ def compare_rates(args: argparse.Namespace) -> None:
     for run in args.runs:
         log = read_log(find_log(str(run)))
         perplexity = min(log.figures["ppl"]["valid"].values())
-        found[run.name] = {"perplexity": perplexity, "steps": log.updates, "training": training_command(run)}
+        found[run.name] = {"perplexity": perplexity, "steps": log.updates, "training": read_training_command(run)}
     path = args.results / "rates.json"
     content = read_json(path) if path.exists() else {"format": "fairseq-etads learning rates 1"}
     content.update({"version": version(), "processor": describe_processor(), **found})
@@ -251,7 +251,7 @@ def compare_rates(args: argparse.Namespace) -> None:
         print(f"{name}: perplexity {run['perplexity']} after {run['steps']} steps")
 
 
-def words(args: argparse.Namespace) -> None:
+def write_example_data(args: argparse.Namespace) -> None:
     """Write the truncated words of the prepared data and the dictionary with positions, for fairseq's example."""
     known = read_json(args.prepared / "report.json")["vocabulary"]["known"]["source"]
     entries = (args.prepared / "dict.txt").read_text(encoding="utf-8").splitlines()[:known]
@@ -265,7 +265,7 @@ def words(args: argparse.Namespace) -> None:
         (args.folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def search(args: argparse.Namespace) -> None:
+def write_example_summaries(args: argparse.Namespace) -> None:
     """Write the best summary that fairseq's example generates for each test document.
 
     Summaries are written as tokens, in the order of the documents. As for all other systems, this project's search is
@@ -299,7 +299,7 @@ def search(args: argparse.Namespace) -> None:
     args.tokens.write_text("".join(f"{lines[number]}\n" for number in sorted(lines)), encoding="utf-8")
 
 
-def detokenise(args: argparse.Namespace) -> None:
+def write_detokenised_text(args: argparse.Namespace) -> None:
     """Convert lines of words in the form of the prepared data to text."""
     from fairseq_etads.jobs.runs import make_detokenizer  # imported here, because it imports torch
     from fairseq_etads.vocabulary.dictionary import SummarizationDictionary
@@ -327,7 +327,7 @@ def main() -> None:
     choosing = commands.add_parser(
         "choose", help="find the untrained system with the best scores on the validation pairs"
     )
-    choosing.set_defaults(run_command=choose)
+    choosing.set_defaults(run_command=choose_extracts)
     choosing.add_argument("--text", type=Path, required=True, help="folder containing valid.source and valid.target")
     choosing.add_argument("--corpus", required=True)
     choosing.add_argument("--kinds", nargs="+", required=True, help="systems to compare, named as in extract --kind")
@@ -345,7 +345,7 @@ def main() -> None:
     cutting = commands.add_parser(
         "words", help="convert prepared data to the format of fairseq's pointer-generator example"
     )
-    cutting.set_defaults(run_command=words)
+    cutting.set_defaults(run_command=write_example_data)
     cutting.add_argument("folder", type=Path, help="output folder for the converted files")
     cutting.add_argument("--prepared", type=Path, required=True)
     cutting.add_argument(
@@ -354,7 +354,7 @@ def main() -> None:
     searching = commands.add_parser(
         "search", help="generate summaries with fairseq's pointer-generator example, and write them as tokens"
     )
-    searching.set_defaults(run_command=search)
+    searching.set_defaults(run_command=write_example_summaries)
     searching.add_argument("checkpoint", type=Path)
     searching.add_argument("tokens", type=Path, help="output file for the tokens")
     searching.add_argument(
@@ -367,7 +367,7 @@ def main() -> None:
     for option in ("--beam", "--min-len", "--max-len", "--no-repeat-ngram-size"):
         searching.add_argument(option, type=int, required=True, help="same as the etads-summarize option of this name")
     joining = commands.add_parser("detokenise", help="convert tokenised summaries to plain text")
-    joining.set_defaults(run_command=detokenise)
+    joining.set_defaults(run_command=write_detokenised_text)
     joining.add_argument("words", type=Path)
     joining.add_argument("text", type=Path, help="output file for the plain text")
     joining.add_argument(
@@ -377,7 +377,7 @@ def main() -> None:
         help="folder containing the prepared data from which the words were taken",
     )
     recording = commands.add_parser("record", help="store the results of a run as a record")
-    recording.set_defaults(run_command=record)
+    recording.set_defaults(run_command=write_record)
     recording.add_argument(
         "run",
         type=Path,

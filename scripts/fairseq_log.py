@@ -61,7 +61,7 @@ def format_duration(seconds: float) -> str:
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
-def shorten(text: str) -> str:
+def shorten_message(text: str) -> str:
     return text if len(text) <= LONGEST else text[:LONGEST] + " […]"
 
 
@@ -103,7 +103,7 @@ def explain_failure(lines: List[str], status: int, command: List[str]) -> str:
     return tail[-1] if tail else f"it said nothing and ended with exit status {status}"
 
 
-class Watcher:
+class LogWatcher:
     """Reads the output of fairseq and shows the important lines.
 
     Args:
@@ -145,7 +145,7 @@ class Watcher:
                 return
             self.document = found.group(1)
             self.summarised += 1
-            if self._is_time() and self.summarised < self.documents:
+            if self._is_progress_due() and self.summarised < self.documents:
                 self.say(f"{self.summarised:,} of {self.documents:,} summaries", True)
             return
         match = MESSAGE.match(line)
@@ -165,7 +165,7 @@ class Watcher:
         elif module == "valid":
             self._show_validation(text)
         elif text.startswith(("validation sample ", "training plan: ")):
-            self.say(shorten(text), False)
+            self.say(shorten_message(text), False)
         elif text.startswith("train ") and "left out)" in text:
             option = "--truncate-source" if text.startswith("train documents") else "--truncate-target"
             self.say(f"{text}; {option} sets the number that is kept", False)
@@ -190,7 +190,7 @@ class Watcher:
         self.known.add(kind)
         if OUT_OF_MEMORY.search(text):
             text = f"a batch did not fit into memory and was left out: lower --max-tokens. fairseq said: {text}"
-        self.say(f"warning: {shorten(text)}", False)
+        self.say(f"warning: {shorten_message(text)}", False)
 
     def _show_progress(self, text: str) -> None:
         """Show a progress line such as ``epoch 001:    100 / 160 loss=9.0, ppl=440, num_updates=100``."""
@@ -202,7 +202,7 @@ class Watcher:
         if self.epochs and epoch:
             in_all = self.step - int(epoch.group(2)) + (self.epochs - int(epoch.group(1)) + 1) * int(epoch.group(3))
             steps = min(filter(None, (steps, in_all)))
-        if not self._is_time():
+        if not self._is_progress_due():
             return
         loss = re.search(r"\bloss[\"=: ]+([\d.]+)", text)
         said = f", loss {loss.group(1)}" if loss else ""
@@ -231,14 +231,14 @@ class Watcher:
         said = ", ".join(f"{name.replace('best_', 'best ')} {fields[name]}" for name in wanted)
         self.say(f"validated after step {fields.get('num_updates', '?')}: {said or text}", False)
 
-    def _is_time(self) -> bool:
+    def _is_progress_due(self) -> bool:
         now = self.clock()
         if now - self.shown_at < SHOWN_EVERY and not sys.stderr.isatty():
             return False
         self.shown_at = now
         return True
 
-    def interrupted(self) -> None:
+    def report_interruption(self) -> None:
         """Tell the user at which step the command will continue if it is run again."""
         if "train" not in os.path.basename(self.command[0]):
             return
@@ -247,13 +247,13 @@ class Watcher:
         else:
             self.say("interrupted before anything was saved: the same command starts from the beginning", False)
 
-    def end(self, status: int, log: str) -> None:
+    def report_end(self, status: int, log: str) -> None:
         """Show how the command ended."""
         if self.empty:
             self.say(f"{self.empty:,} documents are empty, and so are their summaries", False)
         if status:
             name = os.path.basename(self.command[0])
-            self.say(f"{name} failed: {shorten(explain_failure(list(self.last), status, self.command))}", False)
+            self.say(f"{name} failed: {shorten_message(explain_failure(list(self.last), status, self.command))}", False)
             self.say(f"the full output is in {log}", False)
         elif self.stopped_by_clock:
             share = f" of {self.steps:,} ({self.step / self.steps:.0%})".replace("%", " %") if self.steps else ""
@@ -264,7 +264,7 @@ class Watcher:
             )
 
 
-class Terminal:
+class ProgressTerminal:
     """Writes lines to stderr. On a terminal, each progress line is replaced by the next line."""
 
     def __init__(self) -> None:
@@ -280,7 +280,7 @@ class Terminal:
         sys.stderr.flush()
 
 
-def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int] = ()) -> int:
+def run_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, held: Sequence[int] = ()) -> int:
     """Run the command and write its output to ``log`` line by line.
 
     Returns the exit status, or the negative number of the signal that terminated the command.
@@ -289,11 +289,11 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
         held: file descriptors of locks that the command inherits.
     """
     environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
-    child = children.start(command, held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    child = children.start_child(command, held, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
 
     ended_by = 0
 
-    def pass_signal_on(number: int, frame: object) -> None:
+    def forward_signal(number: int, frame: object) -> None:
         """Pass a signal on, so that the command saves its state.
 
         The last messages of the command are still read. A second signal terminates the command immediately.
@@ -305,7 +305,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
             ended_by = number
             child.terminate()
 
-    children.on_signals(pass_signal_on)
+    children.handle_end_signals(forward_signal)
     # stdout and stderr use separate pipes, so that output to one of them cannot interrupt a line of the other.
     lines: queue.Queue[Optional[bytes]] = queue.Queue(1000)
 
@@ -333,7 +333,7 @@ def run(command: List[str], log: BinaryIO, watcher: Watcher, held: Sequence[int]
         watcher.read(line.decode("utf-8", "replace").rstrip("\n"))
     status = child.wait()
     if ended_by:
-        watcher.interrupted()
+        watcher.report_interruption()
         sys.exit(128 + ended_by)
     return status
 
@@ -353,13 +353,15 @@ def main() -> int:
     parser.add_argument("--new", action="store_true", help="overwrite LOG instead of appending to it")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
     args = parser.parse_args()
-    children.end_with_parent()
-    watcher = Watcher(args.command, Terminal().say, usual_minutes=args.usual_minutes, documents=args.documents)
+    children.watch_parent()
+    watcher = LogWatcher(
+        args.command, ProgressTerminal().say, usual_minutes=args.usual_minutes, documents=args.documents
+    )
     with report_errors_in_one_line(os.path.basename(args.command[0])), lock_output(Path(args.log), "the log") as held:
         return run_logged(args.command, args.log, watcher, held, args.new)
 
 
-def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[int], new: bool = False) -> int:
+def run_logged(command: List[str], log: str, watcher: LogWatcher, held: Sequence[int], new: bool = False) -> int:
     """Run a command, write its output to a log that the caller has locked, and show how it ended.
 
     Args:
@@ -374,14 +376,14 @@ def run_logged(command: List[str], log: str, watcher: Watcher, held: Sequence[in
     """
     try:
         with open(log, "wb" if new else "ab") as file:
-            status = run(command, file, watcher, held)
+            status = run_with_watcher(command, file, watcher, held)
     except FileNotFoundError as error:
         if error.filename != log:
             raise InputError("no such command; is the environment active? (scripts/install.sh)") from None
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
     except OSError as error:
         raise InputError(f"cannot write the log {log}: {error.strerror}") from None
-    watcher.end(status, log)
+    watcher.report_end(status, log)
     return status if status >= 0 else 128 - status
 
 

@@ -22,9 +22,9 @@ from fairseq_etads.platform.outputs import lock_output
 from fairseq_etads.text.files import read_lines
 
 
-def summarise(log: Path, names: List[str], output: str, command: List[str]) -> int:
+def run_and_write_summaries(log: Path, names: List[str], output: str, command: List[str]) -> int:
     """Run the command, write its summaries, and return its exit status."""
-    watcher = fairseq_log.Watcher(command, fairseq_log.Terminal().say, documents=len(names))
+    watcher = fairseq_log.LogWatcher(command, fairseq_log.ProgressTerminal().say, documents=len(names))
     with lock_output(log, "the log") as held:
         status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)
         if status:
@@ -46,9 +46,9 @@ def main() -> int:
     parser.add_argument("--output", metavar="OUT", required=True, help="output file for the summaries")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="fairseq command to run, given after --")
     args = parser.parse_args()
-    children.end_with_parent()
+    children.watch_parent()
     with report_errors_in_one_line("generate.sh"):
-        return summarise(args.log, list(read_lines(args.names)), args.output, args.command)
+        return run_and_write_summaries(args.log, list(read_lines(args.names)), args.output, args.command)
 
 
 if __name__ == "__main__":

@@ -70,13 +70,13 @@ def run_tests():
     return {**counts, "failed": failed, "figures": figures}
 
 
-def plain_task():
+def make_plain_task():
     task = make_task(truncate_source=DOCUMENT, truncate_target=SUMMARY)
     task.src_dict = task.tgt_dict = make_dictionary(words=WORDS)
     return task
 
 
-def build(name, task):
+def build_model(name, task):
     """Build a model of this project, or fairseq's Transformer of the same size, on the GPU."""
     torch.manual_seed(1)
     if name == FAIRSEQ:
@@ -86,7 +86,7 @@ def build(name, task):
     return task.build_model(model_config(name.partition(",")[0], **SIZES, **MODELS[name])).cuda()
 
 
-def batch():
+def create_batch():
     """Create a batch of random documents and summaries on the GPU."""
     generator = torch.Generator().manual_seed(1)
     source = torch.randint(4, WORDS, (BATCH, DOCUMENT), generator=generator)
@@ -96,7 +96,7 @@ def batch():
     return {"id": torch.arange(BATCH), "net_input": net_input, "target": target.cuda(), "ntokens": target.numel()}
 
 
-def median_ms(step):
+def measure_median_time(step):
     """Measure the median time of a call in milliseconds, after warm-up calls that are not measured."""
     times = []
     for number in range(WARM_UPS + TIMES):
@@ -109,7 +109,7 @@ def median_ms(step):
     return statistics.median(times)
 
 
-def megabytes_of(step):
+def measure_peak_memory(step):
     """Measure the peak GPU memory of a call in MiB, not counting the memory allocated before the call.
 
     On a simulated GPU, the result is 0.
@@ -122,21 +122,21 @@ def megabytes_of(step):
     return round((torch.cuda.max_memory_allocated() - before) / 2**20)
 
 
-def training_times(task, name, dtype):
+def measure_training(task, name, dtype):
     """Measure the time and memory of the forward and backward passes for a batch, in milliseconds and megabytes."""
-    model, sample = build(name, task).train(), batch()
+    model, sample = build_model(name, task).train(), create_batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     options = {"label_smoothing": 0.1}
-    criterion = task.build_criterion(criterion_options(name, options))
+    criterion = task.build_criterion(make_criterion_options(name, options))
 
-    def step():
+    def train_step():
         model.zero_grad(set_to_none=True)
         criterion(model, sample)[0].backward()
 
-    return median_ms(step), megabytes_of(step)
+    return measure_median_time(train_step), measure_peak_memory(train_step)
 
 
-def criterion_options(name, options):
+def make_criterion_options(name, options):
     """Return the options of the criterion for a model. fairseq's model is trained with fairseq's criterion."""
     from device_steps import options_of_criterion
 
@@ -144,19 +144,19 @@ def criterion_options(name, options):
     return options_of_criterion(kind, **options)
 
 
-def search_times(task, name, dtype):
+def measure_search(task, name, dtype):
     """Measure the time and memory of a search, in milliseconds and megabytes.
 
     The beam size is 5, and all summaries have the maximum length.
     """
-    model, sample = build(name, task).eval(), batch()
+    model, sample = build_model(name, task).eval(), create_batch()
     model = model if dtype == torch.float32 else model.to(dtype)
     sample["net_input"].pop("prev_output_tokens")
     options = {"beam_size": 5, "max_len_b": SUMMARY, "min_len": SUMMARY}
     kind = SequenceGenerator if name == FAIRSEQ else SummaryGenerator
     generator = kind([model], task.target_dictionary, **options)
     with torch.no_grad():
-        return median_ms(lambda: generator.generate([model], sample)), megabytes_of(
+        return measure_median_time(lambda: generator.generate([model], sample)), measure_peak_memory(
             lambda: generator.generate([model], sample)
         )
 
@@ -167,13 +167,13 @@ def measure_times():
     The name of a row has the form "what, format".
     """
     rows, memory = {}, {}
-    for what, measure in (("training step", training_times), ("search", search_times)):
+    for what, measure in (("training step", measure_training), ("search", measure_search)):
         for number_format, dtype in FORMATS.items():
             row = f"{what}, {number_format}"
             rows[row], memory[row] = {}, {}
             for name in (FAIRSEQ, *MODELS):
                 try:
-                    milliseconds, memory[row][name] = measure(plain_task(), name, dtype)
+                    milliseconds, memory[row][name] = measure(make_plain_task(), name, dtype)
                     rows[row][name] = round(milliseconds, 2)
                 except RuntimeError as error:  # the memory is too small, or the GPU does not support the format
                     rows[row][name] = str(error).splitlines()[0]

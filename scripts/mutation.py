@@ -53,14 +53,14 @@ def fail(message):
     raise SystemExit(2)
 
 
-def selected(name):
+def find_test(name):
     """Return the path of a test file in the repository, followed by "::" and a test if ``name`` contains one."""
     file, *test = name.split("::")
     (path,) = (ROOT / "tests" / "unit").rglob(file)
     return "::".join([str(path.relative_to(ROOT)), *test])
 
 
-def lay_out(module, folder):
+def create_working_folder(module, folder):
     """Create mutmut's working folder with copies of the package and the tests, and with settings for this module."""
     for name in ("fairseq_etads", "tests"):
         shutil.rmtree(folder / name, ignore_errors=True)
@@ -69,7 +69,7 @@ def lay_out(module, folder):
         "source_paths": ["fairseq_etads"],
         "only_mutate": [f"fairseq_etads/{module}.py"],
         "pytest_add_cli_args": ["-p", "no:cacheprovider"],
-        "pytest_add_cli_args_test_selection": [selected(name) for name in TESTS[module]],
+        "pytest_add_cli_args_test_selection": [find_test(name) for name in TESTS[module]],
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
     own = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -77,7 +77,7 @@ def lay_out(module, folder):
     (folder / "pyproject.toml").write_text(text, encoding="utf-8")
 
 
-def forget_survivors(module, folder):
+def reset_survivors(module, folder):
     """If tests have changed, reset the survivors and the record of the functions that each test calls."""
     digest = hashlib.sha256()
     for path in sorted((ROOT / "tests").rglob("*.py")):
@@ -95,7 +95,7 @@ def forget_survivors(module, folder):
     known.write_text(now)
 
 
-def mutmut(folder, *arguments, **options):
+def run_mutmut(folder, *arguments, **options):
     # Clear PYTHONPATH, because its modules would be imported instead of the mutants.
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore", "PYTHONPATH": ""}
     command = [sys.executable, "-c", "from mutmut.__main__ import cli; cli()", *arguments]
@@ -104,29 +104,29 @@ def mutmut(folder, *arguments, **options):
 
 def read_statuses(folder):
     """Read the status of each mutant: "killed", "survived", "timeout" and so on."""
-    output = mutmut(folder, "results", "--all", "True", stdout=subprocess.PIPE).stdout
+    output = run_mutmut(folder, "results", "--all", "True", stdout=subprocess.PIPE).stdout
     return dict(line.strip().rsplit(": ", 1) for line in output.splitlines() if ": " in line)
 
 
-def run(module, folder, jobs):
+def run_mutation_tests(module, folder, jobs):
     folder.mkdir(parents=True, exist_ok=True)
-    lay_out(module, folder)
-    forget_survivors(module, folder)
+    create_working_folder(module, folder)
+    reset_survivors(module, folder)
     log = folder / "mutmut.log"
     with open(log, "w", encoding="utf-8") as output:
-        result = mutmut(folder, "run", "--max-children", str(jobs), stdout=output, stderr=subprocess.STDOUT)
+        result = run_mutmut(folder, "run", "--max-children", str(jobs), stdout=output, stderr=subprocess.STDOUT)
     if result.returncode:
         fail(f"mutmut failed on {module}; see the end of {log}")
 
 
-def report(modules, out, diffs):
+def print_report(modules, out, diffs):
     found = {module: read_statuses(out / module) for module in modules}
     if diffs:
         for module, statuses in found.items():
             for name, status in sorted(statuses.items()):
                 if status not in (KILLED, TIMEOUT):
                     print(f"== {module}: {status}", flush=True)
-                    mutmut(out / module, "show", name)
+                    run_mutmut(out / module, "show", name)
     print(
         "| module | mutants | killed | timeout | survived | other | killed or timeout |\n|---|---|---|---|---|---|---|"
     )
@@ -189,8 +189,8 @@ def main():
             shutil.rmtree(folder, ignore_errors=True)
         if not args.report:
             print(f"== {module}: log in {folder / 'mutmut.log'}", file=sys.stderr)
-            run(module, folder, args.jobs)
-    report(modules, args.out, not args.no_diffs)
+            run_mutation_tests(module, folder, args.jobs)
+    print_report(modules, args.out, not args.no_diffs)
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def list_files(paths: List[Path], makes: List[Path]) -> List[Path]:
     return [path for path in found if path.resolve() not in outputs]
 
 
-def is_made(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
+def are_outputs_current(makes: List[Path], path: Path, wanted: Dict[str, Any]) -> bool:
     """Return whether all outputs match the record at ``path``, and the record matches the given command and inputs."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def run_once(
     # The lock has a name of its own, because the command locks the output itself.
     with lock_output(Path(f"{makes[0]}.once"), "output") as held:
         wanted = {"command": command, "reads": compute_checksums(list_files(reads, makes))}
-        if not is_made(makes, record, wanted):
+        if not are_outputs_current(makes, record, wanted):
             record.unlink(missing_ok=True)
             status = run_command(command, keeps, held)
             if status:
@@ -89,10 +89,10 @@ def run_once(
 def run_command(command: List[str], keeps: Optional[Path], held: Sequence[int]) -> int:
     """Run the command and, if ``keeps`` is given, write its standard output to this file."""
     if keeps is None:
-        return children.call(command, held)
+        return children.run_child(command, held)
     with make_temporary_output(keeps) as partial:
         with open(partial, "wb") as file:
-            status = children.call(command, held, stdout=file)
+            status = children.run_child(command, held, stdout=file)
         if status:
             sys.exit(status)  # this exception causes the partial file to be deleted
     return 0
@@ -117,7 +117,7 @@ def main() -> int:
     )
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="command to run, given after --")
     args = parser.parse_args()
-    children.end_with_parent()
+    children.watch_parent()
     with report_errors_in_one_line(os.path.basename(args.command[0])):
         return run_once(args.makes, args.reads, args.keeps, args.record, args.command)
 

@@ -19,7 +19,7 @@ TABLE = Path(__file__).parents[1] / "tests" / "reference" / "papers.yaml"
 BEGIN, END = "<!-- scripts/paper_values.py -->", "<!-- end of the table -->"
 
 
-class Value(NamedTuple):
+class OptionValue(NamedTuple):
     """The value of an option in a paper and in the corresponding recipe.
 
     Attributes:
@@ -47,7 +47,7 @@ def load_paper_values() -> Dict[str, Any]:
     return dict(yaml.safe_load(TABLE.read_text(encoding="utf-8")))
 
 
-def iterate_values(table: Dict[str, Any]) -> Iterator[Value]:
+def iterate_values(table: Dict[str, Any]) -> Iterator[OptionValue]:
     """Iterate over all values in the table."""
     for recipe, entry in table.items():
         for kind in ("training", "search"):
@@ -59,12 +59,12 @@ def iterate_values(table: Dict[str, Any]) -> Iterator[Value]:
                     given = value if isinstance(value, dict) else {"paper": value}
                     paper = given.get("paper")
                     ours = given.get("ours", paper)
-                    yield Value(
+                    yield OptionValue(
                         recipe, kind, run, option, paper, str(given.get("where", where)), ours, given.get("why")
                     )
 
 
-def _shown(value: Value) -> str:
+def _format_value(value: OptionValue) -> str:
     """Return text with the value of an option in the recipe and, if it is known, the value in the paper."""
     if value.paper is None:
         return f"`{value.option}={value.ours}`"
@@ -79,8 +79,8 @@ def format_deviations(table: Dict[str, Any]) -> str:
     for value in iterate_values(table):
         if value.why is not None:
             shown = rows.setdefault(value.recipe, {}).setdefault(value.why, [])
-            if _shown(value) not in shown:
-                shown.append(_shown(value))
+            if _format_value(value) not in shown:
+                shown.append(_format_value(value))
     lines: List[str] = []
     for recipe, reasons in rows.items():
         lines += [f"**`{recipe}`**", "", *(f"- {', '.join(shown)} ({why})" for why, shown in reasons.items()), ""]

@@ -55,7 +55,7 @@ def list_unit_tests() -> List[str]:
     return sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests" / "unit").rglob("test_*.py"))
 
 
-def module_name(path: str) -> str:
+def get_module_name(path: str) -> str:
     """Return the name by which a file is imported, or an empty string for other files."""
     parts = Path(path).with_suffix("").parts
     if not path.endswith(".py"):
@@ -73,7 +73,7 @@ def module_name(path: str) -> str:
 def list_imported_names(path: str) -> FrozenSet[str]:
     """Return the names of all modules, and of their members, that a file imports."""
     found: Set[str] = set()
-    package = module_name(path).split(".")
+    package = get_module_name(path).split(".")
     if not path.endswith("__init__.py"):
         package = package[:-1]
     for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
@@ -99,9 +99,9 @@ def get_test_folder(path: str) -> str:
     return "/".join(below[:2]) if below[0] == "systems" else below[0]
 
 
-def packages_above(changed: Set[str]) -> Set[str]:
+def find_dependent_test_folders(changed: Set[str]) -> Set[str]:
     """Return the test folders of all packages in which a module other than the plugin imports a changed module."""
-    names = {module_name(path) for path in changed} - {""}
+    names = {get_module_name(path) for path in changed} - {""}
     found = set()
     for folder in FOLDERS:
         for file in (ROOT / folder).rglob("*.py"):
@@ -116,11 +116,11 @@ def packages_above(changed: Set[str]) -> Set[str]:
 def compute_distances(changed: Iterable[str]) -> Dict[str, int]:
     """Compute the distance between the change and each related unit test."""
     changed = set(changed)
-    names = {module_name(path) for path in changed} - {""}
+    names = {get_module_name(path) for path in changed} - {""}
     # Tests import the package ``reference`` and call ``reference.NAME``.
     names |= {name.split(".")[0] for name in names if name.startswith("reference.")}
-    folders, above = {get_test_folder(path) for path in changed} - {""}, packages_above(changed)
-    others = [Path(path).name for path in changed if not module_name(path) and not path.startswith("tests/unit")]
+    folders, above = {get_test_folder(path) for path in changed} - {""}, find_dependent_test_folders(changed)
+    others = [Path(path).name for path in changed if not get_module_name(path) and not path.startswith("tests/unit")]
     found = {}
     for test in list_unit_tests():
         folder = str(Path(test).relative_to("tests/unit").parent)
@@ -136,7 +136,7 @@ def compute_distances(changed: Iterable[str]) -> Dict[str, int]:
     return found
 
 
-def changed_files(base: str) -> List[str]:
+def list_changed_files(base: str) -> List[str]:
     """List the existing files that differ from a commit or are new."""
     lines = []
     for command in (["diff", "--name-only", base], ["ls-files", "--others", "--exclude-standard"]):
@@ -213,7 +213,7 @@ def main() -> None:
             parser.error(f"--record {args.record}: no such file; pytest --junitxml {args.record} writes it")
         record_test_times(args.record)
         return
-    changed = args.files or changed_files(args.base)
+    changed = args.files or list_changed_files(args.base)
     near = compute_distances(changed) if changed else {}
     tests = choose_tests(changed, args.seconds, near)
     left_out = near.keys() - set(tests)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
-from claims_table import Answers, compute_seed_deviation, make_claim_rows
+from claims_table import ClaimData, compute_seed_deviation, make_claim_rows
 from tabulate import tabulate
 
 from fairseq_etads.evaluation.resampling import (
@@ -263,7 +263,7 @@ def get_mean_log_likelihoods(records: Sequence[Record]) -> np.ndarray:
     return np.array([np.array(r["log_likelihood"]) / np.array(r["tokens"]) for r in records])[..., None]
 
 
-def same_words(first: Record, second: Record) -> bool:
+def have_same_words(first: Record, second: Record) -> bool:
     """Return whether the likelihoods of two systems refer to the same words."""
     return "tokens" in first and all(first[name] == second.get(name) for name in ("tokens", "unknown"))
 
@@ -280,7 +280,9 @@ class Difference(NamedTuple):
         return f"{self.value:+.2f} [{self.low:+.2f}, {self.high:+.2f}]"
 
 
-def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool) -> List[Difference]:
+def compute_differences(
+    first: np.ndarray, second: np.ndarray, families: np.ndarray, with_trainings: bool
+) -> List[Difference]:
     """Compare the columns of two arrays (runs, documents, columns).
 
     The variance between training runs is included if ``with_trainings`` is set.
@@ -292,7 +294,7 @@ def differences(first: np.ndarray, second: np.ndarray, families: np.ndarray, wit
     return [Difference(*values) for values in zip(found["difference"], *found["interval"], found["p_bootstrap"])]
 
 
-class TestDocumentGroups(NamedTuple):
+class TestDocuments(NamedTuple):
     """The test documents of a corpus, in the order of the scores in the records.
 
     Attributes:
@@ -306,13 +308,13 @@ class TestDocumentGroups(NamedTuple):
 
 
 @functools.cache
-def read_documents(results: Path, corpus: str, documents: int) -> TestDocumentGroups:
+def read_documents(results: Path, corpus: str, documents: int) -> TestDocuments:
     """Read CORPUS-families.tsv. Without this file, each document is a family, and all documents are unseen."""
     path = results / f"{corpus}-families.tsv"
     if not path.is_file():
-        return TestDocumentGroups(np.arange(documents), np.ones(documents, dtype=bool))
+        return TestDocuments(np.arange(documents), np.ones(documents, dtype=bool))
     names, splits = zip(*(line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()))
-    return TestDocumentGroups(assign_family_indices(names), ~np.isin(splits, ("valid", "test", "seen")))
+    return TestDocuments(assign_family_indices(names), ~np.isin(splits, ("valid", "test", "seen")))
 
 
 def format_markdown_table(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> str:
@@ -374,18 +376,18 @@ class Comparison(NamedTuple):
         return verdict
 
 
-def comparisons(results: Path, records: Dict[str, Records]) -> List[Comparison]:
+def compare_systems(results: Path, records: Dict[str, Records]) -> List[Comparison]:
     """Compare the systems of each claim on every corpus for which there are records and the claim is planned."""
     claims = dict.fromkeys([*CLAIMS, *(claim for planned in PLANNED.values() for claim in planned)])
     return [
-        _compare(results, claim, corpus, systems[claim.first], systems[claim.second])
+        _test_claim(results, claim, corpus, systems[claim.first], systems[claim.second])
         for claim in claims
         for corpus, systems in records.items()
         if claim in PLANNED.get(corpus, CLAIMS) and claim.can_be_tested(systems)
     ]
 
 
-def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
+def _test_claim(results: Path, claim: Claim, corpus: str, first: List[Record], second: List[Record]) -> Comparison:
     """Test a claim with all training runs of both systems on the unseen documents in a corpus."""
     families, unseen = read_documents(results, corpus, len(first[0]["f1"]["rouge1"]))
     families = np.unique(families[unseen], return_inverse=True)[1]
@@ -394,11 +396,11 @@ def _compare(results: Path, claim: Claim, corpus: str, first: List[Record], seco
         count_training_runs(second) == np.inf
     )  # it is compared as if each run of the first system had been compared with it
     of_second = get_rouge_scores(second * len(first) if extract else second)
-    scores = differences(get_rouge_scores(first)[:, unseen], of_second[:, unseen], families, several)
+    scores = compute_differences(get_rouge_scores(first)[:, unseen], of_second[:, unseen], families, several)
     likelihood = None
-    if same_words(first[0], second[0]):
+    if have_same_words(first[0], second[0]):
         figures = get_mean_log_likelihoods(first)[:, unseen], get_mean_log_likelihoods(second)[:, unseen]
-        (likelihood,) = differences(*figures, families, several)
+        (likelihood,) = compute_differences(*figures, families, several)
     return Comparison(claim, corpus, first, second, scores, likelihood)
 
 
@@ -435,9 +437,9 @@ def describe_type_i_error(results: Path) -> str:
     return f"p < {found['level']} in {min(errors):.0f} to {max(errors):.0f} % of comparisons between two equal systems"
 
 
-def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
+def make_claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
     """Create the section with the claims that have enough runs for a verdict, followed by claims with single runs."""
-    found = comparisons(results, records)
+    found = compare_systems(results, records)
     seen = int((~read_documents(results, "debian", 1).unseen).sum())
     yield HOW.format(level=LEVEL, resamples=RESAMPLES, simulated=describe_type_i_error(results), seen=seen)
     heads = ["paper", "claim", "corpus", "systems", "seeds", "ROUGE-1", "ROUGE-2", "ROUGE-L", "mean", "log-likelihood"]
@@ -459,10 +461,10 @@ def claims_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
         yield SINGLE
         yield format_markdown_table(single, heads)
         yield format_source_line(records)
-    yield from all_claims_section(results, records, found, correct_p_values_by_paper(decidable))
+    yield from make_all_claims_section(results, records, found, correct_p_values_by_paper(decidable))
 
 
-def all_claims_section(
+def make_all_claims_section(
     results: Path, records: Dict[str, Records], found: Sequence[Comparison], corrected_p: Sequence[float]
 ) -> Iterator[str]:
     """Create the section with all claims in the papers.
@@ -481,7 +483,9 @@ def all_claims_section(
         seeds = f"{len(comparison.first)} and {len(comparison.second)} trainings"
         readings[comparison.corpus][pair] = f"{mean} ({seeds}), {reading}"
     answers = {
-        corpus: Answers(systems, readings[corpus], seed_deviation(results, corpus, systems), BENCHMARKS)
+        corpus: ClaimData(
+            systems, readings[corpus], compute_seed_deviation_of_corpus(results, corpus, systems), BENCHMARKS
+        )
         for corpus, systems in records.items()
     }
     yield ALL_CLAIMS.format(
@@ -495,25 +499,25 @@ def all_claims_section(
     yield f"{format_source_line(records).rstrip()} Speed: {speed}.\n"
 
 
-def seed_deviation(results: Path, corpus: str, systems: Records) -> float:
+def compute_seed_deviation_of_corpus(results: Path, corpus: str, systems: Records) -> float:
     """Compute the standard deviation of mean ROUGE between seeds on the unseen documents in a corpus."""
     documents = len(next(iter(systems.values()))[0]["f1"]["rouge1"])
     unseen = read_documents(results, corpus, documents).unseen
     return compute_seed_deviation(systems, lambda records: get_rouge_scores(records)[:, unseen, 3].mean(axis=1), SEEDS)
 
 
-def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
+def make_strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
     """Create the section with differences between systems for subsets of the documents.
 
     The subsets are defined by the length of the reference and by its number of unknown words.
     """
     rows = []
     for corpus, systems in records.items():
-        for pairs, parts in ((BY_LENGTH, length_parts(systems)), (BY_UNKNOWN, unknown_parts(systems))):
+        for pairs, parts in ((BY_LENGTH, split_by_length(systems)), (BY_UNKNOWN, split_by_unknown_words(systems))):
             for first, second in pairs:
                 if first in systems and second in systems:
                     for name, chosen in parts.items():
-                        rows.append(stratum_row(results, corpus, systems, (first, second), name, chosen))
+                        rows.append(make_stratum_row(results, corpus, systems, (first, second), name, chosen))
     if rows:
         yield STRATA
         yield format_markdown_table(rows, ["corpus", "systems", "seeds", "references", "documents", "mean"])
@@ -526,7 +530,7 @@ def strata_section(results: Path, records: Dict[str, Records]) -> Iterator[str]:
         )
 
 
-def stratum_row(
+def make_stratum_row(
     results: Path, corpus: str, systems: Records, pair: Tuple[str, str], name: str, chosen: np.ndarray
 ) -> List[Any]:
     """Return the row for a comparison on the chosen documents that are unseen. ``chosen`` is a mask (documents,)."""
@@ -535,12 +539,14 @@ def stratum_row(
     part = unseen & chosen
     families = np.unique(families[part], return_inverse=True)[1]
     several = min(len(first), len(second)) >= SEEDS
-    *_, mean = differences(get_rouge_scores(first)[:, part], get_rouge_scores(second)[:, part], families, several)
+    *_, mean = compute_differences(
+        get_rouge_scores(first)[:, part], get_rouge_scores(second)[:, part], families, several
+    )
     seeds = f"{len(first)}, {len(second)}"
     return [CORPORA[corpus], f"`{pair[0]}` minus `{pair[1]}`", seeds, name, int(part.sum()), mean]
 
 
-def length_parts(systems: Records) -> Dict[str, np.ndarray]:
+def split_by_length(systems: Records) -> Dict[str, np.ndarray]:
     """Divide the documents into thirds by the number of words in the reference, not counting the end symbol.
 
     The result is empty if no record contains token counts.
@@ -559,7 +565,7 @@ def length_parts(systems: Records) -> Dict[str, np.ndarray]:
     }  # long references are truncated, so a part can be empty
 
 
-def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
+def split_by_unknown_words(systems: Records) -> Dict[str, np.ndarray]:
     """Divide the documents into halves by the number of reference words that a model without copying does not know."""
     for system in ("words_lvt2k", "words_lvt2k_temp_att"):
         if system in systems:
@@ -569,7 +575,7 @@ def unknown_parts(systems: Records) -> Dict[str, np.ndarray]:
     return {}
 
 
-def synthetic_section(results: Path) -> Iterator[str]:
+def make_synthetic_section(results: Path) -> Iterator[str]:
     """Create the section with the accuracy of tiny models on synthetic tasks, each designed for one mechanism."""
     path = results / "synthetic_tasks.json"
     if not path.is_file():
@@ -620,31 +626,31 @@ NO_PERPLEXITY = re.compile(r"transformer_.*|.*_lvt2k.*")
 """Pattern for systems with perplexities that cannot be compared, because they refer to different words."""
 
 
-def systems_section(corpus: str, systems: Records) -> Iterator[str]:
+def make_systems_section(corpus: str, systems: Records) -> Iterator[str]:
     """Create the section with the results of each training run on a corpus, starting with the best system."""
-    records = sorted_records(systems)
+    records = sort_records(systems)
     steps = " and ".join(f"{number:,}" for number in sorted({r["steps"] for r in records if "steps" in r}))
     yield OF_A_CORPUS.format(corpus=CORPORA[corpus], steps=steps, documents=len(records[0]["f1"]["rouge1"]))
-    yield systems_table(records)
+    yield format_systems_table(records)
     yield format_source_line([corpus])
     if "transformer_bpe" in systems:
         yield OTHER_WORDS
     yield f"`{records[0]['rouge']['signature']}`"
 
 
-def sorted_records(systems: Records) -> List[Record]:
+def sort_records(systems: Records) -> List[Record]:
     """Return all records of a corpus, starting with the system that has the best ROUGE."""
     by_score = sorted(systems.values(), key=lambda records: -np.mean(get_rouge_scores(records)[..., 3]))
     return [record for records in by_score for record in records]
 
 
-def systems_table(records: Sequence[Record]) -> str:
+def format_systems_table(records: Sequence[Record]) -> str:
     """Format a table with a row for each training run."""
     heads = ["system", "seed", "weights", "ppl", "ROUGE-1", "ROUGE-2", "ROUGE-L", "log p", *ANALYSED]
-    return format_markdown_table([system_row(record) for record in records], heads)
+    return format_markdown_table([make_system_row(record) for record in records], heads)
 
 
-def system_row(record: Record) -> List[Any]:
+def make_system_row(record: Record) -> List[Any]:
     """Return the row for a training run, or for a system without training."""
     of_training, likelihood = ["", "", ""], ""
     if "steps" in record:
@@ -676,7 +682,7 @@ focus stops following the words; [etads.md](etads.md#other-forms) describes alte
 """
 
 
-def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
+def make_mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
     """Create the section on how the figures of the mechanisms develop during training."""
     yield IN_TRAINING
     rows = []
@@ -688,7 +694,7 @@ def mechanisms_section(records: Dict[str, Records]) -> Iterator[str]:
                     rows.append([CORPORA[corpus], f"`{system}`", what, *(f"{value:.2f}" for value in values[::2])])
     yield format_markdown_table(rows, ["corpus", "system", "figure", "begin", "20 %", "40 %", "60 %", "80 %", "end"])
     yield format_source_line(records)
-    yield from attention_section(records)
+    yield from make_attention_section(records)
 
 
 BY_LAYER = """\
@@ -706,7 +712,7 @@ def get_attention_figures(systems: Records, system: str) -> Optional[Dict[str, D
     return next((record["attention"] for record in systems.get(system, []) if "attention" in record), None)
 
 
-def attention_section(records: Dict[str, Records]) -> Iterator[str]:
+def make_attention_section(records: Dict[str, Records]) -> Iterator[str]:
     """Create the section with the figures of the focus and the gate in each layer, with pictures."""
     rows = []
     for corpus, systems in records.items():
@@ -715,7 +721,13 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
             for module in attention["after"] if attention else ():
                 before, after = (attention[when][module] for when in ("before", "after"))
                 rows.append(
-                    [CORPORA[corpus], f"`{system}`", layer_name(module), *layer_cells(before), *layer_cells(after)]
+                    [
+                        CORPORA[corpus],
+                        f"`{system}`",
+                        format_layer_name(module),
+                        *format_layer_cells(before),
+                        *format_layer_cells(after),
+                    ]
                 )
     if rows:
         yield BY_LAYER
@@ -728,13 +740,13 @@ def attention_section(records: Dict[str, Records]) -> Iterator[str]:
             yield f"\n![{what}.](pictures/results/attention_{corpus}.svg)"
 
 
-def layer_name(module: str) -> str:
+def format_layer_name(module: str) -> str:
     """Return the short name of a layer, such as "encoder 1" for "encoder.layers.0.self_attn"."""
     side, _, number, *_ = module.split(".")
     return f"{side} {int(number) + 1}"
 
 
-def layer_cells(figures: Dict[str, Any]) -> List[str]:
+def format_layer_cells(figures: Dict[str, Any]) -> List[str]:
     """Format the movement of the centre over a text, the scope and the gate. Cells without figures are empty."""
     cells = ["", "", ""]
     if "center" in figures:
@@ -748,11 +760,11 @@ def layer_cells(figures: Dict[str, Any]) -> List[str]:
 def make_page(results: Path) -> str:
     """Return the text of the whole page."""
     records = {corpus: read_records(results / corpus) for corpus in CORPORA if (results / corpus).is_dir()}
-    parts = [HEAD, *claims_section(results, records), *strata_section(results, records)]
-    parts += synthetic_section(results)
+    parts = [HEAD, *make_claims_section(results, records), *make_strata_section(results, records)]
+    parts += make_synthetic_section(results)
     for corpus, systems in records.items():
-        parts += systems_section(corpus, systems)
-    return "\n".join([*parts, *mechanisms_section(records)]) + "\n"
+        parts += make_systems_section(corpus, systems)
+    return "\n".join([*parts, *make_mechanisms_section(records)]) + "\n"
 
 
 def main() -> int:
@@ -770,7 +782,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     if args.table:
-        print(systems_table(sorted_records(read_records(args.results / args.table))))
+        print(format_systems_table(sort_records(read_records(args.results / args.table))))
         return 0
     text = make_page(args.results)
     if not args.check:

@@ -22,7 +22,7 @@ from results_page import (
     ROOT,
     Comparison,
     Records,
-    comparisons,
+    compare_systems,
     get_attention_figures,
     get_rouge_scores,
     read_records,
@@ -57,7 +57,7 @@ def draw_gates(axes: Any, attention: Dict[str, Dict[str, Dict[str, List[float]]]
     axes.set(title="saliency gate: share let through", ylim=(0, 1))
 
 
-def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
+def draw_attention(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
     """Draw the focus in each encoder layer, before training (first row) and after it, and the gates of the decoder."""
     modules = [module for module, figures in attention["after"].items() if "center" in figures]
     with make_plots_reproducible():
@@ -71,7 +71,7 @@ def draw(attention: Dict[str, Dict[str, Any]], path: Path) -> None:
         plt.close(figure)
 
 
-def two_trainings(systems: Records) -> float:
+def estimate_chance_difference(systems: Records) -> float:
     """Estimate the difference in mean ROUGE that two training runs of a system exceed in only 5 % of cases."""
     levels = [get_rouge_scores(records)[:, :, 3].mean(axis=1) for records in systems.values() if len(records) > 1]
     freedom = sum(len(level) - 1 for level in levels)
@@ -88,7 +88,7 @@ def draw_claims(found: List[Comparison], records: Dict[str, Records], path: Path
         figure, panels = plt.subplots(1, len(records), figsize=(7.5 * len(records), 8.5), constrained_layout=True)
         for axes, (corpus, systems) in zip(panels, records.items()):
             rows = [comparison for comparison in found if comparison.corpus == corpus]
-            band = two_trainings(systems)
+            band = estimate_chance_difference(systems)
             axes.axvspan(-band, band, color="0.9", label="two trainings of one system (95 %)")
             axes.axvline(0, color="0.5", linewidth=1)
             for place, comparison in enumerate(rows):
@@ -114,11 +114,11 @@ def main() -> None:
     """Draw all pictures."""
     records = {corpus: read_records(ROOT / "results" / corpus) for corpus in CORPORA}
     pictures = ROOT / "docs" / "pictures" / "results"
-    draw_claims(comparisons(ROOT / "results", records), records, pictures / "claims.svg")
+    draw_claims(compare_systems(ROOT / "results", records), records, pictures / "claims.svg")
     for corpus, systems in records.items():
         attention = get_attention_figures(systems, "etads")
         if attention:
-            draw(attention, pictures / f"attention_{corpus}.svg")
+            draw_attention(attention, pictures / f"attention_{corpus}.svg")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ EXCLUDES, NEEDS = "declared exclusions", "declared needs"
 """Names of the two lists. Comments on the page mark the beginning and end of each list."""
 
 
-def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
+def collect_declarations() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
     """Collect the exclusions and the requirements of all options.
 
     Returns:
@@ -40,39 +40,43 @@ def declared() -> Tuple[Dict[Tuple[str, str], List[str]], Dict[str, List[str]]]:
                 others = excludes.setdefault((reason, name), [])
                 others += [other] * (other not in others)
             if option.metadata.get("needs"):
-                options = needs.setdefault(join_choices([code(need) for need in option.metadata["needs"]]), [])
+                options = needs.setdefault(
+                    join_choices([format_requirement(need) for need in option.metadata["needs"]]), []
+                )
                 options += [name] * (name not in options)
     return excludes, needs
 
 
-def code(need: str) -> str:
+def format_requirement(need: str) -> str:
     """Format a requirement: an option as code, a kind of model as text."""
     return f"`{need}`" if need.startswith("--") else need.replace("--pointer", "`--pointer`")
 
 
-def lists() -> Dict[str, str]:
+def format_lists() -> Dict[str, str]:
     """Return the Markdown text of the two lists by their names."""
     from fairseq_etads.platform.option_checks import join_choices
 
-    excludes, needs = declared()
+    excludes, needs = collect_declarations()
     exclusions = []
-    for (reason, name), others in sorted(excludes.items(), key=lambda item: item[0][1]):
+    for (reason, name), others in sorted(excludes.items(), key=lambda pair: pair[0][1]):
         why = reason or f"`{name}` has no effect"
-        exclusions.append(item(f"`{name}` with {join_choices([code(other) for other in others])}: {why}"))
+        exclusions.append(
+            format_list_item(f"`{name}` with {join_choices([format_requirement(other) for other in others])}: {why}")
+        )
     wanted = [
-        item(f"{', '.join(map(code, sorted(options)))}: {need}")
+        format_list_item(f"{', '.join(map(format_requirement, sorted(options)))}: {need}")
         for need, options in sorted(needs.items(), key=lambda pair: sorted(pair[1]))
     ]
     return {EXCLUDES: "\n".join(exclusions), NEEDS: "\n".join(wanted)}
 
 
-def item(text: str) -> str:
+def format_list_item(text: str) -> str:
     return fill(f"- {text}", 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
 
 
-def page(text: str) -> str:
+def insert_lists(text: str) -> str:
     """Return the text of the page with both lists inserted."""
-    for name, made in lists().items():
+    for name, made in format_lists().items():
         before, begin, rest = text.partition(f"<!-- begin: {name} -->")
         _, end, after = rest.partition(f"<!-- end: {name} -->")
         if not begin or not end:
@@ -88,7 +92,7 @@ def main() -> int:
     )
     args = parser.parse_args()
     old = PAGE.read_text(encoding="utf-8")
-    new = page(old)
+    new = insert_lists(old)
     if args.check:
         return int(new != old)
     PAGE.write_text(new, encoding="utf-8")

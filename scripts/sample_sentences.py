@@ -58,11 +58,11 @@ def list_modules() -> List[Path]:
     return sorted(path for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 
 
-def _name(path: Path) -> str:
+def _get_relative_path(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
+def _iterate_help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
     """Yield the help texts in a module.
 
     These are strings passed as ``help=`` or as the value of a key "help", and the descriptions and epilogs of parsers.
@@ -79,7 +79,7 @@ def _help_texts(tree: ast.AST) -> Iterator[ast.Constant]:
                 yield value
 
 
-def _comments(text: str) -> Iterator[Tuple[int, str]]:
+def _iterate_comments(text: str) -> Iterator[Tuple[int, str]]:
     """Yield the line and the text of each comment, with consecutive comment lines joined."""
     begun, last = 0, (0, 0)
     parts: List[str] = []
@@ -106,13 +106,13 @@ def iterate_module_sentences(path: Path) -> Iterator[TextSample]:
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             line = getattr(node, "lineno", 1)
             for sentence in split_into_sentences(ast.get_docstring(node) or ""):
-                yield TextSample("docstring", f"{_name(path)}:{line}", sentence)
-    for value in _help_texts(tree):
+                yield TextSample("docstring", f"{_get_relative_path(path)}:{line}", sentence)
+    for value in _iterate_help_texts(tree):
         for sentence in split_into_sentences(value.value):
-            yield TextSample("help", f"{_name(path)}:{value.lineno}", sentence)
-    for line, comment in _comments(text):
+            yield TextSample("help", f"{_get_relative_path(path)}:{value.lineno}", sentence)
+    for line, comment in _iterate_comments(text):
         for sentence in split_into_sentences(comment):
-            yield TextSample("comment", f"{_name(path)}:{line}", sentence)
+            yield TextSample("comment", f"{_get_relative_path(path)}:{line}", sentence)
 
 
 def iterate_page_sentences(path: Path) -> Iterator[TextSample]:
@@ -125,18 +125,18 @@ def iterate_page_sentences(path: Path) -> Iterator[TextSample]:
     for sentence in split_into_sentences(_NO_PROSE.sub("", text)):
         parts = sentence.split()
         (at, *_) = [at for at in places[parts[0]] if [word for word, _ in words[at : at + len(parts)]] == parts] or [0]
-        yield TextSample("page", f"{_name(path)}:{words[at][1]}", sentence)
+        yield TextSample("page", f"{_get_relative_path(path)}:{words[at][1]}", sentence)
 
 
 def iterate_names() -> Iterator[TextSample]:
     """Yield the names of modules, classes, functions and methods, except names that Python prescribes."""
     for path in list_modules():
         if path.stem != "__init__":
-            yield TextSample("module", f"{_name(path)}:1", path.stem)
+            yield TextSample("module", f"{_get_relative_path(path)}:1", path.stem)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("__"):
                 kind = "class" if isinstance(node, ast.ClassDef) else "function"
-                yield TextSample(kind, f"{_name(path)}:{node.lineno}", node.name)
+                yield TextSample(kind, f"{_get_relative_path(path)}:{node.lineno}", node.name)
 
 
 def collect_sentences() -> Dict[str, List[TextSample]]:
@@ -151,7 +151,7 @@ def collect_sentences() -> Dict[str, List[TextSample]]:
     return found
 
 
-def sample(seed: int, number: int, of_names: bool = False) -> List[TextSample]:
+def draw_sample(seed: int, number: int, of_names: bool = False) -> List[TextSample]:
     """Draw ``number`` pieces without repetition, with about the same number for each kind."""
     draw = random.Random(seed)
     if of_names:
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--names", action="store_true", help="draw names instead of sentences")
     args = parser.parse_args()
     number = args.number or (20 if args.names else 60)
-    for rank, piece in enumerate(sample(args.seed, number, args.names), 1):
+    for rank, piece in enumerate(draw_sample(args.seed, number, args.names), 1):
         print(f"{rank:3} {piece.kind:9} {piece.place}\n    {piece.text}")
 
 

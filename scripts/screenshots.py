@@ -24,7 +24,7 @@ CHOSEN = 2
 """Number of the selected word in the summary, counting from 1."""
 
 
-def explanation(browser):
+def capture_explanation(browser):
     """Take a screenshot of an explanation page. Returns the PNG image."""
     from fairseq_etads.summarizer.explanation_page import make_page
 
@@ -39,7 +39,7 @@ def explanation(browser):
         return browser.picture()
 
 
-def demo(browser, model):
+def capture_demo(browser, model):
     """Take a screenshot of etads-demo with a summary of its first example. Returns the PNG image."""
     from selenium.webdriver.support.ui import WebDriverWait
 
@@ -72,7 +72,7 @@ def main() -> None:
 
     browser = start()
     try:
-        png = demo(browser, args.model) if args.model else explanation(browser)
+        png = capture_demo(browser, args.model) if args.model else capture_explanation(browser)
     finally:
         browser.driver.quit()
     picture = Image.open(io.BytesIO(png)).convert("RGB").quantize(256, kmeans=2, dither=Image.Dither.NONE)

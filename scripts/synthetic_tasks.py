@@ -62,7 +62,7 @@ EOS = 2
 Pair = Tuple[List[int], List[int]]
 
 
-def draw_marked(generator: torch.Generator) -> Pair:
+def draw_marked_pair(generator: torch.Generator) -> Pair:
     """Draw a document with a marked sentence, and return the document and the sentence."""
     sentences = (FIRST + torch.randint(WORDS, (5, 4), generator=generator)).tolist()
     chosen = int(torch.randint(5, (), generator=generator))
@@ -70,14 +70,14 @@ def draw_marked(generator: torch.Generator) -> Pair:
     return document, sentences[chosen]
 
 
-def draw_position(generator: torch.Generator) -> Pair:
+def draw_position_pair(generator: torch.Generator) -> Pair:
     """Draw a document that begins with two numbers, and return the document and the words at these two positions."""
     words = (FIRST + torch.randint(WORDS, (PLACES,), generator=generator)).tolist()
     places = torch.randint(PLACES, (2,), generator=generator).tolist()
     return [FIRST + WORDS + place for place in places] + words, [words[place] for place in places]
 
 
-def draw_salient(generator: torch.Generator) -> Pair:
+def draw_salient_pair(generator: torch.Generator) -> Pair:
     """Draw a document with words of two kinds, and return the document and its four salient words.
 
     The document contains three times as many distractors, drawn from three times as many words.
@@ -91,9 +91,9 @@ def draw_salient(generator: torch.Generator) -> Pair:
 
 
 TASKS: Dict[str, Callable[[torch.Generator], Pair]] = {
-    "marked": draw_marked,
-    "position": draw_position,
-    "salient": draw_salient,
+    "marked": draw_marked_pair,
+    "position": draw_position_pair,
+    "salient": draw_salient_pair,
 }
 NARROW = ["--focus-center", "relative", "--focus-initial-scope", "2,2,2,half"]
 SYSTEMS = {
@@ -112,7 +112,7 @@ SYSTEMS_OF = {
 """Systems to compare on each task: without a mechanism, and with the mechanism for which the task is designed."""
 
 
-class Size(NamedTuple):
+class ExperimentSize(NamedTuple):
     """The sizes of the model and of the training data."""
 
     steps: int = 600
@@ -132,7 +132,7 @@ SIZE_HELP = {
     "rate": "learning rate",
     "documents": "number of documents on which the accuracy is measured",
 }
-"""Help texts of the options that set the fields of :class:`Size`."""
+"""Help texts of the options that set the fields of :class:`ExperimentSize`."""
 
 
 def collate_pairs(pairs: List[Pair]) -> Dict[str, Any]:
@@ -152,7 +152,7 @@ def collate_pairs(pairs: List[Pair]) -> Dict[str, Any]:
     }
 
 
-def create_trainer(system: str, seed: int, size: Size) -> Trainer:
+def create_trainer(system: str, seed: int, size: ExperimentSize) -> Trainer:
     """Create fairseq's Trainer for a tiny model, using the arguments of fairseq-train."""
     command = ["data", "--task", "summarization", "--criterion", "summarization_nll", *SYSTEMS[system], "--cpu"]
     command += ["--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--lr", str(size.rate), "--clip-norm", "2"]
@@ -183,7 +183,7 @@ def compute_accuracy(trainer: Trainer, pairs: List[Pair]) -> float:
     return right / (length * len(pairs))
 
 
-def train(task: str, system: str, seed: int, size: Size) -> Dict[str, Any]:
+def train_system(task: str, system: str, seed: int, size: ExperimentSize) -> Dict[str, Any]:
     """Train a system on a task and return its record."""
     draw = TASKS[task]
     tests = torch.Generator().manual_seed(0)  # the same documents for all systems and seeds
@@ -215,7 +215,7 @@ def train(task: str, system: str, seed: int, size: Size) -> Dict[str, Any]:
     }
 
 
-def read(path: Path) -> List[Dict[str, Any]]:
+def read_records(path: Path) -> List[Dict[str, Any]]:
     """Read the records in the file. The result is empty if there is no such file."""
     return json.loads(path.read_text(encoding="utf-8"))["trainings"] if path.exists() else []
 
@@ -225,7 +225,7 @@ def get_record_key(record: Dict[str, Any]) -> Tuple[str, str, int]:
     return record["task"], record["system"], record["seed"]
 
 
-def write(path: Path, records: List[Dict[str, Any]]) -> None:
+def write_records(path: Path, records: List[Dict[str, Any]]) -> None:
     """Write the file with one line per training run."""
     lines = ",\n".join(json.dumps(record) for record in sorted(records, key=get_record_key))
     write_text(path, f'{{\n"format": "fairseq-etads synthetic tasks 1",\n"trainings": [\n{lines}\n]\n}}\n')
@@ -246,7 +246,7 @@ def main() -> None:
     parser.add_argument(
         "--output", type=Path, default=RESULTS, help="JSON output file for the records (default: %(default)s)"
     )
-    for name, default in Size()._asdict().items():
+    for name, default in ExperimentSize()._asdict().items():
         parser.add_argument(
             f"--{name}", type=type(default), default=default, help=f"{SIZE_HELP[name]} (default: %(default)s)"
         )
@@ -256,16 +256,16 @@ def main() -> None:
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.monotonic()
-    size = Size(*(getattr(args, name) for name in Size._fields))
+    size = ExperimentSize(*(getattr(args, name) for name in ExperimentSize._fields))
     for seed in args.seeds:
         for task in args.tasks:
             for system in args.systems or SYSTEMS_OF[task]:
-                records = read(args.output)
+                records = read_records(args.output)
                 late = time.monotonic() - began > 60 * args.minutes
                 if not late and (task, system, seed) not in map(get_record_key, records):
-                    record = train(task, system, seed, size)
+                    record = train_system(task, system, seed, size)
                     print(task, system, seed, record["accuracy"], record["processor seconds"], flush=True)
-                    write(args.output, [*read(args.output), record])
+                    write_records(args.output, [*read_records(args.output), record])
 
 
 if __name__ == "__main__":

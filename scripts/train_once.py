@@ -34,7 +34,7 @@ CHECKPOINTS = (
 """Options that name a checkpoint, or the folder of an entailment model, on which the result of training depends."""
 
 
-def say(text: str) -> None:
+def print_message(text: str) -> None:
     print(f"== {text}", file=sys.stderr)
 
 
@@ -77,17 +77,19 @@ def train_once(
         if (
             made is not None
             and is_finished
-            and remove_log_interval(command) == remove_log_interval(finished_command(run))
+            and remove_log_interval(command) == remove_log_interval(read_finished_command(run))
         ):
             record.write(run)
-            say(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
+            print_message(f"already trained with these options (delete {run / FINISHED} to continue): {made}")
             return 0
         if before is not None and (run / "checkpoints" / "checkpoint_last.pt").is_file():
             check_seed(run, before.command, command)
-            say_what_differs(run, before.command, command)
+            print_differing_options(run, before.command, command)
         record.write(run)
-        say(f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}")
-        watcher = fairseq_log.Watcher(started, fairseq_log.Terminal().say, usual_minutes=usual_minutes)
+        print_message(
+            f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}"
+        )
+        watcher = fairseq_log.LogWatcher(started, fairseq_log.ProgressTerminal().say, usual_minutes=usual_minutes)
         status = fairseq_log.run_logged(started, str(run / "train.log"), watcher, held)
         if status:
             return 2 if status < 128 else status
@@ -95,9 +97,9 @@ def train_once(
     (run / "started.txt").unlink(missing_ok=True)  # earlier versions wrote this file
     path = find_checkpoint(run)
     if path is None:
-        say(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
+        print_message(f"fairseq-train wrote no checkpoint to {run / 'checkpoints'}")
     else:
-        say(f"{path.stem.split('_')[1]} checkpoint: {path}")
+        print_message(f"{path.stem.split('_')[1]} checkpoint: {path}")
     return 0
 
 
@@ -108,7 +110,7 @@ def find_checkpoint(run: Path) -> Optional[Path]:
     return next((path for path in paths if path.is_file()), None)
 
 
-def finished_command(run: Path) -> List[str]:
+def read_finished_command(run: Path) -> List[str]:
     """Read the last finished command from RUN/finished.txt. The result is empty if no command has finished."""
     path = run / FINISHED
     return [path.read_text(encoding="utf-8", errors="replace")] if path.is_file() else []
@@ -116,7 +118,7 @@ def finished_command(run: Path) -> List[str]:
 
 def compute_checkpoint_checksums(run: Path, command: Sequence[str]) -> Dict[str, str]:
     """Compute the SHA-256 hash of each checkpoint that a command names, except the run's own checkpoints."""
-    words, own = split_values(command), (run / "checkpoints").resolve()
+    words, own = split_option_values(command), (run / "checkpoints").resolve()
     named = [Path(value) for option, value in zip(words, words[1:]) if option in CHECKPOINTS]
     named = [path / "model.safetensors" if path.is_dir() else path for path in named]
     return {str(path): compute_sha256(path) for path in named if path.is_file() and own not in path.resolve().parents}
@@ -132,7 +134,7 @@ def check_checkpoints(run: Path, before: Dict[str, str], now: Dict[str, str]) ->
             )
 
 
-def split_values(command: Sequence[str]) -> List[str]:
+def split_option_values(command: Sequence[str]) -> List[str]:
     """Return the words of a command, with --option=value as two words."""
     return [part for word in command for part in (word.split("=", 1) if word.startswith("--") else [word])]
 
@@ -153,10 +155,10 @@ def check_seed(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
 
 def get_seed(command: Sequence[str]) -> str:
     """Return the seed of a command. The default is 1."""
-    return fairseq_log.get_option_value(split_values(command), "--seed") or "1"
+    return fairseq_log.get_option_value(split_option_values(command), "--seed") or "1"
 
 
-def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
+def print_differing_options(run: Path, before: Sequence[str], now: Sequence[str]) -> None:
     """Print the options that differ from the options with which a run's checkpoints were trained."""
     lines = [
         line
@@ -165,7 +167,7 @@ def say_what_differs(run: Path, before: Sequence[str], now: Sequence[str]) -> No
     ]
     if lines:
         advice = "it continues from its last checkpoint with these (another --out begins a new training)"
-        say(f"{run} contains a training with other options; {advice}:")
+        print_message(f"{run} contains a training with other options; {advice}:")
         for line in lines:
             print(f"     {'<' if line[0] == '-' else '>'} {line[2:]}", file=sys.stderr)
 
@@ -183,7 +185,7 @@ def main() -> int:
     parser.add_argument("--plugin", metavar="DIR", default="", help="plugin folder, which is recorded as fairseq_etads")
     parser.add_argument("command", metavar="COMMAND", nargs="+", help="training command to run, given after --")
     args = parser.parse_args()
-    children.end_with_parent()
+    children.watch_parent()
     with report_errors_in_one_line("train.sh"):
         return train_once(args.run, args.prepared, args.command, args.usual_minutes, args.plugin)
 

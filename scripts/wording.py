@@ -69,7 +69,7 @@ ANY = re.compile(rf"\b(?:{'|'.join(ADVICE)})\b")
 """Combination of all patterns, which quickly shows whether a text contains any hit. Most texts contain none."""
 
 
-class Text(NamedTuple):
+class Passage(NamedTuple):
     """A docstring, comment or message, with the line on which it begins."""
 
     line: int
@@ -77,60 +77,60 @@ class Text(NamedTuple):
     docstring: bool = False
 
 
-def _is_text(node: ast.AST) -> bool:
+def _is_string(node: ast.AST) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def docstrings(nodes: Iterable[ast.AST]) -> Iterator[ast.Constant]:
+def iterate_docstrings(nodes: Iterable[ast.AST]) -> Iterator[ast.Constant]:
     """Yield the string that documents each module, class, function or constant among the nodes."""
     for node in nodes:
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
-            if isinstance(statement, ast.Expr) and _is_text(statement.value):
+            if isinstance(statement, ast.Expr) and _is_string(statement.value):
                 yield statement.value
 
 
-def extract_python_prose(source: str, messages: bool = True) -> List[Text]:
+def extract_python_prose(source: str, messages: bool = True) -> List[Passage]:
     """Collect the prose in a Python file.
 
     Args:
         messages: whether to include strings of three words or more, such as help texts and errors.
     """
     nodes = list(ast.walk(ast.parse(source)))
-    documenting = {id(node): node for node in docstrings(nodes)}
-    found = [Text(node.lineno, " ".join(node.value.split()), True) for node in documenting.values()]
+    documenting = {id(node): node for node in iterate_docstrings(nodes)}
+    found = [Passage(node.lineno, " ".join(node.value.split()), True) for node in documenting.values()]
     if messages:
         formatted = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
         for node in nodes:
             if isinstance(node, ast.JoinedStr):
-                text = "".join(part.value if _is_text(part) else "{}" for part in node.values)
-            elif _is_text(node) and id(node) not in documenting and id(node) not in formatted:
+                text = "".join(part.value if _is_string(part) else "{}" for part in node.values)
+            elif _is_string(node) and id(node) not in documenting and id(node) not in formatted:
                 text = node.value
             else:
                 continue
             if len(WORDS.findall(text)) > 2 and not NOT_PROSE.fullmatch(text):
-                found.append(Text(node.lineno, " ".join(text.split())))
+                found.append(Passage(node.lineno, " ".join(text.split())))
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
-            found.append(Text(token.start[0], token.string.lstrip("#! ")))
+            found.append(Passage(token.start[0], token.string.lstrip("#! ")))
     return sorted(found)
 
 
-def extract_shell_prose(source: str) -> List[Text]:
+def extract_shell_prose(source: str) -> List[Passage]:
     """Collect the comments and the printed strings of a shell script."""
     found = []
     for number, line in enumerate(source.splitlines(), 1):
         comment = re.match(r"\s*#(?!!| shellcheck)\s?(.*)", line)
         if comment:
-            found.append(Text(number, comment[1]))
+            found.append(Passage(number, comment[1]))
         elif re.search(r"\b(?:die|echo|say)\b", line):
             found += [
-                Text(number, string) for string in re.findall(r'"([^"]+)"', line) if len(WORDS.findall(string)) > 2
+                Passage(number, string) for string in re.findall(r'"([^"]+)"', line) if len(WORDS.findall(string)) > 2
             ]
     return found
 
 
-def find_patterns(text: Text) -> Iterator[Tuple[str, str]]:
+def find_patterns(text: Passage) -> Iterator[Tuple[str, str]]:
     """Yield each pattern that occurs in a text, with advice on better wording."""
     if text.docstring and OPENING.match(text.text):
         yield OPENING.match(text.text)[0], "begin with a verb phrase or a noun phrase"

@@ -29,14 +29,14 @@ def generate_table(monkeypatch):
 def test_fairseqs_product_with_the_vocabulary_is_plain_or_refused(as_commanded, bench, monkeypatch):
     """It used to be a batched product, because the benchmark had switched off the parameters' gradients."""
     if not as_commanded:
-        build = bench.build
-        monkeypatch.setattr(bench, "build", lambda *args: build(*args).requires_grad_(False))
+        build = bench.build_model
+        monkeypatch.setattr(bench, "build_model", lambda *args: build(*args).requires_grad_(False))
     args = argparse.Namespace(vocabulary=600, beam=3, words=4, documents=2)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
     run = bench.create_summariser("fairseq", args, dictionary)
     source = bench.draw_documents(args, dictionary)[:, -20:]
     assert [len(words) for words in run(source)] == [4, 4]
-    profiled = bench.find_vocabulary_product(run, source, args.vocabulary)
+    profiled = bench.find_vocabulary_operation(run, source, args.vocabulary)
     if as_commanded:
         bench.check_product_not_batched(profiled)
         assert profiled["product with the vocabulary"]["inputs"] == "[[6, 512], [512, 600]]"
@@ -76,7 +76,7 @@ def test_the_table_has_a_row_for_each_system_and_names_the_processor(generate_ta
         "| mine | 1.00 (4.0) | | | | | |",
         "| other | | | | 0.10 (0.5) | | |",
     ]
-    names = [generate_table.file_name(report(used)) for used in ("native", "avx2")]
+    names = [generate_table.make_file_name(report(used)) for used in ("native", "avx2")]
     assert names == ["a-cpu-25-model-17-avx-512-vnni.json", "a-cpu-25-model-17-avx2.json"]
 
 
@@ -90,14 +90,16 @@ def assert_written(page, write, tmp_path, command):
 
 def test_the_docs_have_the_table_of_what_was_measured(generate_table, tmp_path):
     table = generate_table.format_markdown_table(generate_table.read_reports())
-    assert_written("experiments.md", lambda copy: generate_table.write(table, copy), tmp_path, "bench_generate.py")
+    assert_written(
+        "experiments.md", lambda copy: generate_table.replace_table(table, copy), tmp_path, "bench_generate.py"
+    )
 
 
 @pytest.mark.parametrize("name,page", [("bench_long_documents", "experiments.md"), ("bench_step", "experiments.md")])
 def test_the_docs_have_the_tables_of_other_benchmarks(name, page, bench, generate_table, tmp_path):
     measured = __import__(name)
     table = measured.format_table(json.loads(measured.RESULTS.read_text()))
-    assert_written(page, lambda copy: generate_table.show(table, copy, measured.BEGIN), tmp_path, f"{name}.py")
+    assert_written(page, lambda copy: generate_table.print_table(table, copy, measured.BEGIN), tmp_path, f"{name}.py")
 
 
 @pytest.mark.parametrize("system", ["etads fp32", "etads int8 + shortlist"])
@@ -110,7 +112,7 @@ def test_the_parts_of_a_step_are_timed_each_without_those_inside_it(system, benc
     monkeypatch.setattr(bench, "POOL", 100)
     args = argparse.Namespace(vocabulary=600, beam=3, words=2, documents=2)
     dictionary = bench.make_numbered_dictionary(args.vocabulary)
-    generator = bench.generator_of(system, args, dictionary)
+    generator = bench.create_generator(system, args, dictionary)
     clock = step.PartClock(generator._inference_models[0].current().decoder)
     bench.create_etads_summariser(generator, args)(bench.draw_documents(args, dictionary)[:, -20:])
     looks = next(ticks)

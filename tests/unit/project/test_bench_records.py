@@ -140,7 +140,7 @@ def test_ctranslate2_counts_with_its_better_instructions(module, monkeypatch):
         processor_time=False,
         documents=2,
     )
-    report = bench.measure("native", args)
+    report = bench.measure_all_systems("native", args)
     expected = {"fairseq": 1.0, "ctranslate2 float32": 2.0, "ctranslate2 int8": 1.0}
     assert report["documents per second"] == {"together": expected, "one at a time": expected}
     runs = report["runs, compared with the first system"]["together"]

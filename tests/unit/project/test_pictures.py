@@ -22,7 +22,7 @@ def pictures():
 def test_the_files_are_what_the_script_draws(pictures):
     assert sorted(path.stem for path in FOLDER.glob("*.svg")) == sorted(pictures.PICTURES)
     for name, draw in pictures.PICTURES.items():
-        drawn, stored = draw().svg(), (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
+        drawn, stored = draw().to_svg(), (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
         assert _NUMBER.sub("0", drawn) == _NUMBER.sub("0", stored), f"{name}: run scripts/pictures.py"
         numbers = ([float(number) for number in _NUMBER.findall(text)] for text in (drawn, stored))
         # The tolerance is a tenth of a pixel, because another processor may round differently.

@@ -89,13 +89,13 @@ def test_new_and_changed_files_count(quick, tmp_path, monkeypatch):
     for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "first"]):
         subprocess.run([*git, *command], cwd=tmp_path, check=True)
     monkeypatch.setattr(quick, "ROOT", tmp_path)
-    assert quick.changed_files("HEAD") == []
+    assert quick.list_changed_files("HEAD") == []
     (tmp_path / "changed.py").write_text("x = 1\n")
     (tmp_path / "new.py").write_text("")
     (tmp_path / "deleted.py").unlink()
-    assert quick.changed_files("HEAD") == ["changed.py", "new.py"]
+    assert quick.list_changed_files("HEAD") == ["changed.py", "new.py"]
     with pytest.raises(SystemExit, match="unknown revision"):
-        quick.changed_files("no-such-commit")
+        quick.list_changed_files("no-such-commit")
 
 
 def test_times_are_taken_from_a_report(quick, tmp_path, monkeypatch):

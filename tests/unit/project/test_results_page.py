@@ -223,7 +223,7 @@ def test_folders_of_a_machine_are_left_out_of_commands(tmp_path):
     command = "fairseq-train /home/me/data/bin --seed 1 --user-dir /x/fairseq/examples/pointer_generator/src"
     command += " --save-dir /home/me/run/checkpoints"
     (tmp_path / "finished.txt").write_text(command + "\n", encoding="utf-8")
-    assert evidence.training_command(tmp_path) == (
+    assert evidence.read_training_command(tmp_path) == (
         "fairseq-train DATA/bin --seed 1 --user-dir FAIRSEQ/examples/pointer_generator/src --save-dir RUN/checkpoints"
     )
 
@@ -234,13 +234,13 @@ PAGE = (ROOT / "docs/results.md").read_text(encoding="utf-8")
 
 @pytest.mark.parametrize("corpus", [corpus for corpus in RECORDS if RECORDS[corpus]])
 def test_the_page_has_the_table_of_every_record(corpus):
-    assert results_page.systems_table(results_page.sorted_records(RECORDS[corpus])) in PAGE
+    assert results_page.format_systems_table(results_page.sort_records(RECORDS[corpus])) in PAGE
 
 
 def test_the_page_has_the_difference_of_every_claim(monkeypatch):
     """The whole page except intervals and p-values, which take a minute: ``results_page.py --check``."""
     monkeypatch.setattr(results_page, "RESAMPLES", 2)
-    found = results_page.comparisons(ROOT / "results", RECORDS)
+    found = results_page.compare_systems(ROOT / "results", RECORDS)
     assert found
     for comparison in found:
         claim, corpus = comparison.claim, results_page.CORPORA[comparison.corpus]

@@ -34,7 +34,7 @@ die "--run $1: its weights were learnt elsewhere"
 
 
 def found(text, docstring=False):
-    return [words for words, _ in wording.find_patterns(wording.Text(1, text, docstring))]
+    return [words for words, _ in wording.find_patterns(wording.Passage(1, text, docstring))]
 
 
 def test_the_project_has_no_hit():
