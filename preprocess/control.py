@@ -71,7 +71,7 @@ class LengthBins(NamedTuple):
     counts: List[int]
 
     @classmethod
-    def of(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
+    def from_lengths(cls, lengths: Sequence[int], wanted: int) -> "LengthBins":
         """Create at most ``wanted`` bins with nearly equal numbers of summaries.
 
         Summaries of the same length always belong to the same bin, so the sizes of the bins may differ. Each bin ends
@@ -94,7 +94,7 @@ class LengthBins(NamedTuple):
         held = [ends[place] - before for place, before in zip(chosen, [0, *(ends[place] for place in chosen)])]
         return cls([counts[place][0] for place in chosen], held)
 
-    def number(self, length: int) -> int:
+    def find_bin_number(self, length: int) -> int:
         """Return the number of the bin for summaries of the given length. Bins are numbered from 1."""
         return min(bisect.bisect_left(self.longest, length), len(self.longest) - 1) + 1
 
@@ -141,14 +141,14 @@ class ControlWords(NamedTuple):
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(f"{path} is damaged ({error!r}); make it again") from None
 
-    def all_words(self) -> FrozenSet[str]:
+    def list_all_words(self) -> FrozenSet[str]:
         """Return the set of all control words."""
         lengths = range(1, len(self.bins.longest) + 1) if self.bins else ()
         return frozenset(
             [f"{LENGTH_WORD}{n}" for n in lengths] + [f"{ORIGIN_WORD}{name}" for name in self.origins or ()]
         )
 
-    def words(self, length: int, origin: str) -> List[str]:
+    def make_prefix(self, length: int, origin: str) -> List[str]:
         """Return the control words to insert at the start of a document.
 
         Args:
@@ -195,7 +195,7 @@ def learn_control_words(text: Path, bins: int, by_origin: bool) -> ControlWords:
         raise InputError(f'TEXT "{text}" has no train.target, from which control words are derived; or give --like')
     found = None
     if bins:
-        found = LengthBins.of([count_summary_words(line) for line in read_lines(path)] or [0], bins)
+        found = LengthBins.from_lengths([count_summary_words(line) for line in read_lines(path)] or [0], bins)
         if len(found.longest) < 2:
             raise InputError(f"--length-bins {bins}: the summary lengths in {path} cannot be divided into two bins")
     return ControlWords(found, dict(sorted(Counter(_iterate_origins(text, "train")).items())) if by_origin else None)
@@ -241,14 +241,14 @@ def write_controlled_split(
             occur in the training documents, or the documents already start with control words.
     """
     by_origin = control.origins is not None and not origin
-    all_words = control.all_words()
+    all_words = control.list_all_words()
     with open_output(out / f"{split}.source") as file:
         for number, document, summary, own in _iterate_pairs(text, split, by_origin):
             name = origin or own
             if control.origins is not None and name not in control.origins:
                 raise InputError(f'{split}, document {number}: no training document has the origin "{name}"')
-            bin_number = length or (control.bins.number(count_summary_words(summary)) if control.bins else 0)
-            words = control.words(bin_number, name)
+            bin_number = length or (control.bins.find_bin_number(count_summary_words(summary)) if control.bins else 0)
+            words = control.make_prefix(bin_number, name)
             first = document.split(maxsplit=1)[:1]
             if all_words.issuperset(first) and first:
                 raise InputError(
@@ -308,7 +308,7 @@ def _check_fixed_values(args: argparse.Namespace, control: ControlWords) -> None
         raise InputError(f"--origin {args.origin}: choose one of {', '.join(control.origins or ())}")
 
 
-def _claim_output(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
+def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums, splits: Sequence[str]) -> None:
     """Write ``record`` to control.json, unless the file already contains this record.
 
     A different record is replaced if OUT contains no splits other than ``splits``, which are written again.
@@ -356,7 +356,7 @@ def make_controlled_text(args: argparse.Namespace) -> Iterator[str]:
     _check_fixed_values(args, control)
     with lock_output(args.out, "OUT", folder=True):
         made = Checksums(args.out, "Make it again")
-        _claim_output(args.out, control.to_dict(), made, splits)
+        _write_or_check_record(args.out, control.to_dict(), made, splits)
         earlier = [name for name in made.listed if name.split(".")[0] in splits]
         for name in earlier:
             if fnmatch(name, "*.target.*[0-9]") and not (args.text / name).exists():

@@ -38,7 +38,7 @@ from fairseq_etads.text.documents import (
 )
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .corpus_options import add_shared_options, check_options, standard_input_in_a_file
+from .corpus_options import add_shared_options, check_options, copy_standard_input_to_file
 from .near_duplicates import LIST, find_near_duplicates, summarise_near_duplicates
 from .overlap import count_overlap
 from .processes import map_in_order
@@ -129,7 +129,7 @@ def _are_bad_items_counted_in_current_split() -> bool:
 
 
 @dataclass
-class SideLengths:
+class LengthStatistics:
     """Statistics about the lengths of the documents or summaries in a split.
 
     Words are separated by spaces, and sentence marks are not counted.
@@ -146,7 +146,7 @@ class SideLengths:
         self.longest = max(self.longest, words)
         self.sentences += marks + bool(text)
 
-    def report(self, lines: int) -> Dict[str, Any]:
+    def make_report(self, lines: int) -> Dict[str, Any]:
         means = {"words": self.words, "sentences": self.sentences}
         about: Dict[str, Any] = {f"mean {name}": round(total / max(lines, 1), 2) for name, total in means.items()}
         return {**about, "max words": self.longest}
@@ -177,7 +177,7 @@ class SplitWriter:
         self.named_dropped: List[str] = []
         self.warnings: Counter = Counter()
         self.first_warned: Dict[str, str] = {}
-        self.lengths = {side: SideLengths() for side in SIDES}
+        self.lengths = {side: LengthStatistics() for side in SIDES}
 
     def write(self, made: DocumentLines, where: Optional[str]) -> None:
         """Write a document, or count it as dropped. ``where`` is the location of the document in the input."""
@@ -220,10 +220,10 @@ class SplitWriter:
         self.lengths["source"].add(made.source)
         self.lengths["target"].add(targets[0])
 
-    def report(self) -> Dict[str, Any]:
+    def make_report(self) -> Dict[str, Any]:
         """Return the statistics about this split for report.json."""
         about: Dict[str, Any] = {"documents": self.lines, "references": len(self.targets)}
-        about.update({side: lengths.report(self.lines) for side, lengths in self.lengths.items()})
+        about.update({side: lengths.make_report(self.lines) for side, lengths in self.lengths.items()})
         about["changed"] = {name: number for name, number in sorted(self.counts.items()) if number}
         about["dropped"] = dict(sorted(self.dropped.items()))
         about["dropped, the first"] = self.named_dropped
@@ -254,7 +254,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
         shown = stack.enter_context(tqdm(desc=split, unit=" documents", total=total, disable=None))
         start = (reader, split, options, args.skip_bad)
         result: Result
-        for result in map_in_order(_make_lines, reader.items(split), args.jobs, _start_worker, start, preload):
+        for result in map_in_order(_make_lines, reader.iterate_items(split), args.jobs, _start_worker, start, preload):
             if result is not None:
                 writer.write(*result)
             shown.update()
@@ -272,7 +272,7 @@ def write_split(reader: Reader, split: str, args: argparse.Namespace) -> Dict[st
         if not stale.exists():
             break
         stale.unlink()
-    return writer.report()
+    return writer.make_report()
 
 
 def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
@@ -280,14 +280,14 @@ def compute_input_checksums(reader: Reader) -> Iterator[Tuple[str, str]]:
 
     If a split consists of more than LISTED_INPUTS files, a single checksum is computed for all of them.
     """
-    for split, paths in reader.inputs().items():
+    for split, paths in reader.map_splits_to_files().items():
         named = [(f"{split} {number}: {path.name}", compute_sha256(path)) for number, path in enumerate(paths, 1)]
         if len(named) <= LISTED_INPUTS:
             yield from named
         else:
             together = "".join(f"{name} {digest}\n" for name, digest in named)
             yield f"{split}: {len(named)} files", hashlib.sha256(os.fsencode(together)).hexdigest()
-    for number, folder in enumerate(reader.folders(), 1):
+    for number, folder in enumerate(reader.list_large_folders(), 1):
         yield f"folder {number}: {folder.name}", _compute_folder_checksum(folder)
 
 
@@ -313,7 +313,7 @@ def _delete_corpus(out: Path, reader: Reader) -> None:
         InputError: a file in the existing corpus is also an input file of the new corpus.
     """
     old = [path for path in sorted(out.iterdir()) if _OF_CORPUS.fullmatch(path.name) and path.is_file()]
-    inputs = {path.resolve() for paths in reader.inputs().values() for path in paths}
+    inputs = {path.resolve() for paths in reader.map_splits_to_files().values() for path in paths}
     for path in old:
         if path.resolve() in inputs:
             raise InputError(f"--force would delete {path}, which is also an input; give another --out")
@@ -364,11 +364,13 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     if args.force:
         _delete_corpus(out, reader)
     ends = (*SIDES, *(f"source.{name}" for name in BESIDE))
-    written = [out / f"{split}.{end}" for split in reader.splits() for end in ends]
-    check_outputs({"--out": written}, {"input": [path for paths in reader.inputs().values() for path in paths]})
+    written = [out / f"{split}.{end}" for split in reader.list_splits() for end in ends]
+    check_outputs(
+        {"--out": written}, {"input": [path for paths in reader.map_splits_to_files().values() for path in paths]}
+    )
     Checksums(out, "--force replaces the corpus").verify(["report.json"], may_be_missing=True)
     inputs = Checksums(out)
-    inputs.watch(*(path for paths in reader.inputs().values() for path in paths))
+    inputs.watch(*(path for paths in reader.map_splits_to_files().values() for path in paths))
     report: Dict[str, Any] = {
         "corpus": reader.name,
         "options": options,
@@ -379,7 +381,7 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
     report.update(notes=reader.notes, splits={})
     report["splits"] = _read_finished_splits(out, report)
     (out / NAME).unlink(missing_ok=True)  # only a complete corpus contains this file
-    for split in reader.splits():
+    for split in reader.list_splits():
         files = report["splits"].get(split, {}).get("files", {})
         if files and all((out / name).is_file() and compute_sha256(out / name) == files[name] for name in files):
             continue
@@ -396,14 +398,14 @@ def _build_splits(reader: Reader, args: argparse.Namespace) -> Dict[str, Any]:
         about["files"] = {name: compute_sha256(out / name) for name in made}
         report["splits"][split] = about
         write_json(out / "report.json", report)
-    report["overlap"] = count_overlap(out, reader.splits(), args.train_references == "all")
+    report["overlap"] = count_overlap(out, reader.list_splits(), args.train_references == "all")
     if args.near_duplicates is None:
         (out / LIST).unlink(missing_ok=True)
     else:
-        report["near-duplicates"] = find_near_duplicates(out, reader.splits(), args.near_duplicates, args.jobs)
+        report["near-duplicates"] = find_near_duplicates(out, reader.list_splits(), args.near_duplicates, args.jobs)
     write_json(out / "report.json", report)
     _write_checksums(out, report)
-    reader.check({split: about["documents"] for split, about in report["splits"].items()})
+    reader.check_split_sizes({split: about["documents"] for split, about in report["splits"].items()})
     return report
 
 
@@ -472,7 +474,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-corpus``."""
     check_options(args)
-    with standard_input_in_a_file(args):
+    with copy_standard_input_to_file(args):
         report = build_corpus(args.reader(args), args)
     print("\n".join(map(escape_unprintable, [*summarise_report(report).split("\n"), f"text: {args.out}"])))
 

@@ -133,7 +133,7 @@ def check_options(args: argparse.Namespace) -> None:
 
 
 @contextlib.contextmanager
-def standard_input_in_a_file(args: argparse.Namespace) -> Iterator[None]:
+def copy_standard_input_to_file(args: argparse.Namespace) -> Iterator[None]:
     """Context manager that copies standard input to a temporary file, and replaces ``-`` in ``args`` with its path.
 
     The copy is necessary because readers read their input several times.

@@ -43,7 +43,15 @@ from .debian_index import (
     split_description,
     stem_package_name,
 )
-from .debian_splits import UNIT_CHARS, Groups, Pair, assign_to_splits, find_crossings, group_pairs, select_pairs
+from .debian_splits import (
+    UNIT_CHARS,
+    Groups,
+    PackagePair,
+    assign_to_splits,
+    find_split_overlaps,
+    group_pairs,
+    select_pairs,
+)
 
 OUTPUTS = [f"{split}.{side}" for split in SPLITS for side in ("source", "target", "package")]
 SAMPLE = Path(__file__).resolve().parent / "sample"
@@ -114,7 +122,7 @@ def summarise_report(report: Report) -> str:
     return "\n".join([*lines, f"checked: no text of {UNIT_CHARS} characters or more is in two splits"])
 
 
-def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
+def find_index_files(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     """Return the Translation-en and Packages files that are specified by options or found in APT's lists folder.
 
     Raises:
@@ -138,7 +146,7 @@ def find_inputs(options: argparse.Namespace) -> Tuple[List[Path], List[Path]]:
     return translations, options.packages or packages
 
 
-def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[Pair]:
+def make_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List[PackagePair]:
     """Create a document-summary pair from each stanza.
 
     If the source package is unknown, the stem of the binary package name is used instead.
@@ -147,11 +155,11 @@ def read_pairs(stanzas: Sequence[Stanza], known_sources: Dict[str, str]) -> List
     for stanza in tqdm(stanzas, desc="reading", unit="pair", disable=not sys.stderr.isatty()):
         target, paragraphs = split_description(stanza["Description-en"])
         name = stanza["Package"]
-        pairs.append(Pair(name, known_sources.get(name) or stem_package_name(name), paragraphs, target))
+        pairs.append(PackagePair(name, known_sources.get(name) or stem_package_name(name), paragraphs, target))
     return pairs
 
 
-def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
+def split_pairs(pairs: Sequence[PackagePair], options: argparse.Namespace) -> Tuple[Groups, Groups, Counter]:
     """Assign the pairs to splits. Returns the splits, the groups, and the number of dropped pairs for each reason.
 
     Raises:
@@ -163,7 +171,7 @@ def split_pairs(pairs: Sequence[Pair], options: argparse.Namespace) -> Tuple[Gro
     for split in SPLITS:
         if not splits[split]:
             raise InputError(f"--valid-size, --test-size: of {len(kept)} pairs, none is left for {split}")
-    shared = find_crossings(splits)
+    shared = find_split_overlaps(splits)
     if shared:
         raise InputError(f"{len(shared)} texts are in two splits; the first is: {shared[0][:80]}")
     return splits, groups, dropped + not_used
@@ -175,7 +183,7 @@ def build_corpus(options: argparse.Namespace) -> str:
     Raises:
         InputError: an input or an earlier output is invalid, or a split would be empty.
     """
-    translation, packages = find_inputs(options)
+    translation, packages = find_index_files(options)
     paths = [*packages, *translation]
     contents = [read_index(path) for path in paths]
     # The checksums are computed from the decompressed contents, so they depend on neither the compression format nor
@@ -195,7 +203,7 @@ def build_corpus(options: argparse.Namespace) -> str:
     if not described:
         names = ", ".join(path.name for path in paths)
         raise InputError(f"no Description-en in {names}: is it an index named Translation-en?")
-    pairs = read_pairs(described, known)
+    pairs = make_pairs(described, known)
     splits, groups, dropped = split_pairs(pairs, options)
     dropped += Counter({"no Package or Description-en field": len(stanzas) - len(described)})
     report.update(_count_description_changes(described))

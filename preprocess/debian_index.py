@@ -148,7 +148,7 @@ def join_lines(lines: Sequence[str]) -> str:
     text = ""  # running text that precedes the list items
     items: List[str] = []
 
-    def finish() -> str:
+    def join_items() -> str:
         ended = [i if re.search(r"([.,;:!?]|\b(and|or))$", i) else i + ";" for i in items]
         return " ".join([text, *ended[:-1], *(re.sub(r"[,;]$", ".", i) for i in ended[-1:])])
 
@@ -159,8 +159,8 @@ def join_lines(lines: Sequence[str]) -> str:
         elif items and (indented or rest[:1].islower()):
             items[-1] += " " + rest
         elif items:  # running text resumes after a list
-            out.append(finish())
+            out.append(join_items())
             text, items = rest, []
         else:
             text = f"{text} {rest}".strip()
-    return " ".join([*out, finish()])
+    return " ".join([*out, join_items()])

@@ -41,11 +41,11 @@ HELD_OUT_MINIMUM = 5
 """Maximum size, in pairs, of groups that are exempt from HELD_OUT_SHARE."""
 
 TRANSITIONAL = re.compile(r"\b(transitional|dummy)[ -]+((transitional|dummy|meta)[ -]*)*packages?\b", re.I)
-Groups = Dict[str, List["Pair"]]
+Groups = Dict[str, List["PackagePair"]]
 
 
 @dataclass(frozen=True)
-class Pair:
+class PackagePair:
     """Document and summary of a Debian package.
 
     Attributes:
@@ -71,7 +71,7 @@ def normalise_for_comparison(text: str) -> str:
     return re.sub(r"\d+", "0", text.casefold())
 
 
-def make_text_keys(pair: Pair) -> Set[str]:
+def make_text_keys(pair: PackagePair) -> Set[str]:
     """Return all texts in a pair that must not occur in two splits, normalised for comparison."""
     keys = {"document " + normalise_for_comparison(pair.source), "synopsis " + normalise_for_comparison(pair.target)}
     names = {n for name in (pair.package, pair.source_package) for n in (name, stem_package_name(name)) if len(n) > 2}
@@ -86,7 +86,7 @@ def make_text_keys(pair: Pair) -> Set[str]:
     return keys
 
 
-def find_drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
+def find_drop_reason(pair: PackagePair, options: argparse.Namespace) -> Optional[str]:
     """Return the reason for dropping a pair, regardless of other pairs, or None if the pair should be kept."""
     n_source, n_target = len(pair.source.split()), len(pair.target.split())
     checks = {
@@ -101,7 +101,7 @@ def find_drop_reason(pair: Pair, options: argparse.Namespace) -> Optional[str]:
     return next((reason for reason, holds in checks.items() if holds), None)
 
 
-def select_pairs(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[List[Pair], Counter]:
+def select_pairs(pairs: Iterable[PackagePair], options: argparse.Namespace) -> Tuple[List[PackagePair], Counter]:
     """Select the pairs to keep, in their original order.
 
     If several pairs have the same document, only the first one is kept.
@@ -109,7 +109,7 @@ def select_pairs(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[Li
     Returns:
         The selected pairs, and the number of dropped pairs for each reason.
     """
-    kept: Dict[str, Pair] = {}
+    kept: Dict[str, PackagePair] = {}
     dropped: Counter = Counter()
     for pair in pairs:
         reason, document = find_drop_reason(pair, options), normalise_for_comparison(pair.source)
@@ -123,7 +123,7 @@ def select_pairs(pairs: Iterable[Pair], options: argparse.Namespace) -> Tuple[Li
     return list(kept.values()), dropped
 
 
-def group_pairs(pairs: Sequence[Pair]) -> Groups:
+def group_pairs(pairs: Sequence[PackagePair]) -> Groups:
     """Group pairs if their source packages share a text, or if the package names differ only in digits and dots.
 
     Returns:
@@ -132,7 +132,7 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
     """
     parent: Dict[str, str] = {}
 
-    def find(node: str) -> str:
+    def find_root(node: str) -> str:
         parent.setdefault(node, node)
         while parent[node] != node:
             parent[node] = parent[parent[node]]  # path halving limits the height of the trees
@@ -142,10 +142,10 @@ def group_pairs(pairs: Sequence[Pair]) -> Groups:
     for pair in tqdm(pairs, desc="grouping", unit="pair", disable=not sys.stderr.isatty()):
         name = pair.source_package
         for key in {"name " + (re.sub(r"[\d.]+", "", name).strip("-") or name), *make_text_keys(pair)}:
-            parent[find(key)] = find("package " + name)
+            parent[find_root(key)] = find_root("package " + name)
     members: Groups = defaultdict(list)
     for pair in pairs:
-        members[find("package " + pair.source_package)].append(pair)
+        members[find_root("package " + pair.source_package)].append(pair)
     return {min(p.source_package for p in group): group for group in members.values()}
 
 
@@ -161,15 +161,15 @@ def assign_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Group
         enough space.
     """
 
-    def rank(text: str) -> Tuple[str, str]:
+    def compute_sort_key(text: str) -> Tuple[str, str]:
         return hashlib.sha256(f"{options.seed} {text}".encode()).hexdigest(), text
 
     sizes = {"test": options.test_size, "valid": options.valid_size}
     sizes["train"] = options.train_size or sys.maxsize
     splits: Groups = {split: [] for split in SPLITS}
     dropped: Counter = Counter()
-    for name in sorted(groups, key=rank):
-        group = sorted(groups[name], key=lambda p: rank(f"{p.package} {p.source}"))
+    for name in sorted(groups, key=compute_sort_key):
+        group = sorted(groups[name], key=lambda p: compute_sort_key(f"{p.package} {p.source}"))
         used = group[: options.max_per_group or None]
         dropped["above --max-per-group"] += len(group) - len(used)
         for split, size in sizes.items():
@@ -182,7 +182,7 @@ def assign_to_splits(groups: Groups, options: argparse.Namespace) -> Tuple[Group
     return splits, dropped
 
 
-def find_crossings(splits: Groups) -> List[str]:
+def find_split_overlaps(splits: Groups) -> List[str]:
     """Return the source packages and texts that occur in several splits. The list is empty for a valid corpus."""
     home: Dict[str, str] = {}
     pairs = ((split, pair) for split in splits for pair in splits[split])

@@ -44,7 +44,7 @@ TAGS = ("pos", "ner")
 """Factors that consist of word tags, which are read from a file or predicted by spaCy."""
 
 Item = Tuple[str, str, str, Dict[str, str]]
-"""Arguments of FactorValues.lines for one document: its location, its tokens, the raw line, and the lines of tags."""
+"""Arguments of FactorComputer.make_lines for one document: its location, tokens, raw line, and lines of tags."""
 
 
 def join_words(tokens: List[str], settings: PreparationSettings) -> Tuple[List[str], List[int]]:
@@ -90,7 +90,7 @@ class SpacyTagger:
             how = f"python -m spacy download {model}, or name a folder that contains one"
             raise InputError(f"--spacy-model {model}: no such model is installed: {how}") from None
 
-    def tags(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
+    def tag_words(self, words: List[str], starts: List[bool]) -> Dict[str, List[str]]:
         """Return a dictionary that maps each name in TAGS to the tags of the words.
 
         Args:
@@ -105,7 +105,7 @@ class SpacyTagger:
         }
 
 
-class FactorValues:
+class FactorComputer:
     """Compute the factors of the tokens in a line. Each process creates its own instance.
 
     Args:
@@ -127,7 +127,7 @@ class FactorValues:
         ):
             self.encode_subwords = build_encoder(settings, out, TO_SUBWORDS, "source")
 
-    def lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
+    def make_lines(self, where: str, tokens: List[str], raw: str, tags: Dict[str, str]) -> List[str]:
         """Return one line for each factor, in the order of the settings. A line contains one value per token.
 
         Args:
@@ -170,7 +170,7 @@ class FactorValues:
         starts = [place == 0 or words[place - 1] == SENTENCE_MARK for place in places] if SENTENCE_MARK in words else []
         values = {name: [SENTENCE_MARK] * len(words) for name in TAGS}
         if places:
-            for name, tags in self.tagger.tags([spelt[place] for place in places], starts).items():
+            for name, tags in self.tagger.tag_words([spelt[place] for place in places], starts).items():
                 for place, tag in zip(places, tags):
                     values[name][place] = tag
         return values
@@ -243,16 +243,16 @@ class FactorValues:
         return values
 
 
-_factor_values: FactorValues
+_factor_computer: FactorComputer
 
 
 def _start_worker(settings: PreparationSettings, out: Path, idf: Dict[str, str]) -> None:
-    global _factor_values
-    _factor_values = FactorValues(settings, out, idf)
+    global _factor_computer
+    _factor_computer = FactorComputer(settings, out, idf)
 
 
 def _make_factor_lines(items: List[Item]) -> List[List[str]]:
-    return [_factor_values.lines(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
+    return [_factor_computer.make_lines(where, tokens.split(), raw, tags) for where, tokens, raw, tags in items]
 
 
 def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dict[str, Path]:
@@ -276,7 +276,7 @@ def find_tag_files(text: Path, split: str, settings: PreparationSettings) -> Dic
 
 
 def _iterate_items(out: Path, text: Path, split: str, settings: PreparationSettings) -> Iterator[Item]:
-    """Yield the arguments of :meth:`FactorValues.lines` for each document in a split.
+    """Yield the arguments of :meth:`FactorComputer.make_lines` for each document in a split.
 
     Raises:
         InputError: the files have different numbers of lines.

@@ -32,7 +32,7 @@ from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
 from .binarise import binarise_text
 from .encode import TO_SUBWORDS, TO_WORDS, encode_all_files, measure_lengths
 from .factors import find_tag_files
-from .given import GivenFiles
+from .given_files import GivenFiles
 from .processes import run_in_separate_process
 from .shards import Shard
 from .subwords import learn_bpe, learn_sentencepiece
@@ -89,7 +89,7 @@ def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dic
     return checksums
 
 
-def _claim_output(out: Path, record: Dict[str, Any], made: Checksums) -> None:
+def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -> None:
     """Write ``record`` to prepare.json, unless the file already contains this record.
 
     Raises:
@@ -214,15 +214,15 @@ def _create_missing_files(
         if not all((out / name).exists() for name in settings.subword_files):
             given.check_text(settings, text)
         made.watch(*given.paths)
-        record["given"] = given.record()
+        record["given"] = given.compute_checksums()
     for split in splits:
         tags = find_tag_files(text, split, settings)
         made.watch(*tags.values())
         record["text"].update({path.name: compute_sha256(path) for path in tags.values()})
-    _claim_output(made.folder, record, made)
+    _write_or_check_record(made.folder, record, made)
     words = "tokens" if settings.tokens == "word" else "words"
     if shard:
-        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.lines)
+        encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made, shard.iterate_lines)
         return inference_options(settings.record(), out)
     join_shards(out, record, words, splits, made)
     encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)

@@ -31,11 +31,11 @@ class Shard(NamedTuple):
         """Name of the shard for use in file names, such as "2-of-4"."""
         return f"{self.number}-of-{self.shares}"
 
-    def siblings(self) -> List["Shard"]:
+    def list_all_shards(self) -> List["Shard"]:
         """Return all shards into which the work is divided, including this one."""
         return [Shard(number, self.shares) for number in range(1, self.shares + 1)]
 
-    def lines(self, path: Path) -> Iterator[str]:
+    def iterate_lines(self, path: Path) -> Iterator[str]:
         """Yield the lines of a plain text file that belong to this shard, without line endings.
 
         The file is divided into byte ranges of equal size, one for each shard. A line belongs to the shard in which it

@@ -129,10 +129,10 @@ def learn_sentencepiece(text: List[Path], size: int, model: Path, kind: str = "u
     except RuntimeError as error:
         reason = f"SentencePiece cannot learn this number of pieces from this text ({error})"
         raise InputError(f"--size {size}: {reason}") from None
-    write_pieces(learnt.getvalue(), model)
+    write_sentencepiece_model(learnt.getvalue(), model)
 
 
-def load_pieces(path: Path) -> Any:
+def load_sentencepiece_model(path: Path) -> Any:
     """Load a SentencePiece model. Raises InputError if the file does not contain a SentencePiece model."""
     import sentencepiece
 
@@ -142,7 +142,7 @@ def load_pieces(path: Path) -> Any:
         raise InputError(f"--model {path}: not a SentencePiece model") from None
 
 
-def check_pieces(path: Path, marks: bool) -> None:
+def check_sentencepiece_model(path: Path, marks: bool) -> None:
     """Check that the pieces of a SentencePiece model can be joined into words and text.
 
     Args:
@@ -152,7 +152,7 @@ def check_pieces(path: Path, marks: bool) -> None:
         InputError: the file does not contain a SentencePiece model, some of its pieces represent bytes, its pieces
             contain the space after a word rather than before it, or sentence marks are not single pieces.
     """
-    pieces = load_pieces(path)
+    pieces = load_sentencepiece_model(path)
     if any(map(pieces.is_byte, range(len(pieces)))):
         # fairseq joins pieces as strings, so summaries would contain "<0xE5>".
         raise InputError(
@@ -173,7 +173,7 @@ def check_pieces(path: Path, marks: bool) -> None:
         )
 
 
-def write_pieces(content: bytes, model: Path) -> None:
+def write_sentencepiece_model(content: bytes, model: Path) -> None:
     """Write a SentencePiece model, and a readable ``.vocab`` file with the same stem."""
     import sentencepiece
 

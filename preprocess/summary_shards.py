@@ -31,7 +31,7 @@ sets this format, the format is "INFO:module:text".
 """
 
 
-def get_share_path(output: Path, shard: Shard) -> Path:
+def get_shard_path(output: Path, shard: Shard) -> Path:
     """Return the path of the file that contains a shard of ``output``."""
     return output.with_name(f"{output.name}.shards") / f"{shard.name}.jsonl"
 
@@ -44,7 +44,7 @@ def make_input_record(command: str, documents: int, files: List[Path]) -> Dict[s
     return {"command": command, "documents": documents, "sha256": [compute_sha256(path) for path in files]}
 
 
-def read_share(path: Path) -> Iterator[Any]:
+def read_shard(path: Path) -> Iterator[Any]:
     """Yield the input record of a shard, followed by pairs of a document index and a summary, sorted by index.
 
     Raises:
@@ -59,12 +59,12 @@ def read_share(path: Path) -> Iterator[Any]:
         raise InputError(f"{path} is damaged ({error}); delete it to have it made again") from None
 
 
-def is_share_complete(path: Path, wanted: Dict[str, Any]) -> bool:
+def is_shard_complete(path: Path, wanted: Dict[str, Any]) -> bool:
     """Return whether a shard exists and was created from the inputs in ``wanted``."""
-    return path.is_file() and next(read_share(path)) == wanted
+    return path.is_file() and next(read_shard(path)) == wanted
 
 
-def write_share(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
+def write_shard(path: Path, log: Path, wanted: Dict[str, Any], numbers: Optional[List[int]]) -> None:
     """Create a shard from the best summaries in a fairseq log.
 
     Args:
@@ -95,15 +95,15 @@ def collect_all_summaries(output: Path, shard: Shard, wanted: Dict[str, Any]) ->
 
     The numbers that identify these shards are printed to standard error.
     """
-    paths = {str(sibling.number): get_share_path(output, sibling) for sibling in shard.siblings()}
+    paths = {str(sibling.number): get_shard_path(output, sibling) for sibling in shard.list_all_shards()}
     missing = [number for number, path in paths.items() if not path.is_file()]
-    other = [number for number, path in paths.items() if number not in missing and not is_share_complete(path, wanted)]
+    other = [number for number, path in paths.items() if number not in missing and not is_shard_complete(path, wanted)]
     for numbers, what in ((missing, "still missing"), (other, "made with other options, data or another checkpoint")):
         if numbers:
             print(f"== shards of {shard.shares} {what}: {', '.join(numbers)}", file=sys.stderr)
     if missing or other:
         return None
-    return _merge_in_order([read_share(path) for path in paths.values()], wanted["documents"], output)
+    return _merge_in_order([read_shard(path) for path in paths.values()], wanted["documents"], output)
 
 
 def _merge_in_order(shares: List[Iterator[Any]], documents: int, output: Path) -> Iterator[str]:
@@ -154,11 +154,11 @@ def main(argv: Optional[List[str]] = None) -> None:
     args = parser.parse_args(argv)
     with report_errors_in_one_line("generate.sh"):
         shard = Shard.parse(args.shard)
-        path, wanted = get_share_path(args.output, shard), make_input_record(args.command, args.documents, args.reads)
+        path, wanted = get_shard_path(args.output, shard), make_input_record(args.command, args.documents, args.reads)
         if args.log:
             numbers = list(range(shard.number - 1, args.documents, shard.shares))
-            write_share(path, args.log, wanted, numbers if args.every else None)
-        elif not is_share_complete(path, wanted):
+            write_shard(path, args.log, wanted, numbers if args.every else None)
+        elif not is_shard_complete(path, wanted):
             return
         summaries = collect_all_summaries(args.output, shard, wanted)
         if summaries is not None:

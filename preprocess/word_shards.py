@@ -38,7 +38,7 @@ def _list_shards(folder: Path) -> List[Shard]:
     if len(counts) > 1:
         said = " and of ".join(map(str, counts))
         raise InputError(f"{folder} has shards of {said}: delete those that do not belong together")
-    return Shard(1, counts[0]).siblings() if counts else []
+    return Shard(1, counts[0]).list_all_shards() if counts else []
 
 
 def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[str], made: Checksums) -> None:

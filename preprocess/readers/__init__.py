@@ -1,15 +1,25 @@
 """Readers for all corpus formats that :mod:`etads_preprocess.corpus` supports."""
 
 from .base import Reader
-from .cnndm import CnnDailyMail
-from .duc import Duc
-from .gigaword import Gigaword
-from .hugging_face import HuggingFace
-from .parallel import Parallel
-from .squad import Squad
-from .sumpubmed import SumPubMed
-from .tables import SciTldr, Table
+from .cnndm import CnnDailyMailReader
+from .duc import DucReader
+from .gigaword import GigawordReader
+from .hugging_face import HuggingFaceReader
+from .parallel import ParallelReader
+from .squad import SquadReader
+from .sumpubmed import SumPubMedReader
+from .tables import SciTldrReader, TableReader
 
-READERS = (CnnDailyMail, Gigaword, Duc, SumPubMed, SciTldr, Squad, Table, HuggingFace, Parallel)
+READERS = (
+    CnnDailyMailReader,
+    GigawordReader,
+    DucReader,
+    SumPubMedReader,
+    SciTldrReader,
+    SquadReader,
+    TableReader,
+    HuggingFaceReader,
+    ParallelReader,
+)
 
 __all__ = ["READERS", "Reader"]

@@ -13,7 +13,7 @@ from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.files import ESCAPE_INVALID, is_valid_utf8, read_lines
 
-from .shares import Shares
+from .shares import SplitShares
 
 
 class Reader:
@@ -43,13 +43,13 @@ class Reader:
         self.fallback: str = args.fallback_encoding or (ESCAPE_INVALID if args.skip_bad else "")
         self.counts: Counter = Counter()
         self.notes: List[str] = []
-        self.shares: Optional[Shares] = None
+        self.shares: Optional[SplitShares] = None
 
     @staticmethod
     def add_options(parser: argparse.ArgumentParser) -> None:
         """Add the options that are specific to this corpus to a parser."""
 
-    def splits(self) -> List[str]:
+    def list_splits(self) -> List[str]:
         """Return the splits that the input contains, in the order ``train``, ``valid``, ``test``.
 
         Raises:
@@ -57,14 +57,14 @@ class Reader:
         """
         raise NotImplementedError
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         """Return a dictionary that maps each split to its input files.
 
-        These files are read to detect changes to the input. See also :meth:`folders`.
+        These files are read to detect changes to the input. See also :meth:`list_large_folders`.
         """
         raise NotImplementedError
 
-    def folders(self) -> List[Path]:
+    def list_large_folders(self) -> List[Path]:
         """Return the folders that contain too many files to be read twice.
 
         Changes to the files in these folders are detected only from the names and sizes of the files.
@@ -75,7 +75,7 @@ class Reader:
         """Return the number of items in a split for the progress bar, or None if they would have to be read first."""
         return None
 
-    def items(self, split: str) -> Iterator[Any]:
+    def iterate_items(self, split: str) -> Iterator[Any]:
         """Yield the items of a split in order. Items are file names, lines or rows, and are passed to :meth:`parse`.
 
         Raises:
@@ -95,14 +95,14 @@ class Reader:
         """
         raise NotImplementedError
 
-    def check(self, kept: Dict[str, int]) -> None:
+    def check_split_sizes(self, kept: Dict[str, int]) -> None:
         """Raise InputError if the number of documents in a split differs from the published size of the corpus.
 
         Args:
             kept: dictionary that maps each split to the number of documents that were written.
         """
 
-    def lines(self, path: Path, ends: bool = False) -> Iterator[str]:
+    def iterate_lines(self, path: Path, ends: bool = False) -> Iterator[str]:
         """Yield the lines of a file. Lines with invalid UTF-8 are decoded with --fallback-encoding and counted.
 
         If --skip-bad is set but --fallback-encoding is not, invalid bytes are escaped, and :meth:`check_utf8` rejects
@@ -111,23 +111,23 @@ class Reader:
         return read_lines(path, self.fallback, self.counts, ends)
 
     def check_utf8(self, *texts: str) -> None:
-        """Raise BadDocument if any of the given texts, as returned by :meth:`lines`, contains invalid UTF-8."""
+        """Raise BadDocument if any of the given texts, as returned by :meth:`iterate_lines`, contains invalid UTF-8."""
         if self.fallback == ESCAPE_INVALID and not all(map(is_valid_utf8, texts)):
             raise BadDocument("not UTF-8")
 
-    def text(self, path: Path) -> str:
+    def read_text(self, path: Path) -> str:
         """Return the content of a small file as text in which line feeds separate the lines.
 
         Raises:
             BadDocument: the file is not valid UTF-8, and --skip-bad is set.
             InputError: the file cannot be read, or it is not valid UTF-8 and --skip-bad is not set.
         """
-        text = "\n".join(self.lines(path))
+        text = "\n".join(self.iterate_lines(path))
         self.check_utf8(text)
         return text
 
 
-def existing(option: str, path: Path, directory: bool = False) -> Path:
+def check_exists(option: str, path: Path, directory: bool = False) -> Path:
     """Check that a path is an existing file (or folder if ``directory`` is True), and return the path.
 
     Raises:

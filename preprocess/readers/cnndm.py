@@ -9,7 +9,7 @@ from typing import ClassVar, Dict, Iterator, List, Optional, Tuple
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import Reader, existing, find_first_existing
+from .base import Reader, check_exists, find_first_existing
 
 LISTS = {
     "train": ["all_train.txt", "wayback_training_urls.txt", "cnn_wayback_training_urls.txt"],
@@ -27,7 +27,7 @@ _ENTITY = re.compile(r"(@entity\d+):(.*)")
 _PLACEHOLDER = re.compile(r"@entity\d+")
 
 
-class CnnDailyMail(Reader):
+class CnnDailyMailReader(Reader):
     name = "cnndm"
     summary = "CNN/Daily Mail: .story files and lists of URLs"
     description = """\
@@ -41,8 +41,8 @@ the text contain the names."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        self.stories = [existing("--stories", path, directory=True) for path in args.stories]
-        self.urls = existing("--urls", args.urls, directory=True)
+        self.stories = [check_exists("--stories", path, directory=True) for path in args.stories]
+        self.urls = check_exists("--urls", args.urls, directory=True)
         self.names = args.entity_names
         self.allow_missing = args.allow_missing
         self.keep_origin = args.keep_origin
@@ -84,26 +84,26 @@ the text contain the names."""
     def _get_url_list(self, split: str) -> Optional[Path]:
         return find_first_existing([self.urls], LISTS[split])
 
-    def splits(self) -> List[str]:
+    def list_splits(self) -> List[str]:
         found = [split for split in LISTS if self._get_url_list(split)]
         if not found:
             names = [name for names in LISTS.values() for name in names]
             raise InputError(f"--urls {self.urls}: no list of URLs; looked for {', '.join(names)}")
         return found
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         found = {split: self._get_url_list(split) for split in LISTS}
         return {split: [path] for split, path in found.items() if path}
 
-    def folders(self) -> List[Path]:
+    def list_large_folders(self) -> List[Path]:
         return self.stories
 
     def count_items(self, split: str) -> Optional[int]:
-        return sum(1 for _ in self.items(split))
+        return sum(1 for _ in self.iterate_items(split))
 
-    def items(self, split: str) -> Iterator[Tuple[str, str]]:
+    def iterate_items(self, split: str) -> Iterator[Tuple[str, str]]:
         path = self._get_url_list(split)
-        for url in self.lines(path) if path else ():
+        for url in self.iterate_lines(path) if path else ():
             if url.strip():
                 # With --skip-bad, invalid UTF-8 bytes in the URL have been escaped. Here, the original bytes are
                 # restored.
@@ -117,7 +117,7 @@ the text contain the names."""
         for folder in self.stories:
             path = folder / item[0]
             if path.is_file():
-                document = parse_story(self.text(path), self.names)
+                document = parse_story(self.read_text(path), self.names)
                 if self.keep_origin:
                     document.origin = _find_newspaper(item[1], folder)
                 return document
@@ -126,7 +126,7 @@ the text contain the names."""
             raise InputError(f"--stories: no {item[0]} in {folders} (for {item[1]}); --allow-missing counts them")
         raise ExcludedDocumentError("story not found")
 
-    def check(self, kept: Dict[str, int]) -> None:
+    def check_split_sizes(self, kept: Dict[str, int]) -> None:
         missing = [split for split in self.expected or () if split not in kept]
         if missing:
             names = " or ".join(LISTS[missing[0]])

@@ -12,7 +12,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.words import TreebankWords, split_sentences
 
-from .base import add_keep_original_option, existing, find_first_existing
+from .base import add_keep_original_option, check_exists, find_first_existing
 from .gigaword import find_further_references
 from .parallel import LineReader
 
@@ -23,7 +23,7 @@ _TAG = re.compile(r"<[^<>]*>")
 _DATELINE = re.compile(r"(?:[A-Z][^a-z]{2,60}|.{0,80}?\([A-Z][^()]{0,30}\))\s+(?:--|-|_)\s+")
 
 
-class Duc(LineReader):
+class DucReader(LineReader):
     name = "duc"
     summary = "DUC-2003 and DUC-2004, task 1: SGML articles and reference headlines, or input.txt and task1_ref*.txt"
     description = """\
@@ -45,15 +45,15 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if args.data and self.as_gigaword:
             raise InputError("--as-gigaword: needs --docs and --models; the text of --data is never changed")
         if args.data and not (args.docs or args.models):
-            folders = [existing("--data", args.data, directory=True)]
+            folders = [check_exists("--data", args.data, directory=True)]
             paths = [find_first_existing(folders, [name]) for name in ("input.txt", "task1_ref0.txt")]
             if not (paths[0] and paths[1]):
                 raise InputError(f"--data {args.data}: no input.txt and task1_ref0.txt")
             self.files["test"] = [paths[0], paths[1], *find_further_references(folders)]
             self._check_references(len(self.files["test"]) - 1, str(args.data))
         elif args.docs and args.models and not args.data:
-            self.docs = existing("--docs", args.docs, directory=True)
-            self.models = self._find_models(existing("--models", args.models, directory=True))
+            self.docs = check_exists("--docs", args.docs, directory=True)
+            self.models = self._find_reference_files(check_exists("--models", args.models, directory=True))
         else:
             raise InputError("give --docs and --models, or --data")
 
@@ -87,7 +87,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if self.references and found != self.references:
             raise InputError(f"--references {self.references}: {where} has {found}; 0 takes any number")
 
-    def _find_models(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
+    def _find_reference_files(self, folder: Path) -> Dict[Tuple[str, str], List[Path]]:
         """Return a dictionary that maps articles to their reference files. A key consists of a document set and a name.
 
         The reference files of an article are sorted by the letter that identifies the assessor.
@@ -101,12 +101,12 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
             raise InputError(f"--models {folder}: no file named like D30001.P.10.T.A.APW19981016.0240")
         return {key: [path for _, path in sorted(paths)] for key, paths in found.items()}
 
-    def splits(self) -> List[str]:
+    def list_splits(self) -> List[str]:
         return ["test"]
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         if self.docs is None:
-            return super().inputs()
+            return super().map_splits_to_files()
         return {"test": [*self._list_articles(), *(path for _, paths in sorted(self.models.items()) for path in paths)]}
 
     def _list_articles(self) -> List[Path]:
@@ -116,9 +116,9 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
     def count_items(self, split: str) -> Optional[int]:
         return len(self._list_articles()) if self.docs else None
 
-    def items(self, split: str) -> Iterator[Any]:
+    def iterate_items(self, split: str) -> Iterator[Any]:
         if self.docs is None:
-            yield from super().items(split)
+            yield from super().iterate_items(split)
             return
         articles = self._list_articles()
         if not articles:
@@ -138,7 +138,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if not models:
             raise BadDocument("no reference in --models")
         self._check_references(len(models), str(item))
-        paragraphs = parse_article(self.text(item))
+        paragraphs = parse_article(self.read_text(item))
         if paragraphs and not self.keep_datelines:
             match = _DATELINE.match(paragraphs[0])
             paragraphs[0] = paragraphs[0][match.end() :] if match else paragraphs[0]
@@ -146,7 +146,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         if self.as_gigaword:
             original = [line for paragraph in paragraphs for line in _split_treebank_sentences(paragraph)]
             paragraphs = [re.sub("[0-9]", "#", line.lower()) for line in original]
-        references = [[_TAG.sub(" ", self.text(path)).replace("\n", " ")] for path in models]
+        references = [[_TAG.sub(" ", self.read_text(path)).replace("\n", " ")] for path in models]
         return Document(paragraphs, references, self.as_gigaword, True, original if self.keep_original else [])
 
 

@@ -15,7 +15,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.documents import Document, ExcludedDocumentError
 
-from .base import add_keep_original_option, existing, find_first_existing
+from .base import add_keep_original_option, check_exists, find_first_existing
 from .parallel import Item, LineReader
 
 FILE_NAMES = {
@@ -40,7 +40,7 @@ _NOT_TITLES = re.compile(
 )
 
 
-class Gigaword(LineReader):
+class GigawordReader(LineReader):
     name = "gigaword"
     summary = "Gigaword headlines: train.article.txt and train.title.txt, raw or ready-made"
     description = f"""\
@@ -52,8 +52,8 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        data = existing("--data", args.data, directory=True)
-        self.files = find_files([data, data / "train", data / "Giga"])
+        data = check_exists("--data", args.data, directory=True)
+        self.files = find_split_files([data, data / "train", data / "Giga"])
         if not self.files:
             raise InputError(f"--data {data}: no train.article.txt and train.title.txt, nor any other known pair")
         if args.rare < 0:
@@ -88,7 +88,7 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
         common = []
         for path in self.files["train"][:2]:
             words: Counter = Counter()
-            for line in self.lines(path):
+            for line in self.iterate_lines(path):
                 words.update(_normalise_line(line).split())
             if UNKNOWN in words:
                 self.notes.append(f"{path.name} has {UNKNOWN} already: rare words are left as they are")
@@ -112,7 +112,7 @@ are replaced with {UNKNOWN}, and so is UNK in the ready-made test set. Ready-mad
         return Document([source], [[target] for target in targets], True, True, [item[2]] if self.keep_original else [])
 
 
-def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
+def find_split_files(folders: List[Path]) -> Dict[str, List[Path]]:
     """Return a dictionary that maps each split to its files, starting with the article file and the title file.
 
     In the test split, the article file may be followed by several files with references.
@@ -129,11 +129,11 @@ def find_files(folders: List[Path]) -> Dict[str, List[Path]]:
                 if title == "task1_ref0.txt":
                     found[split] += find_further_references([pair[1].parent])
         if split not in found:
-            _check_halves(folders, split)
+            _check_file_pairs(folders, split)
     return found
 
 
-def _check_halves(folders: List[Path], split: str) -> None:
+def _check_file_pairs(folders: List[Path], split: str) -> None:
     """Raise InputError if one of two files that belong together is missing, perhaps because its name is misspelt."""
     for pair in FILE_NAMES[split]:
         there = [find_first_existing(folders, [name]) for name in pair]

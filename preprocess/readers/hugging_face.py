@@ -11,7 +11,7 @@ from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.csv_rows import COLUMNS
 
 from .shares import DEFAULT_SHARES, parse_shares
-from .tables import Item, Table
+from .tables import Item, TableReader
 
 SPLIT_NAMES = {
     "train": "train",
@@ -25,7 +25,7 @@ SPLIT_NAMES = {
 ROWS_AT_A_TIME = 256
 
 
-class HuggingFace(Table):
+class HuggingFaceReader(TableReader):
     name = "hf"
     summary = "a Hugging Face data set, from a folder written by save_to_disk or from the local cache"
     description = f"""\
@@ -38,7 +38,7 @@ Nothing is downloaded. The datasets package is required (pip install datasets). 
 set without splits is divided according to --split."""
 
     def __init__(self, args: argparse.Namespace):
-        super(Table, self).__init__(args)
+        super(TableReader, self).__init__(args)
         self.asked_columns = (args.source_column, args.target_column)
         self.lists_are_references = args.target_list == "references"
         self._data, self._config = str(args.data), args.config
@@ -120,16 +120,16 @@ set without splits is divided according to --split."""
             "references (default: %(default)s)",
         )
 
-    def splits(self) -> List[str]:
+    def list_splits(self) -> List[str]:
         return self.shares.splits if self.shares else list(self._names)
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return self._inputs
 
     def count_items(self, split: str) -> Optional[int]:
         return self._sizes["input" if self.shares else split]
 
-    def items(self, split: str) -> Iterator[Item]:
+    def iterate_items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         # Load the dataset again, because the reader is copied to other processes and must not contain open files.
         found = _load_dataset(self._data, self._config)

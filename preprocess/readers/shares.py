@@ -36,7 +36,7 @@ def add_input_options(parser: argparse.ArgumentParser, metavar: str, what: str, 
 
 
 @dataclass(frozen=True)
-class Shares:
+class SplitShares:
     """Shares of the documents that are assigned to train, valid and test.
 
     Attributes:
@@ -69,7 +69,7 @@ class Shares:
         return f"none falls into {split} by --split {self.text}: choose a larger share or another --split-seed"
 
 
-def parse_shares(text: str, seed: int) -> Shares:
+def parse_shares(text: str, seed: int) -> SplitShares:
     """Parse the value of --split. Raises InputError unless it consists of three valid numbers."""
     try:
         numbers = [float(part) for part in text.split("/")]
@@ -78,7 +78,7 @@ def parse_shares(text: str, seed: int) -> Shares:
     total = sum(numbers)
     if len(numbers) != len(SPLITS) or min(numbers) < 0 or not 0 < total < math.inf:
         raise InputError(f"--split {text}: choose shares of train, valid and test, such as {DEFAULT_SHARES}")
-    return Shares(text, tuple(number / total for number in numbers), seed)
+    return SplitShares(text, tuple(number / total for number in numbers), seed)
 
 
 def check_input_options(args: argparse.Namespace) -> bool:

@@ -15,14 +15,14 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.documents import BadDocument, Document
 from fairseq_etads.text.words import split_sentences
 
-from .base import Reader, existing, find_first_existing
+from .base import Reader, check_exists, find_first_existing
 
 VERSIONS = ("1.1", "2.0")
 FILES = {"train": "train", "valid": "dev"}
 """Mapping from splits to the prefixes of their file names."""
 
 
-class Sentence(NamedTuple):
+class AnswerSentence(NamedTuple):
     """A sentence with the answers that it contains.
 
     Attributes:
@@ -38,7 +38,7 @@ class Sentence(NamedTuple):
     reason: str = ""
 
 
-class Squad(Reader):
+class SquadReader(Reader):
     name = "squad"
     summary = "SQuAD 1.1 or 2.0: sentences and the answers in them, for training a tagger of salient words"
     description = """\
@@ -51,7 +51,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        folder = existing("--data", args.data, directory=True)
+        folder = check_exists("--data", args.data, directory=True)
         versions = (args.squad_version,) if args.squad_version else VERSIONS
         for version in versions:
             names = {split: f"{name}-v{version}.json" for split, name in FILES.items()}
@@ -72,16 +72,16 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
             help="version of SQuAD (default: the first version found in the folder)",
         )
 
-    def splits(self) -> List[str]:
+    def list_splits(self) -> List[str]:
         return list(self.files)
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return {split: [path] for split, path in self.files.items()}
 
-    def items(self, split: str) -> Iterator[Any]:
+    def iterate_items(self, split: str) -> Iterator[Any]:
         path = self.files[split]
         try:
-            articles = json.loads("\n".join(self.lines(path)))["data"]
+            articles = json.loads("\n".join(self.iterate_lines(path)))["data"]
             paragraphs = [
                 (i, j, p) for i, article in enumerate(articles, 1) for j, p in enumerate(article["paragraphs"], 1)
             ]
@@ -90,17 +90,17 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
         for article, number, paragraph in paragraphs:
             yield from find_answer_sentences(paragraph, f"{path}, article {article}, paragraph {number}")
 
-    def describe_location(self, item: Sentence) -> str:
+    def describe_location(self, item: AnswerSentence) -> str:
         return item.where
 
-    def parse(self, item: Sentence) -> Document:
+    def parse(self, item: AnswerSentence) -> Document:
         if item.reason:
             raise BadDocument(item.reason)
         self.check_utf8(item.text)
         return Document([item.text], [item.answers], source_in_sentences=True, targets_in_sentences=True)
 
 
-def find_answer_sentences(paragraph: Any, where: str) -> List[Sentence]:
+def find_answer_sentences(paragraph: Any, where: str) -> List[AnswerSentence]:
     """Return all sentences of a paragraph that contain an answer or part of an answer.
 
     If the paragraph is damaged, the result is a single item that contains the reason but no text.
@@ -110,9 +110,9 @@ def find_answer_sentences(paragraph: Any, where: str) -> List[Sentence]:
         if not isinstance(context, str):
             raise TypeError("its context is not text")
         if any(context[start : start + len(answer)] != answer for start, answer in spans):
-            return [Sentence("", [], where, "answer that is not where answer_start says")]
+            return [AnswerSentence("", [], where, "answer that is not where answer_start says")]
     except (KeyError, TypeError, ValueError):
-        return [Sentence("", [], where, "paragraph without context, or with damaged answers")]
+        return [AnswerSentence("", [], where, "paragraph without context, or with damaged answers")]
     found, place = [], 0
     for sentence in split_sentences(context):
         # The sentence splitter may have changed the white space between words.
@@ -122,7 +122,7 @@ def find_answer_sentences(paragraph: Any, where: str) -> List[Sentence]:
         parts = {context[max(start, at) : min(end, at + len(answer))].strip() for at, answer in spans}
         answers = sorted(parts - {""}, key=lambda text: (len(text), text))
         if answers:
-            found.append(Sentence(sentence, answers, where))
+            found.append(AnswerSentence(sentence, answers, where))
     return found
 
 

@@ -13,8 +13,8 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.documents import BadDocument, Document, ExcludedDocumentError
 
-from .base import Reader, existing
-from .tables import Table, find_jsonl, make_jsonl_options
+from .base import Reader, check_exists
+from .tables import TableReader, find_jsonl_files, make_jsonl_options
 
 MAX_SOURCE_WORDS = 520
 MIN_SOURCE_WORDS = 400
@@ -24,7 +24,7 @@ VALID_SHARE, TEST_SHARE = 0.03, 0.02
 DEFAULT_SEED = 1
 
 
-class SumPubMed(Reader):
+class SumPubMedReader(Reader):
     name = "sumpubmed"
     summary = "SumPubMed: folders line_text/ and abstract/, or train.jsonl, dev.jsonl and test.jsonl"
     description = f"""\
@@ -36,18 +36,18 @@ unchanged."""
 
     def __init__(self, args: argparse.Namespace):
         super().__init__(args)
-        data = existing("--data", args.data, directory=True)
+        data = check_exists("--data", args.data, directory=True)
         self.data = data
-        self.table: Optional[Table] = None
+        self.table: Optional[TableReader] = None
         # This maps article numbers to the digits in their file names, which may start with zeros.
         self.digits: Dict[int, str] = {}
-        files = find_jsonl(data)
+        files = find_jsonl_files(data)
         if files:
             for option in ("seed", "valid_size", "test_size"):
                 if getattr(args, option) is not None:
                     written = f"--{option.replace('_', '-')} {getattr(args, option)}"
                     raise InputError(f"{written} has no effect on JSON lines, which are split already: leave it out")
-            self.table = Table(make_jsonl_options(args, files, target_list="sentences"))
+            self.table = TableReader(make_jsonl_options(args, files, target_list="sentences"))
             self.table.counts = self.counts
             # Most texts are already lists of sentences. The few remaining texts are still split.
             self.splits_text = False
@@ -98,12 +98,12 @@ unchanged."""
         parts = {"train": ranked[valid + test :], "valid": ranked[:valid], "test": ranked[valid : valid + test]}
         return {split: sorted(members) for split, members in parts.items()}
 
-    def splits(self) -> List[str]:
-        return self.table.splits() if self.table else list(SPLITS)
+    def list_splits(self) -> List[str]:
+        return self.table.list_splits() if self.table else list(SPLITS)
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         if self.table:
-            return self.table.inputs()
+            return self.table.map_splits_to_files()
         paths = {
             s: [self._get_article_path(kind, n) for n in self.members[s] for kind in ("text", "abstract")]
             for s in SPLITS
@@ -117,8 +117,8 @@ unchanged."""
     def count_items(self, split: str) -> Optional[int]:
         return None if self.table else len(self.members[split])
 
-    def items(self, split: str) -> Iterator[Any]:
-        return self.table.items(split) if self.table else iter(self.members[split])
+    def iterate_items(self, split: str) -> Iterator[Any]:
+        return self.table.iterate_items(split) if self.table else iter(self.members[split])
 
     def describe_location(self, item: Any) -> str:
         return self.table.describe_location(item) if self.table else str(self._get_article_path("text", item))
@@ -128,8 +128,8 @@ unchanged."""
             return self.table.parse(item)
         if not self._get_article_path("abstract", item).is_file():
             raise BadDocument("no abstract")
-        source = take_first_sentences(self.text(self._get_article_path("text", item)))
-        target = extract_background(self.text(self._get_article_path("abstract", item)))
+        source = take_first_sentences(self.read_text(self._get_article_path("text", item)))
+        target = extract_background(self.read_text(self._get_article_path("abstract", item)))
         return Document(source, [target], source_in_sentences=True)
 
 

@@ -11,7 +11,7 @@ from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, re
 from fairseq_etads.text.documents import BadDocument, Document, ExcludedDocumentError, parse_json_record
 from fairseq_etads.text.files import STANDARD_INPUT, get_display_name, open_binary
 
-from .base import Reader, existing, find_first_existing
+from .base import Reader, check_exists, find_first_existing
 from .shares import DEFAULT_SHARES, add_input_options, check_input_options, parse_shares
 
 FORMATS = ("jsonl", "csv", "tsv", "parquet")
@@ -27,7 +27,7 @@ The content is a line of JSON, a pair of cells, or a BadDocument exception.
 """
 
 
-def find_jsonl(folder: Path) -> Dict[str, Path]:
+def find_jsonl_files(folder: Path) -> Dict[str, Path]:
     """Find train.jsonl, dev.jsonl (or valid, validation, val) and test.jsonl in a folder, plain or compressed."""
     names = {"train": ["train"], "valid": ["dev", "valid", "validation", "val"], "test": ["test"]}
     found: Dict[str, Path] = {}
@@ -41,7 +41,7 @@ def find_jsonl(folder: Path) -> Dict[str, Path]:
 
 
 def make_jsonl_options(args: argparse.Namespace, files: Dict[str, Path], target_list: str) -> argparse.Namespace:
-    """Return options with which :class:`Table` reads JSON lines with the keys "source" and "target".
+    """Return options with which :class:`TableReader` reads JSON lines with the keys "source" and "target".
 
     The values of shared options are copied from ``args``.
     """
@@ -69,7 +69,7 @@ def detect_table_format(path: Path) -> str:
     raise InputError(f"{path}: unknown format; choose a name that ends in .{', .'.join(SUFFIXES)}, or give --format")
 
 
-class Table(Reader):
+class TableReader(Reader):
     name = "table"
     summary = "JSON lines, CSV, TSV or Parquet with a document column and a summary column"
     description = f"""\
@@ -94,7 +94,7 @@ each line is a sentence."""
             self.shares = parse_shares(args.shares or DEFAULT_SHARES, 1 if args.split_seed is None else args.split_seed)
             files["input"] = args.input
         files.update({split: getattr(args, split) for split in SPLITS if getattr(args, split)})
-        self.files = {key: existing(f"--{key}", path) for key, path in files.items()}
+        self.files = {key: check_exists(f"--{key}", path) for key, path in files.items()}
         self.formats = {key: args.format or detect_table_format(path) for key, path in self.files.items()}
         if self.delimiter and not {"csv", "tsv"}.intersection(self.formats.values()):
             raise InputError(f"--delimiter {args.delimiter}: applies only to CSV and TSV")
@@ -148,7 +148,7 @@ each line is a sentence."""
         if self.formats[key] in ("csv", "tsv"):
             return self._find_columns_in_header(key)
         first: Optional[InputError] = None
-        for number, line in enumerate(self.lines(path), 1):
+        for number, line in enumerate(self.iterate_lines(path), 1):
             if not line.strip():
                 continue
             try:
@@ -212,17 +212,17 @@ each line is a sentence."""
             chosen.append(found[0])
         return chosen[0], chosen[1]
 
-    def splits(self) -> List[str]:
+    def list_splits(self) -> List[str]:
         return self.shares.splits if self.shares else [split for split in SPLITS if split in self.files]
 
-    def inputs(self) -> Dict[str, List[Path]]:
+    def map_splits_to_files(self) -> Dict[str, List[Path]]:
         return {key: [self.files[key]] for key in (*SPLITS, "input") if key in self.files}
 
     def count_items(self, split: str) -> Optional[int]:
         key = "input" if self.shares else split
         return int(_open_parquet(self.files[key]).metadata.num_rows) if self.formats[key] == "parquet" else None
 
-    def items(self, split: str) -> Iterator[Item]:
+    def iterate_items(self, split: str) -> Iterator[Item]:
         key = "input" if self.shares else split
         if self.formats[key] == "parquet":
             rows = _read_parquet_rows(self.files[key], list(self.columns[key]))
@@ -230,7 +230,7 @@ each line is a sentence."""
         elif self.formats[key] in ("csv", "tsv"):
             yield from self._iterate_cells(key)
         else:
-            for number, line in enumerate(self.lines(self.files[key]), 1):
+            for number, line in enumerate(self.iterate_lines(self.files[key]), 1):
                 if line.strip():
                     yield key, number, line
                 else:
@@ -239,7 +239,7 @@ each line is a sentence."""
     def _read_rows(self, key: str) -> Iterator[List[str]]:
         """Yield all rows of a CSV or TSV file, including the header. A blank line yields an empty row."""
         path = self.files[key]
-        return read_rows(self.lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
+        return read_rows(self.iterate_lines(path, ends=True), path, self.delimiters[key], self.quotes, self.counts)
 
     def _iterate_cells(self, key: str) -> Iterator[Item]:
         """Yield an item for each record in a CSV or TSV file."""
@@ -367,14 +367,14 @@ def _read_parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
         return BadDocument("not UTF-8")
 
 
-class SciTldr(Table):
+class SciTldrReader(TableReader):
     name = "scitldr"
     summary = "SciTLDR: train.jsonl, dev.jsonl and test.jsonl, with several references per document"
     description = """\
 The JSON lines of Cachola et al. (2020) contain "source", a list of sentences, and "target", a list of references."""
 
     def __init__(self, args: argparse.Namespace):
-        files = find_jsonl(existing("--data", args.data, directory=True))
+        files = find_jsonl_files(check_exists("--data", args.data, directory=True))
         if not files:
             raise InputError(f"--data {args.data}: no train.jsonl, dev.jsonl or test.jsonl")
         super().__init__(make_jsonl_options(args, files, target_list="references"))

@@ -52,11 +52,15 @@ def test_bins_hold_as_equally_many_as_can_be(seed):
     r = random.Random(shifted(seed))
     wanted = r.randint(2, 6)
     lengths = [r.choice([r.randint(0, 8), r.randint(0, 60)]) for _ in range(r.randint(1, 80))]
-    bins = LengthBins.of(lengths, wanted)
+    bins = LengthBins.from_lengths(lengths, wanted)
     assert bins.longest == sorted(set(bins.longest)) and bins.longest[-1] == max(lengths)
-    held = [sum(bins.number(length) == number for length in lengths) for number in range(1, len(bins.longest) + 1)]
+    held = [
+        sum(bins.find_bin_number(length) == number for length in lengths) for number in range(1, len(bins.longest) + 1)
+    ]
     assert held == bins.counts and sum(held) == len(lengths) and min(held) > 0
-    assert [bins.number(length) for length in sorted(lengths)] == sorted(bins.number(length) for length in lengths)
+    assert [bins.find_bin_number(length) for length in sorted(lengths)] == sorted(
+        bins.find_bin_number(length) for length in lengths
+    )
     up_to = {length: sum(other <= length for other in lengths) for length in set(lengths)}
     for number in range(1, wanted):
         share = number * len(lengths) / wanted
@@ -66,10 +70,10 @@ def test_bins_hold_as_equally_many_as_can_be(seed):
 
 def test_bins_of_different_lengths_hold_equal_counts():
     lengths = random.Random(shifted(0)).sample(range(1000), 100)
-    bins = LengthBins.of(lengths, 10)
+    bins = LengthBins.from_lengths(lengths, 10)
     assert bins.counts == [10] * 10
     assert bins.longest == sorted(lengths)[9::10]
-    assert bins.number(0) == 1 and bins.number(5000) == 10
+    assert bins.find_bin_number(0) == 1 and bins.find_bin_number(5000) == 10
 
 
 def test_lengths_are_words_without_sentence_marks():
@@ -89,7 +93,7 @@ def test_training_documents_get_the_words_of_their_references(tmp_path, capsys):
         documents, summaries = (lines(text / f"{split}.{side}") for side in ("source", "target"))
         for number, line in enumerate(lines(tmp_path / "out" / f"{split}.source")):
             first, second, rest = line.split(" ", 2)
-            assert first == f"lengthbin{control.bins.number(count_summary_words(summaries[number]))}"
+            assert first == f"lengthbin{control.bins.find_bin_number(count_summary_words(summaries[number]))}"
             assert second == ("origincnn" if number % 3 else "origindailymail")
             assert rest == documents[number]
 

@@ -11,7 +11,7 @@ import pytest
 from debian_corpus import read, run
 from etads_preprocess import debian, debian_index
 from etads_preprocess.debian_index import stem_package_name
-from etads_preprocess.debian_splits import Pair, assign_to_splits, find_crossings, group_pairs, select_pairs
+from etads_preprocess.debian_splits import PackagePair, assign_to_splits, find_split_overlaps, group_pairs, select_pairs
 
 from fairseq_etads.platform.outputs import open_binary_output
 
@@ -174,7 +174,7 @@ def test_stem_is_never_empty(name):
 
 
 def test_drops_are_counted_by_reason():
-    pairs = [Pair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
+    pairs = [PackagePair(name, name, p, t) for name, (t, p) in pairs_of(TRANSLATION).items() if name != "unread"]
     kept, dropped = select_pairs(pairs, options())
     assert [p.package for p in kept] == ["alpha", "latin"]
     assert dropped == {
@@ -187,7 +187,7 @@ def test_drops_are_counted_by_reason():
 
 
 def test_word_limits():
-    pairs = [Pair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
+    pairs = [PackagePair("a", "a", ("w " * n + str(n),), "t " * m) for n, m in ((1, 5), (5, 5), (9, 5), (6, 1), (7, 9))]
     limits = ["--min-source-words", "5", "--max-source-words", "9", "--min-target-words", "2"]
     kept, dropped = select_pairs(pairs, options(*limits, "--max-target-words", "8"))
     assert len(kept) == 1
@@ -232,27 +232,27 @@ def test_a_source_package_and_its_versions_are_in_one_split(tmp_path, indexes):
         for pair in pairs:
             assert home.setdefault(pair.source_package.rstrip("12"), split) == split
     assert len(home) == 80
-    assert find_crossings(splits) == []
+    assert find_split_overlaps(splits) == []
 
 
 def test_texts_merge_source_packages():
     long = "This sentence is the same in both packages and longer than the limit of sixty. "
     pairs = [
-        Pair("a", "a", (long + "One.",), "first"),
-        Pair("b", "b", ("Two. " + long.upper(),), "second"),
-        Pair("c", "c", ("Short text.",), "Second"),
-        Pair("d", "d", ("Short text. Really.",), "fourth"),
-        Pair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
-        Pair("title", "title", ("The files in this package are needed by programs that use title.",), "6ths"),
+        PackagePair("a", "a", (long + "One.",), "first"),
+        PackagePair("b", "b", ("Two. " + long.upper(),), "second"),
+        PackagePair("c", "c", ("Short text.",), "Second"),
+        PackagePair("d", "d", ("Short text. Really.",), "fourth"),
+        PackagePair("libname", "name", ("The files in this package are needed by programs that use name.",), "5th"),
+        PackagePair("title", "title", ("The files in this package are needed by programs that use title.",), "6ths"),
     ]
     groups = {name: [p.package for p in group] for name, group in group_pairs(pairs).items()}
     assert groups == {"a": ["a", "b", "c"], "d": ["d"], "name": ["libname", "title"]}
 
 
 def test_crossings_are_found():
-    pair = Pair("a", "a", ("Some text.",), "synopsis")
-    other = Pair("b", "b", ("Other text.",), "SYNOPSIS")
-    assert find_crossings({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
+    pair = PackagePair("a", "a", ("Some text.",), "synopsis")
+    other = PackagePair("b", "b", ("Other text.",), "SYNOPSIS")
+    assert find_split_overlaps({"train": [pair], "test": [other]}) == ["synopsis synopsis"]
 
 
 def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypatch, capsys):
@@ -263,8 +263,8 @@ def test_the_builder_refuses_splits_that_share_text(tmp_path, indexes, monkeypat
 
 
 def test_large_groups_stay_out_of_valid_and_test():
-    groups = {f"small{i}": [Pair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
-    groups["large"] = [Pair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
+    groups = {f"small{i}": [PackagePair(f"s{i}", f"s{i}", (f"{i}",), "t")] for i in range(10)}
+    groups["large"] = [PackagePair(f"l{i}", "large", (f"{i}",), "t") for i in range(6)]
     for seed in map(str, range(20)):
         splits, _ = assign_to_splits(groups, options("--seed", seed, "--valid-size", "8", "--test-size", "8"))
         assert not any(p.source_package == "large" for s in ("valid", "test") for p in splits[s])
@@ -285,7 +285,7 @@ def test_same_input_same_bytes_whatever_its_order(tmp_path, indexes):
 def test_without_packages_stems_are_used_with_a_warning(tmp_path, indexes, capsys):
     assert run(tmp_path / "out", *indexes[:2], *indexes[4:]) == 0
     assert "warning: no Packages index" in capsys.readouterr().err
-    assert find_crossings(read(tmp_path / "out")) == []
+    assert find_split_overlaps(read(tmp_path / "out")) == []
 
 
 # The command
@@ -325,7 +325,7 @@ def test_a_second_run_is_skipped_and_another_corpus_is_kept(tmp_path, indexes, c
     assert run(out, *indexes) == 2
     assert "--force" in capsys.readouterr().err
     assert run(out, *indexes, "--force") == 0
-    assert find_crossings(read(out)) == []
+    assert find_split_overlaps(read(out)) == []
 
 
 def test_an_interrupted_write_leaves_the_old_files(tmp_path, indexes, monkeypatch):

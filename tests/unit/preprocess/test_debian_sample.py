@@ -5,7 +5,7 @@ import lzma
 import pytest
 from debian_corpus import read, run
 from etads_preprocess import debian
-from etads_preprocess.debian_splits import find_crossings
+from etads_preprocess.debian_splits import find_split_overlaps
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def sample(tmp_path_factory):
 def test_sample_has_aligned_lines_and_no_text_in_two_splits(sample):
     splits = read(sample)
     assert {split: len(pairs) for split, pairs in splits.items()} == {"train": 12000, "valid": 500, "test": 500}
-    assert find_crossings(splits) == []
+    assert find_split_overlaps(splits) == []
     for pair in (p for pairs in splits.values() for p in pairs):
         assert 20 <= len(pair.source.split()) <= 150
         assert 3 <= len(pair.target.split()) <= 15

@@ -5,7 +5,7 @@ from argparse import Namespace
 
 import pytest
 from bart import bart_dictionary, gpt2_files, save_dictionary
-from etads_preprocess.given import _list_byte_symbols, check_gpt2_files
+from etads_preprocess.given_files import _list_byte_symbols, check_gpt2_files
 from etads_preprocess.prepare import main
 from fairseq.data import encoders
 from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode

@@ -15,7 +15,7 @@ import pytest
 from etads_preprocess import debian
 from etads_preprocess.corpus import main
 from etads_preprocess.debian_index import decode_text, parse_stanzas, split_description
-from etads_preprocess.factors import FactorValues
+from etads_preprocess.factors import FactorComputer
 from generated import (
     CELL,
     COMPRESSORS,
@@ -372,7 +372,7 @@ def test_prepare_json(tmp_path, record, data):
 @many
 @given(raw=LINE, tags=LINE)
 def test_files_of_tags(tmp_path, raw, tags):
-    values = FactorValues(PreparationSettings("word", words="spaces", factors=["pos", "tf"]), tmp_path, {})
+    values = FactorComputer(PreparationSettings("word", words="spaces", factors=["pos", "tf"]), tmp_path, {})
     words = values.tokenizer.encode(raw).split()
     count = sum(len(part.replace("\0", " ").split()) for part in raw.split("<q>"))
     plain = [tag for tag in tags.split() if tag != "<q>"]

@@ -23,14 +23,14 @@ def test_shares_of_a_file_are_its_lines(content, shares, tmp_path):
     """There are more shares than lines, long lines, a missing last line end, and multi-byte characters."""
     path = tmp_path / "file"
     path.write_bytes(content.encode())
-    found = [line for shard in Shard(1, shares).siblings() for line in shard.lines(path)]
+    found = [line for shard in Shard(1, shares).list_all_shards() for line in shard.iterate_lines(path)]
     assert found == list(read_lines(path))
 
 
 def test_a_share_names_the_place_of_bad_bytes(tmp_path):
     (tmp_path / "file").write_bytes(b"good\n" * 4 + b"not \xff good\n")
     with pytest.raises(InputError, match="file, byte 24: not UTF-8"):
-        list(Shard(2, 2).lines(tmp_path / "file"))
+        list(Shard(2, 2).iterate_lines(tmp_path / "file"))
 
 
 @pytest.mark.parametrize("value", ["0/2", "3/2", "2", "1/2/3", "-1/2", "1/0", "a/b", ""])
@@ -99,12 +99,12 @@ def test_shares_that_do_not_fit_are_refused(text, tmp_path):
 def test_a_log_that_lacks_a_summary_makes_no_share(tmp_path):
     log = tmp_path / "log"
     log.write_text("D-0\t-1.0\tone\nD-0\t-2.0\tworse\nD-1\t-1.0\ttwo\n")
-    path = summary_shards.get_share_path(tmp_path / "out", Shard(1, 2))
+    path = summary_shards.get_shard_path(tmp_path / "out", Shard(1, 2))
     with pytest.raises(InputError, match="3 documents but 2 summaries"):
-        summary_shards.write_share(path, log, {"documents": 6}, [0, 2, 4])
+        summary_shards.write_shard(path, log, {"documents": 6}, [0, 2, 4])
     assert not path.exists()
-    summary_shards.write_share(path, log, {"documents": 3}, [0, 2])
-    head, *found = summary_shards.read_share(path)
+    summary_shards.write_shard(path, log, {"documents": 3}, [0, 2])
+    head, *found = summary_shards.read_shard(path)
     assert head == {"documents": 3} and found == [(0, "one"), (2, "two")]
 
 
@@ -129,12 +129,12 @@ def test_sentencepiece_learns_from_a_part_of_a_large_text(tmp_path, monkeypatch,
 )
 def test_a_log_of_a_split_says_how_many_summaries_there_are_in_both_forms(tmp_path, start):
     """fairseq-generate logs in the second form, unless something imported it before it set up its log."""
-    log, path = tmp_path / "log", summary_shards.get_share_path(tmp_path / "out", Shard(1, 2))
+    log, path = tmp_path / "log", summary_shards.get_shard_path(tmp_path / "out", Shard(1, 2))
     summary = "D-{0}\t-0.5\tsummary {0}\n"
     end = start + "Translated 2 sentences (9,123 tokens) in 76.2s (2.52 sentences/s, 119.66 tokens/s)\n"
     log.write_text(summary.format(2) + summary.format(0) + end, encoding="utf-8")
-    summary_shards.write_share(path, log, {"documents": 3}, None)
-    assert list(summary_shards.read_share(path))[1:] == [(0, "summary 0"), (2, "summary 2")]
+    summary_shards.write_shard(path, log, {"documents": 3}, None)
+    assert list(summary_shards.read_shard(path))[1:] == [(0, "summary 0"), (2, "summary 2")]
     log.write_text(summary.format(2) + end, encoding="utf-8")
     with pytest.raises(InputError, match="2 documents but 1 summaries"):
-        summary_shards.write_share(path, log, {"documents": 3}, None)
+        summary_shards.write_shard(path, log, {"documents": 3}, None)

@@ -17,7 +17,13 @@ from fairseq_etads.text.files import read_lines
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 from fairseq_etads.text.words import SENTENCE_MARK
 
-from .subwords import check_pieces, load_pieces, read_merges, write_merges, write_pieces
+from .subwords import (
+    check_sentencepiece_model,
+    load_sentencepiece_model,
+    read_merges,
+    write_merges,
+    write_sentencepiece_model,
+)
 
 ENCODER, MERGES = "--gpt2-encoder-json", "--gpt2-vocab-bpe"
 
@@ -83,7 +89,7 @@ class GivenFiles:
         if settings.tokens == "bpe":
             read_merges(self.model)
         elif settings.tokens == "sentencepiece":
-            load_pieces(self.model)
+            load_sentencepiece_model(self.model)
         else:
             try:
                 lost = HuggingFacePieces(self.model).lost
@@ -106,9 +112,9 @@ class GivenFiles:
             return
         # Documents need not be searched for sentence marks, because missing marks are inserted in them.
         summaries = read_lines(text / "train.target") if settings.target_marks else ()
-        check_pieces(self.model, settings.source_marks or any(SENTENCE_MARK in line for line in summaries))
+        check_sentencepiece_model(self.model, settings.source_marks or any(SENTENCE_MARK in line for line in summaries))
 
-    def record(self) -> Dict[str, str]:
+    def compute_checksums(self) -> Dict[str, str]:
         """Return the checksums of the provided files, keyed by the file names in fairseq's archives."""
         names = {
             "encoder.json": self.encoder_json,
@@ -123,7 +129,7 @@ class GivenFiles:
         if self.model is not None and settings.tokens == "bpe":
             write_merges(read_merges(self.model), out / settings.subword_files[0])
         elif self.model is not None and settings.tokens == "sentencepiece":
-            write_pieces(self.model.read_bytes(), out / settings.subword_files[0])
+            write_sentencepiece_model(self.model.read_bytes(), out / settings.subword_files[0])
         elif self.model is not None:
             copy_file(self.model, out / settings.subword_files[0])
         for name, path in (("encoder.json", self.encoder_json), ("vocab.bpe", self.vocab_bpe)):
@@ -133,7 +139,7 @@ class GivenFiles:
 
 def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
     """Raise InputError unless the files describe a byte-level BPE in which every possible piece has an id."""
-    numbers = _read_numbers(encoder_json)
+    numbers = _read_piece_ids(encoder_json)
     pieces = _list_byte_symbols()
     for number, line in enumerate(read_lines(vocab_bpe), 1):
         pair = line.split()
@@ -151,7 +157,7 @@ def check_gpt2_files(encoder_json: Path, vocab_bpe: Path) -> None:
         )
 
 
-def _read_numbers(path: Path) -> Dict[str, int]:
+def _read_piece_ids(path: Path) -> Dict[str, int]:
     """Read the ids of all pieces. Raises InputError if the file has any other content."""
     try:
         numbers: Any = json.loads(path.read_text(encoding="utf-8"))
