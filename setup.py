@@ -10,7 +10,7 @@ from setuptools.command.build_py import build_py
 HERE = Path(__file__).parent
 
 
-def version() -> str:
+def read_version() -> str:
     """Return the version of these sources by running fairseq_etads/version.py without importing the package.
 
     This is used instead of setuptools-scm for three reasons: an editable installation reports its current commit rather
@@ -18,7 +18,7 @@ def version() -> str:
     does not require another dependency.
     """
     found = runpy.run_path(str(HERE / "fairseq_etads" / "version.py"))
-    return found["source_version"](HERE) or found["archive_version"]()
+    return found["get_source_version"](HERE) or found["get_archive_version"]()
 
 
 class BuildFromNothing(build_py):
@@ -40,7 +40,7 @@ DOCS = [
 
 setup(
     name="fairseq-etads",
-    version=version(),
+    version=read_version(),
     description="Abstractive summarisation for fairseq: ETADS, pointer-generators, beam search with coverage penalty",
     long_description=(HERE / "README.md").read_text(encoding="utf-8"),
     long_description_content_type="text/markdown",

@@ -35,7 +35,7 @@ from nltk.tokenize import NLTKWordTokenizer, TreebankWordTokenizer, WordPunctTok
 from records import write_record
 
 from fairseq_etads.data.preparation import PreparationSettings
-from fairseq_etads.text.words import MosesWords, TreebankWords, split_sentences
+from fairseq_etads.text.words import MosesWordTokenizer, PennTreebankTokenizer, split_sentences
 
 WORDS = 800
 
@@ -131,7 +131,7 @@ def time_tokenisers(documents, runs):
     Runs are interleaved. "first" is the time of the first run, when caches are empty. The median is computed over the
     other runs.
     """
-    treebank, moses = TreebankWords(), MosesWords()
+    treebank, moses = PennTreebankTokenizer(), MosesWordTokenizer()
     forms = {
         "ptb (nltk's rules, remembered)": treebank.encode,
         "nltk NLTKWordTokenizer": NLTKWordTokenizer().tokenize,

@@ -80,7 +80,7 @@ def __getattr__(name: str) -> Any:
 
         return getattr(summarizer, name)
     if name == "__version__":
-        from .version import version
+        from .version import get_version
 
-        return version()
+        return get_version()
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -325,7 +325,7 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums, s
             )
         made.add_unlisted(RECORD)
         return
-    with made.making(RECORD):
+    with made.record_new_files(RECORD):
         write_json(path, record)
 
 

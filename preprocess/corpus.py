@@ -28,7 +28,7 @@ from fairseq_etads.text.checksums import NAME, Checksums, compute_sha256
 from fairseq_etads.text.documents import (
     SPLITTER_MODULES,
     WARNINGS,
-    BadDocument,
+    BadDocumentError,
     Document,
     DocumentLines,
     ExcludedDocumentError,
@@ -99,7 +99,7 @@ def _make_lines(items: List[Any]) -> List[Result]:
         made: Optional[DocumentLines]
         try:
             made = _convert_document(_reader.parse(item))
-        except BadDocument as error:
+        except BadDocumentError as error:
             if not _skip_bad and not isinstance(error, ExcludedDocumentError):
                 reason = f"{error}; --skip-bad drops and counts such records"
                 raise InputError(f"{_reader.describe_location(item)}: {reason}") from None

@@ -130,7 +130,7 @@ def encode_all_files(
     for name in (f"{split}.{side}" for split in splits for side in SIDES):
         path = made.folder / destination / name
         if not path.exists():
-            with made.making(f"{destination}/{name}"):
+            with made.record_new_files(f"{destination}/{name}"):
                 encode_file(read(sources / name), path, settings, out, stage, jobs)
         else:
             made.add_unlisted(f"{destination}/{name}")

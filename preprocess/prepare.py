@@ -107,7 +107,7 @@ def _write_or_check_record(out: Path, record: Dict[str, Any], made: Checksums) -
         made.add_unlisted(path.name)
         return
     out.mkdir(parents=True, exist_ok=True)
-    with made.making(path.name):
+    with made.record_new_files(path.name):
         write_json(path, record)
 
 
@@ -228,13 +228,13 @@ def _create_missing_files(
     encode_all_files(text, words, splits, settings, out, TO_WORDS, jobs, made)
     if settings.tokens != "word":
         if not all((out / name).exists() for name in settings.subword_files):
-            with made.making(*settings.subword_files):
+            with made.record_new_files(*settings.subword_files):
                 _make_subword_model(out, out / words, settings, like, given)
         made.add_unlisted(*settings.subword_files)
         encode_all_files(out / words, "tokens", splits, settings, out, TO_SUBWORDS, jobs, made)
     binarise_text(out, text, splits, settings, jobs, like, made, given.dictionary)
     if not (out / "report.json").exists():
-        with made.making("report.json"):
+        with made.record_new_files("report.json"):
             _write_report(out, splits, settings)
     made.add_unlisted("report.json")
     return inference_options(settings.record(), out)

@@ -73,7 +73,7 @@ def join_shards(out: Path, record: Dict[str, Any], words: str, splits: Sequence[
             different = [key for key in {**record, **made_from} if made_from.get(key) != record.get(key)]
             raise InputError(f"{folder} was made with another {', '.join(different)}: delete it and make it again")
     for name in names:
-        with made.making(name), open_binary_output(out / name) as file:
+        with made.record_new_files(name), open_binary_output(out / name) as file:
             for folder, checksums in listed.items():
                 with open(folder / name, "rb") as part:
                     shutil.copyfileobj(part, file, 1 << 20)

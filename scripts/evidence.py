@@ -36,7 +36,7 @@ from fairseq_etads.evaluation.summaries import SENTENCE_MARK, split_summary_into
 from fairseq_etads.evaluation.training_log import TRAIN, TrainingLog, find_log, read_log
 from fairseq_etads.platform.outputs import open_output
 from fairseq_etads.text.atomic import SIDES, SPLITS
-from fairseq_etads.version import version
+from fairseq_etads.version import get_version
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
@@ -126,7 +126,7 @@ def write_record(args: argparse.Namespace) -> None:
         "system": args.system,
         "seed": args.seed,
         "command": args.command,
-        "version": version(),
+        "version": get_version(),
         "commit": run_git("rev-parse", "HEAD")
         + ("-dirty" if run_git("status", "--porcelain", "--untracked-files=no") else ""),
         "python": platform.python_version(),
@@ -227,7 +227,7 @@ def choose_extracts(args: argparse.Namespace) -> None:
         "figure": "mean of ROUGE-1, 2 and L (F1) of the validation pairs",
         "pairs": len(references),
         "command": f"scripts/evidence.py choose --corpus {args.corpus} --text TEXT --kinds {' '.join(args.kinds)}",
-        "version": version(),
+        "version": get_version(),
         "validation": found,
         "best": best,
     }
@@ -244,7 +244,7 @@ def compare_rates(args: argparse.Namespace) -> None:
         found[run.name] = {"perplexity": perplexity, "steps": log.updates, "training": read_training_command(run)}
     path = args.results / "rates.json"
     content = read_json(path) if path.exists() else {"format": "fairseq-etads learning rates 1"}
-    content.update({"version": version(), "processor": describe_processor(), **found})
+    content.update({"version": get_version(), "processor": describe_processor(), **found})
     with open_output(path) as file:
         file.write(format_json_by_entry(content))
     for name, run in sorted(found.items(), key=lambda item: item[1]["perplexity"]):

@@ -150,7 +150,7 @@ def main():
         description="\n".join([lines[0], *lines[3:]]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["version"]()
+    version = runpy.run_path(str(ROOT / "fairseq_etads" / "version.py"))["get_version"]()
     parser.add_argument("--version", action="version", version=f"mutation.py {version}")
     parser.add_argument(
         "modules", nargs="*", metavar="MODULE", help=f"modules to test, out of {', '.join(TESTS)} (default: all)"

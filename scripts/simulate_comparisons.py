@@ -22,7 +22,7 @@ from results_page import CORPORA, Records, get_rouge_scores, read_documents, rea
 
 from fairseq_etads.evaluation.resampling import compare_trainings
 from fairseq_etads.platform.outputs import write_text
-from fairseq_etads.version import version
+from fairseq_etads.version import get_version
 
 ROOT = Path(__file__).resolve().parents[1]
 TRAININGS = ((2, 2), (3, 3), (5, 5), (10, 10), (3, 5))
@@ -114,7 +114,7 @@ def main() -> None:
     report: Dict[str, Any] = {
         "format": "fairseq-etads comparisons 1",
         "command": f"scripts/simulate_comparisons.py --repeats {args.repeats} --resamples {args.resamples}",
-        "version": version(),
+        "version": get_version(),
         "level": LEVEL,
         "corpora": {},
     }

@@ -39,7 +39,7 @@ import fairseq_etads  # noqa: F401  (registers models, task and criterion with f
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.architectures import make_numbered_dictionary
 from fairseq_etads.platform.outputs import write_text
-from fairseq_etads.version import version
+from fairseq_etads.version import get_version
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results" / "synthetic_tasks.json"
@@ -204,7 +204,7 @@ def train_system(task: str, system: str, seed: int, size: ExperimentSize) -> Dic
         "parameters": sum(parameter.numel() for parameter in trainer.model.parameters()),
         "accuracy": curve,
         "processor seconds": round(time.process_time() - began, 1),
-        "version": version(),
+        "version": get_version(),
         "commit": subprocess.run(
             ["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True, text=True
         ).stdout.strip(),

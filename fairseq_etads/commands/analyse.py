@@ -14,7 +14,7 @@ from ..evaluation.rouge import RESAMPLES, RougeReport, RougeSettings, check_at_l
 from ..evaluation.summaries import find_leftover_marks, split_summary_into_sentences
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, write_text
-from ..version import version
+from ..version import get_version
 from .scoring_options import (
     add_scoring_options,
     check_writable,
@@ -184,7 +184,7 @@ def analyse_files(args: argparse.Namespace) -> Dict[str, Any]:
         }
         for name, analysis in analyses.items()
     }
-    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{version()}"
+    signature = f"ANALYSIS|words:{args.words}|n:{len(sources)}|v:{get_version()}"
     return {"systems": report, "metrics": list(settings.metrics), "signature": signature}
 
 

@@ -25,7 +25,7 @@ from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, write_text
 from ..text.files import STANDARD_INPUT
-from ..version import version
+from ..version import get_version
 from .scoring_options import (
     add_scoring_options,
     check_writable,
@@ -260,7 +260,7 @@ def _format_test_signature(
         tests = f"paired-bootstrap-and-t-of-trainings|trainings:{len(given.first)},{len(given.second)}"
     if families is not None:
         tests += f"|families:{count_resampling_units(documents, families)}"
-    return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{version()}"
+    return f"n:{documents}|{figure}tests:{tests}|resamples:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
 
 
 def compare_files(args: argparse.Namespace, given: _InputFiles) -> Dict[str, Any]:

@@ -6,7 +6,7 @@ import sys
 from typing import Dict, List
 
 from ..platform.console import Parser, command
-from .etads import COMMANDS, LAST_GROUP, commands_by_name, load_main
+from .etads import COMMANDS, LAST_GROUP, get_commands_by_name, load_main
 
 SCRIPT = """\
 # Completion of etads and etads-* for bash, and for zsh through bashcompinit. Made by: etads completion
@@ -56,7 +56,7 @@ def make_completion_script() -> str:
     """Generate the completion script from the argument parsers of all commands."""
     choices: List[str] = []
     options: List[str] = []
-    for name in commands_by_name():
+    for name in get_commands_by_name():
         parser = load_main(name).make_parser()
         words: Dict[str, None] = {}
         for part in _list_parsers(parser):
@@ -70,7 +70,7 @@ def make_completion_script() -> str:
         options.append(f"        etads-{name}) words={shlex.quote(' '.join(words))} ;;")
     installed = [f"etads-{name}" for group, commands in COMMANDS.items() if group != LAST_GROUP for name in commands]
     return SCRIPT.format(
-        names=shlex.quote(" ".join(commands_by_name())),
+        names=shlex.quote(" ".join(get_commands_by_name())),
         choices="\n".join(choices),
         options="\n".join(options),
         installed=" ".join(installed),

@@ -12,7 +12,7 @@ from ..platform.console import Parser, command, limit_shape_caches
 from ..platform.errors import InputError
 from ..platform.extras import EXTRAS, find_missing_modules, format_install_command
 from ..summarizer.folder.config import find_folder
-from ..version import version
+from ..version import get_version
 
 PACKAGES = (
     "torch",
@@ -37,7 +37,7 @@ def _build_parser() -> argparse.ArgumentParser:
 
 
 def _list_versions() -> Iterator[Tuple[str, str]]:
-    yield "fairseq-etads", f"{version()}, in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
+    yield "fairseq-etads", f"{get_version()}, in {os.path.dirname(os.path.dirname(os.path.abspath(__file__)))}"
     yield "Python", f"{platform.python_version()}, {sys.executable}"
     for name in PACKAGES:
         try:

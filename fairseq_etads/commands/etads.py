@@ -5,7 +5,7 @@ import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 from ..platform.console import USER_ERROR, escape_unprintable, find_closest, run
-from ..version import version
+from ..version import get_version
 
 
 class Command(NamedTuple):
@@ -77,19 +77,19 @@ All commands except those in the last group are also installed as ``etads-NAME``
 LAST_GROUP = "Help"
 
 
-def commands_by_name() -> Dict[str, Command]:
+def get_commands_by_name() -> Dict[str, Command]:
     """Return a dictionary that maps short names to commands."""
     return {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
 def load_main(name: str) -> Any:
     """Import the module of a command, and return its ``main`` function."""
-    return importlib.import_module(commands_by_name()[name].module).main
+    return importlib.import_module(get_commands_by_name()[name].module).main
 
 
 def format_overview() -> str:
     """Format a list of all commands by group, with one line per command."""
-    width = max(map(len, commands_by_name())) + 2
+    width = max(map(len, get_commands_by_name())) + 2
     lines = ["usage: etads COMMAND [OPTION ...]", ""]
     for group, commands in COMMANDS.items():
         lines += [f"{group}:", *(f"  {name:<{width}}{command.summary}" for name, command in commands.items()), ""]
@@ -110,9 +110,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         return run("etads", lambda: print(format_overview()))
     name = words[0][len("etads-") :] if words[0].startswith("etads-") else words[0]
     if name == "--version":
-        return run("etads", lambda: print(f"etads {version()}"))
-    if name not in commands_by_name():
-        near = find_closest(name, commands_by_name())
+        return run("etads", lambda: print(f"etads {get_version()}"))
+    if name not in get_commands_by_name():
+        near = find_closest(name, get_commands_by_name())
         advice = f"; did you mean {near}?" if near else ""
         print(f"etads: no command {escape_unprintable(name)}{advice} (etads lists all commands)", file=sys.stderr)
         return USER_ERROR

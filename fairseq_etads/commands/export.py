@@ -17,7 +17,7 @@ from ..search.content.model import FILE as CONTENT
 from ..summarizer.folder.card import CardInfo, check_language_or_licence_code, make_model_card, read_scores
 from ..summarizer.folder.config import DTYPES, SHORTLIST
 from ..text.picking import FILE as PICKING
-from ..text.picking import Picking
+from ..text.picking import PickingSettings
 
 EXAMPLES = """\
 examples:
@@ -139,9 +139,9 @@ def _find_extractor_run(args: argparse.Namespace, prepared: Path) -> Optional[Pa
     return None
 
 
-def _read_picking(run: Path) -> Picking:
+def _read_picking(run: Path) -> PickingSettings:
     """Read picking.json of an extractor. Raises InputError if the extractor was not used to shorten documents."""
-    return Picking.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
+    return PickingSettings.read(run / PICKING, "name a run that etads-shorten has used to shorten the documents")
 
 
 def _find_content_model(args: argparse.Namespace, extractor: Optional[Path]) -> Optional[Path]:

@@ -23,7 +23,7 @@ from ..evaluation.rouge import RESAMPLES, SEED, check_at_least
 from ..evaluation.summaries import SENTENCE_MARK, find_leftover_marks, split_summary_into_sentences
 from ..platform.console import Parser, command
 from ..platform.outputs import check_outputs, make_output_folder, open_output, write_text
-from ..version import version
+from ..version import get_version
 from .scoring_options import add_resampling_options, check_writable, parse_named_files, print_warnings, read_summaries
 
 
@@ -168,7 +168,7 @@ def _score_sheets(args: argparse.Namespace) -> None:
     print(tabulate(rows, ["system", *CRITERIA, "summaries"], tablefmt="pipe", disable_numparse=True))
     annotators = len({rating.annotator for rating in ratings})
     counts = f"ratings:{given}/{expected}|annotators:{annotators}/{len(key['sheets'])}|left-out:{len(problems)}"
-    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{version()}"
+    signature = f"HUMAN|{counts}|bootstrap:{args.bootstrap}|seed:{args.seed}|v:{get_version()}"
     print(f"\n{given} of {expected} ratings are filled in\n{signature}")
     if args.json:
         everything = {"criteria": report, "problems": problems, "signature": signature}

@@ -138,10 +138,10 @@ def main(args: argparse.Namespace) -> None:
     folder = get_binarised_folder(args.data)
     for option in ("extractor", "abstractor"):
         setattr(args, option, find_checkpoint(getattr(args, option), f"--{option}"))
-    from ..jobs.rewrite import write_rewritten
+    from ..jobs.rewrite import write_rewritten_summaries
 
     silence_info_logs()
-    print(f"{args.output}: {write_rewritten(folder, args)}")
+    print(f"{args.output}: {write_rewritten_summaries(folder, args)}")
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ def write_examples(
     write_text(path, "\n".join(lines) + "\n")
 
 
-def _rouge_parser() -> argparse.ArgumentParser:
+def _build_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="etads-rouge",
         formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -84,7 +84,7 @@ examples:
     return parser
 
 
-@command(_rouge_parser, ValueError, RuntimeError)
+@command(_build_parser, ValueError, RuntimeError)
 def main(args: argparse.Namespace) -> None:
     """Run the command ``etads-rouge``."""
     if args.duc75:

@@ -27,7 +27,7 @@ from ..text.checksums import NAME as CHECKSUMS
 from ..text.checksums import compute_sha256
 from ..text.files import ESCAPE_INVALID, STANDARD_INPUT
 from ..text.records import NewDocument, add_input_format, choose_input_format, describe_document_unit, read_documents
-from ..text.resumable import ResumableLines
+from ..text.resumable import ResumableWriter
 
 EXAMPLES = """\
 examples:
@@ -114,18 +114,18 @@ class _ProgressReport:
         self._read = 0
         self._bar: Any = None
 
-    def begin(self) -> None:
+    def start_progress_bar(self) -> None:
         """Start a progress bar if stderr is a terminal."""
         from tqdm import tqdm
 
         self.started = time.monotonic()
         self._bar = tqdm(unit=" documents", desc="summarising", disable=True if self.quiet else None, file=sys.stderr)
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         if not self.quiet:
             print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
-    def count(self, document: NewDocument, summary: Any) -> None:
+    def count_document(self, document: NewDocument, summary: Any) -> None:
         """Count a document for the report.
 
         A message is printed if there is a problem or if the document is unlike the training documents.
@@ -155,7 +155,7 @@ class _ProgressReport:
             self._bar.clear()
             print(f"etads-summarize: document {escape_unprintable(name)}: {escape_unprintable(words)}", file=sys.stderr)
 
-    def end(self, failed: int) -> None:
+    def print_report(self, failed: int) -> None:
         """Report the number of documents and the number of missing summaries.
 
         When an interrupted run is resumed, the number of missing summaries includes those from the earlier runs.
@@ -164,16 +164,20 @@ class _ProgressReport:
             self._bar.close()
         seconds, number = time.monotonic() - self.started, self.counts["documents"]
         empty = f"; {self.counts['empty']:,} are empty" if self.counts["empty"] else ""
-        self.say(f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}")
+        self.print_message(
+            f"{number:,} documents in {seconds:.1f} s, {number / max(seconds, 1e-9):.1f} per second{empty}"
+        )
         if self.counts["unusual"] > PROBLEMS_SHOWN:
-            self.say(f"{self.counts['unusual']:,} documents in total are unlike the documents used to train the model")
+            self.print_message(
+                f"{self.counts['unusual']:,} documents in total are unlike the documents used to train the model"
+            )
         if self.counts["truncated"]:
-            self.say(
+            self.print_message(
                 f"{self.counts['truncated']:,} documents were truncated to their first {self._read:,} tokens; a "
                 "model trained by scripts/train.sh --long reads documents of any length"
             )
         if self.counts["selection truncated"]:
-            self.say(
+            self.print_message(
                 f"in {self.counts['selection truncated']:,} documents, the sentences that the extractor selected were "
                 f"truncated to their first {self._read:,} tokens"
             )
@@ -221,7 +225,7 @@ def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressRepor
     summarizer = _load_summarizer(args)
     documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
     output_format = _choose_output_format(args)
-    report.begin()
+    report.start_progress_bar()
     for document, summary in _stream_summaries(args, summarizer, documents):
         line = _format_line(document, summary, output_format)
         if stream is sys.stdout and stream.isatty():
@@ -229,7 +233,7 @@ def _write_to_stream(args: argparse.Namespace, kind: str, report: _ProgressRepor
         else:
             getattr(stream, "buffer", stream).write(line.encode("utf-8", "replace") + b"\n")
             stream.flush()
-        report.count(document, summary)
+        report.count_document(document, summary)
     return report.counts["failed"]
 
 
@@ -244,11 +248,13 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
     output_format = _choose_output_format(args)
     inside = [path for name in args.files if Path(name).is_dir() for path in Path(name).iterdir()]
     check_outputs({"--output": path}, {"FILE": [*args.files, *inside]})
-    output = ResumableLines(path, _collect_output_settings(args, kind, output_format))
+    output = ResumableWriter(path, _collect_output_settings(args, kind, output_format))
     with contextlib.closing(output):
         documents = read_documents([Path(name) for name in args.files], kind, args.source_column, ESCAPE_INVALID)
         if output.progress.documents and not output.is_complete:
-            report.say(f"{path}: {output.progress.documents:,} documents are finished; continuing with the next")
+            report.print_message(
+                f"{path}: {output.progress.documents:,} documents are finished; continuing with the next"
+            )
         documents = output.skip_processed(documents)
         if output.is_complete:
             if next(documents, None) is not None:
@@ -256,17 +262,17 @@ def _write_to_file(args: argparse.Namespace, kind: str, report: _ProgressReport)
                     f"--output {path}: it contains summaries of the first {output.progress.documents:,} documents; "
                     f"give another --output, or delete it and {output.journal.name}"
                 )
-            report.say(f"{path} is complete already")
+            report.print_message(f"{path} is complete already")
             output.finish()
             return output.progress.failed
         summarizer = _load_summarizer(args)
-        report.begin()
+        report.start_progress_bar()
         marked = time.monotonic()
         try:
             for document, summary in _stream_summaries(args, summarizer, documents):
                 problem = document.problem or summary.problem
                 output.write(document, _format_line(document, summary, output_format), bool(problem))
-                report.count(document, summary)
+                report.count_document(document, summary)
                 if time.monotonic() - marked > SECONDS_BETWEEN_MARKS:
                     output.record_progress()
                     marked = time.monotonic()
@@ -288,7 +294,7 @@ def main(args: argparse.Namespace) -> None:
     call_options.make_call_settings(config.decoding, call_options.get_given_options(args))
     kind = choose_input_format(args.files, args.input_format)
     report = _ProgressReport(args.quiet)
-    report.say(describe_document_unit(kind, args.files, args.input_format))
+    report.print_message(describe_document_unit(kind, args.files, args.input_format))
     if args.output in (None, "-"):
         failed = _write_to_stream(args, kind, report, sys.stdout)
     elif Path(args.output).exists() and not Path(args.output).is_file() and not Path(args.output).is_dir():
@@ -296,7 +302,7 @@ def main(args: argparse.Namespace) -> None:
             failed = _write_to_stream(args, kind, report, stream)
     else:
         failed = _write_to_file(args, kind, report)
-    report.end(failed)
+    report.print_report(failed)
     if failed:
         sys.exit(1)
 

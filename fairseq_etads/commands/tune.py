@@ -235,18 +235,18 @@ def _make_listener(metric: str, quiet: bool) -> Any:
     """Create a listener that shows a progress bar on a terminal and prints one line for each trial."""
     from tqdm import tqdm
 
-    from ..jobs.tuning.tune import Listener
+    from ..jobs.tuning.tune import TuningListener
 
-    class Progress(Listener):
+    class ProgressListener(TuningListener):
         bar: Any = None
         number = trials = first = 0
         started = 0.0
 
-        def say(self, text: str) -> None:
+        def on_message(self, text: str) -> None:
             if not quiet:
                 print(f"== {escape_unprintable(text)}", file=sys.stderr)
 
-        def begin(self, number: int, trials: int, documents: int) -> None:
+        def on_trial_start(self, number: int, trials: int, documents: int) -> None:
             if not self.started:
                 self.started, self.first = time.monotonic(), number
             self.number, self.trials = number, trials
@@ -259,18 +259,18 @@ def _make_listener(metric: str, quiet: bool) -> Any:
                 file=sys.stderr,
             )
 
-        def advance(self, documents: int) -> None:
+        def on_documents_summarised(self, documents: int) -> None:
             self.bar.update(documents)
 
-        def end(self, trial: Any, best: Any) -> None:
+        def on_trial_end(self, trial: Any, best: Any) -> None:
             self.bar.close()
             each = (time.monotonic() - self.started) / (trial.number + 1 - self.first)
             left = each * (self.trials - 1 - trial.number)
             about = f"; about {left / 60:.0f} min left" if left >= 90 else f"; about {left:.0f} s left" if left else ""
             scores = f"{trial.score(metric):.2f}, best {best.score(metric):.2f} (trial {best.number})"
-            self.say(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
+            self.on_message(f"trial {trial.number}/{self.trials - 1}: {scores}{about}")
 
-    return Progress()
+    return ProgressListener()
 
 
 def _check_matplotlib() -> bool:

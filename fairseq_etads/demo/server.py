@@ -170,17 +170,17 @@ class DemoServer:
         loop = asyncio.get_running_loop()
         events: asyncio.Queue[Optional[Dict[str, Any]]] = asyncio.Queue()
 
-        def tell(event: Optional[Dict[str, Any]]) -> None:
+        def send_event(event: Optional[Dict[str, Any]]) -> None:
             with contextlib.suppress(RuntimeError):  # the event loop is closed if the server has shut down
                 loop.call_soon_threadsafe(events.put_nowait, event)
 
-        def work(job: Job) -> None:
+        def run_summarizer(job: Job) -> None:
             try:
-                stream_summary_events(self.summarizer, text, options, job.check, tell, self._store_explanation)
+                stream_summary_events(self.summarizer, text, options, job.check, send_event, self._store_explanation)
             finally:
-                tell(None)
+                send_event(None)
 
-        return Job(work), events
+        return Job(run_summarizer), events
 
 
 def describe_model(config: Any, extracts: bool) -> str:

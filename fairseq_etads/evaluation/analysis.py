@@ -33,7 +33,7 @@ white space. "characters": single characters, for languages such as Chinese.
 """
 
 
-class Source:
+class AnalysedDocument:
     """N-grams, numbers and words of a document, collected once and compared with the summaries of all systems.
 
     Args:
@@ -137,14 +137,14 @@ class Analysis:
     positions: List[float]
 
 
-class Analyser:
+class SummaryAnalyser:
     """Collect statistics about the summaries of a system, one summary at a time."""
 
     def __init__(self) -> None:
         self._values: Dict[str, List[Optional[float]]] = {}
         self._tenths = np.zeros(TENTHS)
 
-    def add(self, source: Source, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
+    def add(self, source: AnalysedDocument, sentences: Sequence[Sequence[str]], texts: Sequence[str] = ()) -> None:
         """Add a summary to the statistics.
 
         Args:
@@ -171,7 +171,7 @@ class Analyser:
             self._values.setdefault(name, []).append(100 * value if is_share else value)
         self._tenths += source.count_copied_bigrams(words)
 
-    def result(self) -> Analysis:
+    def compute_analysis(self) -> Analysis:
         """Return the statistics for all summaries that have been added."""
         real = {name: [v for v in values if v is not None] for name, values in self._values.items()}
         total = self._tenths.sum()
@@ -199,14 +199,16 @@ def analyse_systems(
     Returns:
         A dictionary that maps the name of each system to its statistics.
     """
-    analysers = {name: Analyser() for name in systems}
+    analysers = {name: SummaryAnalyser() for name in systems}
     for number, document in enumerate(documents):
         sentences = split_summary_into_sentences(document, sentence_mark, split_sentences=False)
-        source = Source([word for sentence in sentences for word in split_words(sentence)], " ".join(sentences))
+        source = AnalysedDocument(
+            [word for sentence in sentences for word in split_words(sentence)], " ".join(sentences)
+        )
         for name, analyser in analysers.items():
             summary = systems[name][number]
             analyser.add(source, [split_words(sentence) for sentence in summary], summary)
-    return {name: analyser.result() for name, analyser in analysers.items()}
+    return {name: analyser.compute_analysis() for name, analyser in analysers.items()}
 
 
 def take_lead_words(sentences: Sequence[str], count: int) -> List[str]:

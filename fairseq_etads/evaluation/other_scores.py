@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from ..version import version
+from ..version import get_version
 from .resampling import bootstrap_intervals
 from .reward_scores import Predictor, Scored, Scorer, make_entailment_scorer, make_rougesal_scorer
 from .rouge import RougeSettings
@@ -174,7 +174,7 @@ def _make_wordnet_class() -> Any:
     """Return a class that reads the English WordNet with nltk. Support for other languages is disabled."""
     from nltk.corpus.reader.wordnet import WordNetCorpusReader
 
-    class English(WordNetCorpusReader):
+    class EnglishWordNetReader(WordNetCorpusReader):
         def open(self, file: str) -> Any:
             if file == "lexnames":  # Debian's package does not contain this file
                 return io.StringIO("".join(f"{number:02} {number:02} 0\n" for number in range(45)))
@@ -183,7 +183,7 @@ def _make_wordnet_class() -> Any:
         def map_wn(self, version: str = "wordnet") -> Any:
             return None
 
-    return English
+    return EnglishWordNetReader
 
 
 def score_with_meteor(wordnet: Any, hypotheses: List[str], references: List[List[str]]) -> Scored:
@@ -301,7 +301,7 @@ def describe_scores(
     if bootstrap:
         intervals = bootstrap_intervals(figures, bootstrap, seed).T.tolist()
     means = figures.mean(axis=0).tolist()
-    made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
+    made = f"n:{len(figures)}|bootstrap:{bootstrap}|seed:{seed}|v:{get_version()}"
     return {
         "scores": {head: {"mean": means[i], "interval": intervals[i]} for i, head in enumerate(heads)},
         "signatures": [f"{signature}|{made}" for signature in signatures],

@@ -41,7 +41,7 @@ class PerlRouge:
 
     home: Path
 
-    def signature(self) -> str:
+    def make_signature(self) -> str:
         """Return the part of a score's signature that contains the script's checksum and the version of Perl."""
         version = _run_perl(["-e", "printf '%vd', $^V"]).stdout.decode("ascii")
         digest = hashlib.sha256((self.home / SCRIPT).read_bytes()).hexdigest()[:8]

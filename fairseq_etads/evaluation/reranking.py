@@ -31,7 +31,7 @@ class RewriteCandidate(NamedTuple):
     words: Tuple[int, ...]
     log_prob: float
 
-    def length(self, kind: str) -> int:
+    def get_length(self, kind: str) -> int:
         """Return the length of the candidate. ``kind`` is one of :data:`LENGTHS`."""
         return len(self.words) + (kind == "tokens")
 
@@ -82,7 +82,7 @@ def choose_best_combination(beams: Sequence[Sequence[RewriteCandidate]], length_
                 seen | occurring,
                 bigrams + more,
                 score + candidate.log_prob,
-                length + candidate.length(length_kind),
+                length + candidate.get_length(length_kind),
                 (*places, place),
             )
             for seen, bigrams, score, length, places in partial

@@ -117,7 +117,7 @@ def compare_pairs(
         "p_bootstrap": _compute_p_values(means, difference),
         "p_randomisation": _compute_p_values(exchanged.reshape(resamples, *difference.shape) + difference, difference),
     }
-    return _withhold_without_variation(found, count_resampling_units(n, families))
+    return _withhold_undefined_results(found, count_resampling_units(n, families))
 
 
 def _compute_training_error(first: np.ndarray, second: np.ndarray) -> Tuple[np.ndarray, np.ndarray]:
@@ -215,10 +215,10 @@ def compare_trainings(
         "interval": np.percentile(means, [2.5, 97.5], axis=0),
         "p_bootstrap": _compute_p_values(means, difference),
     }
-    return _withhold_without_variation(found, count_resampling_units(len(documents), families))
+    return _withhold_undefined_results(found, count_resampling_units(len(documents), families))
 
 
-def _withhold_without_variation(found: Dict[str, Any], units: int) -> Dict[str, Any]:
+def _withhold_undefined_results(found: Dict[str, Any], units: int) -> Dict[str, Any]:
     """Replace the interval with None and the p-values with 1 if there is only one document or family.
 
     All resamples of a single unit are equal, so they would make any difference appear to be certain.

@@ -15,7 +15,7 @@ from ..data.labels.labels import compute_idf
 from ..text import files
 from ..text.checksums import compute_sha256
 from ..text.words import SENTENCE_MARK
-from .rewards import Entailment, Reward, RougeSal, Text
+from .rewards import EntailmentReward, Reward, RougeSalReward, Text
 
 Sentences = Sequence[str]
 """Sentences of a summary or reference, as strings."""
@@ -55,11 +55,11 @@ def make_rougesal_scorer(documents: str) -> Scorer:
 
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:a-z0-9"
-    return functools.partial(_score_best_reference, RougeSal(saliency), split_words, signature)
+    return functools.partial(_score_best_reference, RougeSalReward(saliency), split_words, signature)
 
 
 def make_entailment_scorer(folder: str, load: Callable[[str], Predictor]) -> Scorer:
-    """Return a scorer for the reward ``entail`` (:class:`.rewards.Entailment`) with a length ratio of at most 1.
+    """Return a scorer for the reward ``entail`` (:class:`.rewards.EntailmentReward`) with a length ratio of at most 1.
 
     Args:
         folder: path of the folder that contains the entailment model.
@@ -71,7 +71,10 @@ def make_entailment_scorer(folder: str, load: Callable[[str], Predictor]) -> Sco
         return load(folder)([" ".join(words) for words in premises], [" ".join(words) for words in hypotheses])
 
     return functools.partial(
-        _score_best_reference, Entailment(predict_entailment), str.split, f"ENTAIL|model:sha256 {weights}|length-cap:1"
+        _score_best_reference,
+        EntailmentReward(predict_entailment),
+        str.split,
+        f"ENTAIL|model:sha256 {weights}|length-cap:1",
     )
 
 

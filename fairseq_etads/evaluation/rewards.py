@@ -122,7 +122,7 @@ REWARDS: Dict[str, Reward] = {
 """Mapping from reward names to functions that compute F1 scores against the reference, in [0, 1]."""
 
 
-class RougeSal:
+class RougeSalReward:
     """Reward ``rougesal``, the score of :func:`rouge_sal` against the reference.
 
     Args:
@@ -140,7 +140,7 @@ class RougeSal:
         return [rouge_sal(*row) for row in zip(hypotheses, references, weights, weights[len(hypotheses) :])]
 
 
-class Entailment:
+class EntailmentReward:
     """Reward ``entail``, which measures whether the reference entails the summary (Pasunuru and Bansal 2018).
 
     For a summary of n sentences s_k, the reward is r = (1/n) Σ_k P(reference entails s_k) · min(cap, words of the

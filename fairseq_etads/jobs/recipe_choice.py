@@ -132,7 +132,7 @@ def read_decoding_options(run: Path) -> Dict[str, int]:
     return dict(record["decoding"]) if record else {}
 
 
-def _started_without_recipe(args: argparse.Namespace) -> bool:
+def _was_started_without_recipe(args: argparse.Namespace) -> bool:
     """Return whether no recipe is requested, and training in RUN was started without a recipe."""
     # Earlier versions wrote started.txt. With a recipe, recipe.json is written before all of these files. A record
     # without checkpoints is ignored, because training may have failed immediately.
@@ -148,7 +148,7 @@ def check_minutes(args: argparse.Namespace) -> None:
     advice = "leave it out"
     if args.recipe == "paper":
         why, advice = "", "choose another recipe"
-    elif _started_without_recipe(args):
+    elif _was_started_without_recipe(args):
         why = f", with which {args.run} was started"
     elif args.arch not in SUITABLE:
         why = f", which is used for --arch {args.arch}"
@@ -160,7 +160,7 @@ def check_minutes(args: argparse.Namespace) -> None:
 def choose_recipe(args: argparse.Namespace) -> Optional[Recipe]:
     """Choose the recipe requested by ``args``, and record it in RUN. Returns None for the recipe "paper"."""
     record = read_recipe(args.run)
-    if _started_without_recipe(args):
+    if _was_started_without_recipe(args):
         _print_message(
             f"{args.run} was started without a recipe: continuing with the paper's settings (--recipe paper)"
         )
@@ -209,7 +209,7 @@ def _choose_prepare_options(args: argparse.Namespace) -> List[str]:
     into whole words, with a vocabulary of as many words as a model can learn from the text. The recipe "large" uses the
     default tokenisation, and the recipe "paper" uses no options.
     """
-    if args.recipe == "paper" or _started_without_recipe(args):
+    if args.recipe == "paper" or _was_started_without_recipe(args):
         return []
     check_suitable(args.recipe or "paper", args.arch)
     before = args.prepared / "prepare.json"

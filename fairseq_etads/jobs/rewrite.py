@@ -26,7 +26,7 @@ SENTENCES = 5
 """Number of sentences to select if the extractor cannot decide when to stop, or if it selects no sentences."""
 
 
-def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
+def write_rewritten_summaries(folder: Path, args: argparse.Namespace) -> str:
     """Write summaries of the documents in a split, and return a message about them.
 
     Args:
@@ -41,10 +41,10 @@ def write_rewritten(folder: Path, args: argparse.Namespace) -> str:
     """
     args.output.parent.mkdir(parents=True, exist_ok=True)
     with lock_output(args.output, "OUTPUT"):
-        return _write_rewritten(folder, args)
+        return _rewrite_documents(folder, args)
 
 
-def _write_rewritten(folder: Path, args: argparse.Namespace) -> str:
+def _rewrite_documents(folder: Path, args: argparse.Namespace) -> str:
     device = choose_device(args.device)
     extractor, task = load_extractor(args, folder)
     extractor.to(device)

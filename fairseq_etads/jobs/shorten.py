@@ -14,7 +14,7 @@ from ..data.prepared import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines
-from ..text.picking import FACTOR, FILE, Picking, compute_level_edges
+from ..text.picking import FACTOR, FILE, PickingSettings, compute_level_edges
 from ..text.tokenizer import TextTokenizer
 from ..text.words import SENTENCE_MARK
 from .labels import check_sentence_marks, list_splits, open_task
@@ -50,8 +50,8 @@ def shorten_splits(args: argparse.Namespace) -> Iterator[str]:
             list(_read_probabilities(args.run / make_label_file_name("probabilities", "sentences", "train")))
         )
     else:
-        edges = Picking.read(path, _ADVICE).edges
-    picking = Picking(args.words, edges)
+        edges = PickingSettings.read(path, _ADVICE).edges
+    picking = PickingSettings(args.words, edges)
     task = open_task(folder)
     for split in splits:
         task.load_dataset(split)
@@ -73,7 +73,7 @@ def _shorten_split(
     split: str,
     subwords: str,
     tokenizer: TextTokenizer,
-    picking: Picking,
+    picking: PickingSettings,
     args: argparse.Namespace,
 ) -> str:
     source = args.text / f"{split}.source"
@@ -101,7 +101,7 @@ def _shorten_split(
             probabilities = [*probabilities, *[None] * len(sentences)][: len(sentences)]
             picked = picking.pick(sentences, probabilities)
             texts.write(f" {SENTENCE_MARK} ".join(sentences[place] for place in picked) + "\n")
-            levels.write(" ".join(picking.level(probabilities[place] or 0.0) for place in picked) + "\n")
+            levels.write(" ".join(picking.find_level(probabilities[place] or 0.0) for place in picked) + "\n")
             before += sum(len(sentence.split()) for sentence in sentences)
             words += sum(len(sentences[place].split()) for place in picked)
             taken += len(picked)
@@ -121,7 +121,7 @@ def _split_raw_sentences(line: str, encoded: List[List[str]], tokenizer: TextTok
 
     Returns None if the number of these sentences differs from the number of sentences in ``encoded``.
     """
-    sentences = [" ".join(sentence.split()) for sentence in tokenizer.sentences(line)]
+    sentences = [" ".join(sentence.split()) for sentence in tokenizer.split_into_sentences(line)]
     if len(sentences) != len(encoded):  # the tokeniser removes sentences without words
         sentences = [sentence for sentence in sentences if tokenizer.words.encode(sentence, tokenizer.keep_case)]
     return sentences if len(sentences) == len(encoded) else None

@@ -12,7 +12,7 @@ import sys
 import threading
 from typing import Any, Callable, Iterable, Iterator, List, NoReturn, Optional, Sequence, TextIO, Tuple, Type
 
-from ..version import version
+from ..version import get_version
 from .errors import InputError
 from .systems import explain_missing_system, find_required_system, is_installed
 
@@ -99,7 +99,7 @@ class _VersionAction(argparse.Action):
     """Action that prints the version, which is determined only when the option is used."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> NoReturn:
-        print(f"{parser.prog} {version()}")
+        print(f"{parser.prog} {get_version()}")
         parser.exit()
 
 

@@ -4,7 +4,7 @@ from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 from ..text.alignment import Span, align_tokens
 from ..text.words import SENTENCE_MARK
-from .documents import Document, TextProcessing
+from .documents import Document, TextProcessor
 from .extraction import DocumentSentence
 from .picked import ChosenSentence
 
@@ -26,7 +26,7 @@ class SpelledHypothesis(NamedTuple):
     origins: List[int]
 
 
-class Sentence(NamedTuple):
+class SummarySentence(NamedTuple):
     """A chosen sentence together with its tokens.
 
     Attributes:
@@ -50,8 +50,8 @@ def choose_group_count(beam: int) -> int:
 
 
 def choose_summary_sentences(
-    texts: TextProcessing, document: Document, hypotheses: Sequence[SpelledHypothesis], most_words: Optional[int]
-) -> Tuple[List[Sentence], float]:
+    texts: TextProcessor, document: Document, hypotheses: Sequence[SpelledHypothesis], most_words: Optional[int]
+) -> Tuple[List[SummarySentence], float]:
     """Choose the sentences of a summary from a document and its hypotheses.
 
     Args:
@@ -66,7 +66,7 @@ def choose_summary_sentences(
     """
     assert texts.picker is not None
     choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
-    found: List[Sentence] = []
+    found: List[SummarySentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:
             found.append(_make_document_sentence(texts, document, candidate.number))
@@ -77,22 +77,22 @@ def choose_summary_sentences(
     return found, choice.score
 
 
-def _make_document_sentence(texts: TextProcessing, document: Document, number: int) -> Sentence:
+def _make_document_sentence(texts: TextProcessor, document: Document, number: int) -> SummarySentence:
     """Return a sentence of the document with the tokens that the model would generate for it."""
     sentence: DocumentSentence = document.every[number]
-    tokens = texts.sentence_tokens(sentence.text)
+    tokens = texts.tokenize_sentence(sentence.text)
     spans: List[Optional[Span]] = [None] * len(tokens)
     if sentence.start is not None and sentence.end is not None:
         start = sentence.start
-        found = align_tokens(document.text[start : sentence.end], [texts.spelling(token) for token in tokens])
+        found = align_tokens(document.text[start : sentence.end], [texts.spell_token(token) for token in tokens])
         spans = [span and (span[0] + start, span[1] + start) for span in found]
     chosen = ChosenSentence(texts.join(tokens), "document", number, sentence.start, sentence.end)
-    return Sentence(chosen, tokens, list(range(len(tokens))), spans)
+    return SummarySentence(chosen, tokens, list(range(len(tokens))), spans)
 
 
 def _make_hypothesis_sentence(
-    texts: TextProcessing, hypothesis: SpelledHypothesis, text: str, earlier: Sequence[str]
-) -> Sentence:
+    texts: TextProcessor, hypothesis: SpelledHypothesis, text: str, earlier: Sequence[str]
+) -> SummarySentence:
     """Return a sentence of a hypothesis.
 
     Args:
@@ -107,7 +107,7 @@ def _make_hypothesis_sentence(
         first = max(whole.find(part, first), first) + len(part)
     first = whole.find(text, first)
     spans = align_tokens(
-        whole, ["" if token == SENTENCE_MARK else texts.spelling(token) for token in hypothesis.tokens]
+        whole, ["" if token == SENTENCE_MARK else texts.spell_token(token) for token in hypothesis.tokens]
     )
     places = [
         place
@@ -116,7 +116,7 @@ def _make_hypothesis_sentence(
     ]
     chosen = ChosenSentence(text, "model")
     if first < 0 or not places:
-        tokens = texts.sentence_tokens(text)
-        return Sentence(chosen, tokens, [-1] * len(tokens), None)
+        tokens = texts.tokenize_sentence(text)
+        return SummarySentence(chosen, tokens, [-1] * len(tokens), None)
     kept = slice(places[0], places[-1] + 1)
-    return Sentence(chosen, hypothesis.tokens[kept], hypothesis.origins[kept], None)
+    return SummarySentence(chosen, hypothesis.tokens[kept], hypothesis.origins[kept], None)

@@ -58,7 +58,7 @@ class Batch(NamedTuple):
     Attributes:
         documents: documents in the batch.
         sample: model input on the CPU, in the format of a batch from a fairseq dataset.
-        new_words: words with temporary ids, which start from :attr:`TextProcessing.first_new_id`.
+        new_words: words with temporary ids, which start from :attr:`TextProcessor.first_new_id`.
         padding: number of padding positions before the first token of each document.
     """
 
@@ -68,7 +68,7 @@ class Batch(NamedTuple):
     padding: List[int]
 
 
-class TextProcessing:
+class TextProcessor:
     """Convert raw text to model inputs, and model outputs to text.
 
     Args:
@@ -114,14 +114,14 @@ class TextProcessing:
 
         Returns None if the document is too short or if the surprisals of the training documents are unknown.
         """
-        return None if self._surprisals is None else self._surprisals.of(document.tokens)
+        return None if self._surprisals is None else self._surprisals.measure_surprisal(document.tokens)
 
     def _read_selected_sentences(self, number: int, text: str, pick: SelectedSentences) -> Document:
         """Tokenise the selected sentences of a document. Sentence marks are inserted if they were used in training."""
         tokens: List[str] = []
         places: List[int] = []
         for place, sentence in enumerate(pick.selection.sentences):
-            found = self.sentence_tokens(sentence.text, is_first=not place)
+            found = self.tokenize_sentence(sentence.text, is_first=not place)
             if place and self.tokenizer.marks != "drop":
                 tokens.append(SENTENCE_MARK)
                 places.append(-1)
@@ -131,7 +131,7 @@ class TextProcessing:
         kept = tuple(tokens[: self.limit]), left_out, pick.selection, tuple(places[: self.limit])
         return Document(number, text, *kept, pick.levels, pick.every)
 
-    def sentence_tokens(self, sentence: str, is_first: bool = True) -> List[str]:
+    def tokenize_sentence(self, sentence: str, is_first: bool = True) -> List[str]:
         """Tokenise one sentence of a document."""
         line = " ".join(self.tokenizer.words.encode(sentence, self.tokenizer.keep_case))
         if self.subwords is not None:
@@ -151,7 +151,7 @@ class TextProcessing:
         tokens: List[str] = tokenize_line(line)
         return tokens
 
-    def summary_tokens(self, text: str) -> List[str]:
+    def tokenize_summary(self, text: str) -> List[str]:
         """Tokenise a summary provided by the user. Sentence marks are kept if the model can generate them."""
         sentences = [
             self._tokenize_line(join_to_one_line(part)) for part in text.replace(SENTENCE_MARK, "\n").split("\n")
@@ -229,7 +229,7 @@ class TextProcessing:
 
     def find_token_spans(self, document: Document) -> List[Optional[Span]]:
         """Return the span of each token in the raw document, or None for a token with an unknown position."""
-        spelled = [self.spelling(token) for token in document.tokens]
+        spelled = [self.spell_token(token) for token in document.tokens]
         if document.picked is None:
             return align_tokens(document.text, spelled)
         found: List[Optional[Span]] = [None] * len(spelled)
@@ -242,14 +242,14 @@ class TextProcessing:
                 found[token] = span and (span[0] + sentence.start, span[1] + sentence.start)
         return found
 
-    def spelling(self, token: str) -> str:
+    def spell_token(self, token: str) -> str:
         """Return the approximate spelling of a token in raw text."""
         if token == SENTENCE_MARK:
             return ""
         if self.subword_kind == "gpt2":
             return str(self.subwords.decode(token)) if token.isdecimal() else ""
         if self.subword_kind == "huggingface":
-            return str(self.subwords.spelling(token))
+            return str(self.subwords.spell_piece(token))
         return approximate_spelling(token, self.words, self.subword_kind)
 
     def is_same_word(self, token: str, following: str) -> bool:
@@ -261,19 +261,19 @@ class TextProcessing:
         if self.subword_kind == "sentencepiece":
             return not following.startswith("▁") and SENTENCE_MARK not in (token, following)
         if self.subword_kind == "huggingface":
-            return not self.subwords.spelling(following, token).startswith(" ")
-        return self.subword_kind == "gpt2" and not self.spelling(following).startswith(" ")
+            return not self.subwords.spell_piece(following, token).startswith(" ")
+        return self.subword_kind == "gpt2" and not self.spell_token(following).startswith(" ")
 
     def join_word(self, tokens: Sequence[str]) -> str:
         """Join the tokens of a single word."""
-        return "".join(map(self.spelling, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
+        return "".join(map(self.spell_token, tokens)).strip() or "".join(tokens)  # the token "▁" contains no letters
 
     def remove_subword_marks(self, token: str) -> str:
         """Return a token without its subword marks, or an empty string for the end symbol."""
         return "" if token == self.target.eos_word else self.join_word([token])
 
 
-def split_into_parts(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
+def split_into_chunks(texts: Iterable[Any], read_ahead: int) -> Iterator[List[Tuple[int, Any]]]:
     """Yield lists of at most ``read_ahead`` texts with their indices. Lists of long texts are shorter.
 
     If an error occurs while a text is read, the preceding texts are yielded before the error is raised.

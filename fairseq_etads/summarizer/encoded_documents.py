@@ -3,7 +3,7 @@
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from ..search.encoded import EncodedBatch
-from .documents import Batch, make_batches, split_into_parts
+from .documents import Batch, make_batches, split_into_chunks
 from .summarizer import MAX_TOKENS, READ_AHEAD, Summarizer
 from .summary import Summary
 
@@ -68,8 +68,8 @@ class EncodedDocuments:
 
     def _read_batches(self, texts: Sequence[str], max_tokens: int) -> Iterator[_DocumentBatch]:
         summarizer = self._summarizer
-        for part in split_into_parts(texts, READ_AHEAD):
-            read = [summarizer._read(number, text, self._without_words, keep=False) for number, text in part]
+        for part in split_into_chunks(texts, READ_AHEAD):
+            read = [summarizer._read_document(number, text, self._without_words, keep=False) for number, text in part]
             for together in make_batches([document for document in read if document is not None], max_tokens):
                 yield _DocumentBatch(
                     summarizer._texts.make_batch(together), EncodedBatch() if self._most_bytes else None
@@ -77,7 +77,7 @@ class EncodedDocuments:
 
     def check(self, **decoding: Any) -> None:
         """Raise InputError if the model does not support these decoding options."""
-        self._summarizer._search(decoding, origins=False)
+        self._summarizer._get_search(decoding, origins=False)
 
     def summarize(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[Summary]:
         """Summarise all documents without determining which words were copied.
@@ -92,12 +92,12 @@ class EncodedDocuments:
         Raises:
             InputError: a decoding option does not exist or has an invalid value.
         """
-        search = self._summarizer._search(decoding, origins=False)
+        search = self._summarizer._get_search(decoding, origins=False)
         found = self._decode_all(lambda part: self._summarizer._decode(part.batch, search, part.encoded), on_batch)
         results = {**self._without_words, **found}
         return [results[number] for number in range(len(results))]
 
-    def n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
+    def search_n_best(self, on_batch: Optional[Callable[[int], Any]] = None, **decoding: Any) -> List[List[Hypothesis]]:
         """For each document, in order, return a list of all hypotheses that the search finds.
 
         The list is empty for a document without words. Content models are not used.
@@ -107,12 +107,12 @@ class EncodedDocuments:
             decoding: decoding options. They must include an option that adds a scoring term with features.
         """
         summarizer = self._summarizer
-        search = summarizer._search({**decoding, "choose": "none"}, origins=False)
+        search = summarizer._get_search({**decoding, "choose": "none"}, origins=False)
         scoring = search.generator.settings.scoring
 
         def make_hypothesis(row: int, hypothesis: Dict[str, Any], batch: Batch) -> Hypothesis:
             counts = hypothesis["features"][1:] / scoring.compute_length_penalty(len(hypothesis["tokens"]))
-            text = summarizer._summary(row, hypothesis, batch, search).text
+            text = summarizer._make_summary(row, hypothesis, batch, search).text
             return Hypothesis(text, float(hypothesis["score"]), tuple(counts.tolist()))
 
         def decode(part: _DocumentBatch) -> List[List[Hypothesis]]:

@@ -14,7 +14,7 @@ from ..platform.errors import InputError
 from ..search.inference import copy_structure
 from ..vocabulary.dictionary import count_known_words
 from . import Explanation, FocusLayer, SaliencyLayer, SourceToken, SummaryToken
-from .documents import Batch, Document, TextProcessing
+from .documents import Batch, Document, TextProcessor
 from .explanation import Matrix, Row
 
 _LAYER = re.compile(r"(?:encoder|decoder)\.layers\.(\d+)\.")
@@ -65,7 +65,7 @@ class Explainer:
         architecture: name of the model's architecture.
     """
 
-    def __init__(self, model: Any, texts: TextProcessing, architecture: str):
+    def __init__(self, model: Any, texts: TextProcessor, architecture: str):
         # Copy the modules, because other threads may use the model while the outputs of its attention modules are
         # recorded.
         self._model: Any = copy_structure(model)
@@ -80,7 +80,7 @@ class Explainer:
             InputError: the summary contains no words, or more tokens than the model can generate.
         """
         texts = self._texts
-        tokens = texts.summary_tokens(summary)
+        tokens = texts.tokenize_summary(summary)
         if not tokens:
             raise InputError("--summary: it has no words")
         longest = self._model.max_decoder_positions()

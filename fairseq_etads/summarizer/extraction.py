@@ -7,7 +7,7 @@ import torch
 from ..search.content.candidates import Choice, choose_sentences
 from ..search.content.model import ContentModel
 from ..text.alignment import align_tokens
-from ..text.picking import Picking
+from ..text.picking import PickingSettings
 from ..text.words import SENTENCE_MARK
 from .folder.loading import LoadedFolder
 from .picked import PickedSentence, Selection
@@ -53,7 +53,7 @@ class SentencePicker:
         content: content model that chooses the sentences of a summary, or None.
     """
 
-    def __init__(self, loaded: LoadedFolder, picking: Picking, content: Optional[ContentModel] = None):
+    def __init__(self, loaded: LoadedFolder, picking: PickingSettings, content: Optional[ContentModel] = None):
         self._model, self._dictionary = loaded.model, loaded.task.source_dictionary
         self._tokenizer, self._subwords = loaded.tokenizer, loaded.subwords
         self._limit = loaded.task.truncate_source
@@ -83,7 +83,7 @@ class SentencePicker:
                 own = self._split_words(sentences[number], tokens[number])
                 every.append(DocumentSentence(sentences[number], own, probabilities[number], start, end))
             first += len(sentence)
-        levels = tuple(self.picking.level(sentence.probability) for sentence in found)
+        levels = tuple(self.picking.find_level(sentence.probability) for sentence in found)
         return SelectedSentences(Selection(tuple(found), len(sentences), len(text.split())), levels, tuple(every))
 
     def _split_words(self, sentence: str, tokens: List[str]) -> List[str]:
@@ -110,7 +110,7 @@ class SentencePicker:
         parts: List[Tuple[int, str]] = []
         words: List[List[str]] = []
         for number, text in enumerate(written):
-            for sentence in self._tokenizer.sentences(" ".join(text.split())):
+            for sentence in self._tokenizer.split_into_sentences(" ".join(text.split())):
                 encoded = " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
                 if encoded:
                     parts.append((number, sentence.strip()))
@@ -124,7 +124,7 @@ class SentencePicker:
         """Split a line into sentences, and return their texts and tokens. Sentences without tokens are omitted."""
         texts: List[str] = []
         tokens: List[List[str]] = []
-        for sentence in self._tokenizer.sentences(line):
+        for sentence in self._tokenizer.split_into_sentences(line):
             encoded = " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case))
             if self._subwords is not None:
                 encoded = self._subwords.encode(encoded)

@@ -5,7 +5,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 
 from ..search.progress import BestHypothesis, OnStep
 from ..text.alignment import Span
-from .documents import Batch, TextProcessing
+from .documents import Batch, TextProcessor
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class PartialSummary:
 OnPartialSummary = Callable[[PartialSummary], None]
 
 
-def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing) -> OnStep:
+def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessor) -> OnStep:
     """Create a callback for a search that reports partial summaries as text.
 
     After each step, the callback converts token ids to text, and calls ``on_step`` with each partial summary.
@@ -47,7 +47,7 @@ def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing
 
     spans: Dict[int, Tuple[Optional[Span], ...]] = {}  # the keys are row indices in the batch
 
-    def partial_summary(best: BestHypothesis) -> PartialSummary:
+    def make_partial_summary(best: BestHypothesis) -> PartialSummary:
         document, first = batch.documents[best.row], batch.padding[best.row]
         _, tokens = texts.convert_to_tokens(best.tokens, batch)
         width = len(document.tokens)
@@ -67,6 +67,6 @@ def make_reporter(on_step: OnPartialSummary, batch: Batch, texts: TextProcessing
 
     def report_partial_summaries(found: List[BestHypothesis]) -> None:
         for best in found:
-            on_step(partial_summary(best))
+            on_step(make_partial_summary(best))
 
     return report_partial_summaries

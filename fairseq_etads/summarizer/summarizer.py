@@ -21,7 +21,7 @@ from ..text.alignment import Span
 from ..text.picking import FACTOR
 from . import Explanation
 from .choosing import STRENGTH, SpelledHypothesis, choose_group_count, choose_summary_sentences
-from .documents import Batch, Document, TextProcessing, make_batches, split_into_parts
+from .documents import Batch, Document, TextProcessor, make_batches, split_into_chunks
 from .explaining import Explainer, GeneratedTokens
 from .folder.config import find_folder
 from .folder.loading import load_folder
@@ -85,9 +85,9 @@ class Summarizer:
             raise InputError(
                 f"{folder}: the model reads source factors ({', '.join(factors)}), which raw text does not have: {how}"
             )
-        self._texts, self._shortlist, self._content = TextProcessing(loaded), loaded.shortlist, loaded.content
+        self._texts, self._shortlist, self._content = TextProcessor(loaded), loaded.shortlist, loaded.content
         self._has_pointer = get_pointer(self._model) is not None
-        self._forget_searches()
+        self._clear_searches()
 
     @classmethod
     def load(cls, folder: Union[str, "os.PathLike[str]"], device: Optional[str] = None) -> "Summarizer":
@@ -103,7 +103,7 @@ class Summarizer:
         """
         return cls(find_folder(folder), device)
 
-    def _forget_searches(self) -> None:
+    def _clear_searches(self) -> None:
         self._lock = threading.Lock()
         self._searches: Dict[Tuple[Any, ...], _Search] = {}
         # One copy per dtype is enough, because no other option changes the weights.
@@ -116,7 +116,7 @@ class Summarizer:
 
     def __setstate__(self, state: Dict[str, Any]) -> None:
         vars(self).update(state)
-        self._forget_searches()
+        self._clear_searches()
 
     @overload
     def summarize(
@@ -160,8 +160,8 @@ class Summarizer:
         if isinstance(texts, str):
             return self.summarize([texts], max_tokens=max_tokens, on_step=on_step, **decoding)[0]
         _check_arguments(texts, max_tokens)
-        search = self._search(decoding)._replace(on_step=on_step)
-        return list(self._stream(texts, search, max_tokens, READ_AHEAD, keep=False))
+        search = self._get_search(decoding)._replace(on_step=on_step)
+        return list(self._stream_summaries(texts, search, max_tokens, READ_AHEAD, keep=False))
 
     def stream(
         self,
@@ -190,7 +190,7 @@ class Summarizer:
         _check_arguments(texts, max_tokens, read_ahead)
         if errors not in ("raise", "keep"):
             raise InputError(f"errors {errors!r}: choose raise or keep")
-        return self._stream(texts, self._search(decoding), max_tokens, read_ahead, errors == "keep")
+        return self._stream_summaries(texts, self._get_search(decoding), max_tokens, read_ahead, errors == "keep")
 
     def explain(self, text: str, *, summary: Optional[str] = None, **decoding: Any) -> Explanation:
         """Explain the summary that the model generates for a text, or a given summary of the text.
@@ -257,7 +257,7 @@ class Summarizer:
         """
         return self._texts.count_tokens(text)
 
-    def _search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
+    def _get_search(self, decoding: Dict[str, Any], origins: bool = True) -> _Search:
         """Return the cached generator for the given decoding options, or create a new one.
 
         Args:
@@ -319,20 +319,20 @@ class Summarizer:
             raise InputError(str(error).replace("--max-len-b", "--max-len")) from None
         return _Search(generator, replaces, chooses, most_words or None, reranker)
 
-    def _stream(
+    def _stream_summaries(
         self, texts: Iterable[str], search: _Search, max_tokens: int, read_ahead: int, keep: bool
     ) -> Iterator[Summary]:
-        for part in split_into_parts(texts, read_ahead):
+        for part in split_into_chunks(texts, read_ahead):
             results: Dict[int, Summary] = {}
-            read = [self._read(number, text, results, keep) for number, text in part]
+            read = [self._read_document(number, text, results, keep) for number, text in part]
             documents = [document for document in read if document is not None]
             for batch in make_batches(documents, max_tokens):
-                for document, summary in zip(batch, self._summaries(batch, search, keep)):
+                for document, summary in zip(batch, self._summarize_batch(batch, search, keep)):
                     results[document.number] = summary
             for number, _ in part:
                 yield results.pop(number)
 
-    def _read(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
+    def _read_document(self, number: int, text: Any, results: Dict[int, Summary], keep: bool) -> Optional[Document]:
         """Tokenise a text, and return the document to summarise.
 
         No search is needed if the text contains no words, or if an error occurs and ``keep`` is True. In these cases,
@@ -349,10 +349,12 @@ class Summarizer:
             return None
         if document.tokens:
             return document
-        results[number] = self._explainable(Summary("", 0.0, (), (), Truncation(0, 0)), text, GeneratedTokens((), {}))
+        results[number] = self._make_explainable(
+            Summary("", 0.0, (), (), Truncation(0, 0)), text, GeneratedTokens((), {})
+        )
         return None
 
-    def _summaries(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
+    def _summarize_batch(self, documents: List[Document], search: _Search, keep: bool) -> List[Summary]:
         """Summarise a batch. If this fails and ``keep`` is True, summarise each document separately."""
         try:
             return self._decode(self._texts.make_batch(documents), search)
@@ -360,13 +362,13 @@ class Summarizer:
             if not keep:
                 raise
             if len(documents) > 1:
-                return [self._summaries([document], search, keep)[0] for document in documents]
+                return [self._summarize_batch([document], search, keep)[0] for document in documents]
             (document,) = documents
             return [_make_failed_summary(error, Truncation(len(document.tokens), document.left_out))]
 
     def _decode(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> List[Summary]:
         results = self._search_batch(batch, search, encoded)
-        make = self._chosen_summary if search.chooses else self._best_summary
+        make = self._make_chosen_summary if search.chooses else self._make_best_summary
         return [make(row, result, batch, search) for row, result in enumerate(results)]
 
     def _search_batch(self, batch: Batch, search: _Search, encoded: Optional[EncodedBatch] = None) -> Results:
@@ -375,14 +377,14 @@ class Summarizer:
         sample = _move_to_device(batch.sample, self.device)
         return search.generator.generate(None, sample, encoded=encoded, on_step=on_step)
 
-    def _best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
+    def _make_best_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
         best = hypotheses[0]
         if search.reranker is not None:
-            spelled = [self._spell(row, one, batch, search)[0].tokens for one in hypotheses]
+            spelled = [self._spell_hypothesis(row, one, batch, search)[0].tokens for one in hypotheses]
             best = search.reranker.ranked(batch.documents[row].tokens, spelled, hypotheses)[0]
-        return self._summary(row, best, batch, search)
+        return self._make_summary(row, best, batch, search)
 
-    def _spell(
+    def _spell_hypothesis(
         self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search
     ) -> Tuple[SpelledHypothesis, GeneratedTokens]:
         """Convert a hypothesis to text for the summary, and to tokens for an explanation."""
@@ -408,35 +410,37 @@ class Summarizer:
             texts.convert_to_all_tokens(ids, batch), replaced
         )
 
-    def _summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
+    def _make_summary(self, row: int, hypothesis: Dict[str, Any], batch: Batch, search: _Search) -> Summary:
         document = batch.documents[row]
-        spelled, written = self._spell(row, hypothesis, batch, search)
+        spelled, written = self._spell_hypothesis(row, hypothesis, batch, search)
         summary = Summary(
             text=spelled.text,
             score=float(hypothesis["score"]),
             tokens=tuple(spelled.tokens),
-            copied=self._copied(document, spelled.tokens, spelled.origins),
+            copied=self._find_copied_words(document, spelled.tokens, spelled.origins),
             truncation=Truncation(len(document.tokens), document.left_out),
             picked=document.picked,
             surprisal=self._texts.measure_surprisal(document),
         )
-        return self._explainable(summary, document.text, written)
+        return self._make_explainable(summary, document.text, written)
 
-    def _chosen_summary(self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search) -> Summary:
+    def _make_chosen_summary(
+        self, row: int, hypotheses: List[Dict[str, Any]], batch: Batch, search: _Search
+    ) -> Summary:
         """Create a summary from the sentences that the content model chooses.
 
         If there are no sentences to choose from, the best hypothesis is returned.
         """
         document, texts = batch.documents[row], self._texts
-        spelled = [self._spell(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
+        spelled = [self._spell_hypothesis(row, one, batch, search)[0] for one in hypotheses if one["score"].isfinite()]
         sentences, score = choose_summary_sentences(texts, document, spelled, search.most_words)
         if not sentences:
-            return self._summary(row, hypotheses[0], batch, search)
+            return self._make_summary(row, hypotheses[0], batch, search)
         copied: List[CopiedWord] = []
         first = 0
         for sentence in sentences:
             if search.generator.settings.copied_positions or not self._has_pointer:
-                words = self._copied(document, sentence.tokens, sentence.origins, sentence.spans)
+                words = self._find_copied_words(document, sentence.tokens, sentence.origins, sentence.spans)
                 copied += [replace(word, first=word.first + first, last=word.last + first) for word in words]
             first += len(sentence.tokens) + len(texts.mark)
         summary = Summary(
@@ -458,7 +462,7 @@ class Summarizer:
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _explainable(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
+    def _make_explainable(self, summary: Summary, text: str, written: GeneratedTokens) -> Summary:
         """Store in the summary a function that creates its explanation, and return the summary."""
 
         def explain() -> Explanation:
@@ -467,7 +471,7 @@ class Summarizer:
         object.__setattr__(summary, "_make_explanation", explain)
         return summary
 
-    def _copied(
+    def _find_copied_words(
         self,
         document: Document,
         tokens: List[str],

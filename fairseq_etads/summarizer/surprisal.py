@@ -59,7 +59,7 @@ class WordFrequencies:
         self._bits = {word: math.log2(total / (count + 1)) for word, count in counts.items()}
         self._bits_of_unknown = math.log2(total)
 
-    def measure(self, tokens: Iterable[str]) -> Optional[Tuple[float, float]]:
+    def measure_surprisal(self, tokens: Iterable[str]) -> Optional[Tuple[float, float]]:
         """Compute the mean surprisal of tokens in bits, and the proportion of unknown tokens.
 
         Returns None if there are fewer than :data:`FEWEST` tokens.
@@ -91,7 +91,7 @@ def compute_surprisal_percentiles(path: Path, frequencies: WordFrequencies, long
     found: List[float] = []
     with open(path, encoding="utf-8", errors="replace", newline="\n") as file:
         for number, line in enumerate(file):
-            measured = frequencies.measure(line.split()[:longest]) if number % every == 0 else None
+            measured = frequencies.measure_surprisal(line.split()[:longest]) if number % every == 0 else None
             if measured is not None:
                 found.append(measured[0])
     if not found:
@@ -120,9 +120,9 @@ class TrainingSurprisals:
         self._frequencies = frequencies
         self._bits = [percentiles[str(percent)] for percent in PERCENTS]
 
-    def of(self, tokens: Iterable[str]) -> Optional[Surprisal]:
+    def measure_surprisal(self, tokens: Iterable[str]) -> Optional[Surprisal]:
         """Compute the surprisal of a document. Returns None if the document is too short."""
-        measured = self._frequencies.measure(tokens)
+        measured = self._frequencies.measure_surprisal(tokens)
         return None if measured is None else Surprisal(*measured, self._interpolate_percentile(measured[0]))
 
     def _interpolate_percentile(self, bits: float) -> float:

@@ -141,7 +141,7 @@ class Checksums:
                     raise InputError(f"{path} changed while it was being read; run the command again")
 
     @contextlib.contextmanager
-    def making(self, *names: str) -> Iterator[None]:
+    def record_new_files(self, *names: str) -> Iterator[None]:
         """Context manager for creating new files from watched files. On exit, the new files are listed and watched.
 
         Raises:

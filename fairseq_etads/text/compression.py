@@ -98,7 +98,7 @@ class _DecompressedStream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while not self.ready:
             waiting = self.stream is not None and not getattr(self.stream, "needs_input", True)
-            block = b"" if waiting else self._next_block()
+            block = b"" if waiting else self._read_block()
             if not block and not waiting:
                 return 0
             try:
@@ -131,22 +131,22 @@ class _DecompressedStream(io.RawIOBase):
                 "decompress it first"
             )
 
-    def _next_block(self) -> bytes:
+    def _read_block(self) -> bytes:
         """Read compressed bytes for the current stream or for a new stream.
 
         Returns an empty bytes object at the end of the file.
         """
-        block, self.rest = self.rest or self._read(), b""
+        block, self.rest = self.rest or self._read_compressed(), b""
         if self.stream is not None:
             if not block:
                 raise OSError("cut off: the compressed data is incomplete")
             return block
         while block and not block.lstrip(b"\0"):
-            block = self._read()
+            block = self._read_compressed()
         self.stream = self.make() if block else None
         return block.lstrip(b"\0")
 
-    def _read(self) -> bytes:
+    def _read_compressed(self) -> bytes:
         block = self.file.read(BLOCK)
         self.compressed += len(block)
         return block

@@ -50,33 +50,33 @@ _BIDIRECTIONAL = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _ENDS = tuple(".!?'`\")’”…。！？")
 
 
-class BadDocument(Exception):  # noqa: N818  # not an error of the program
+class BadDocumentError(Exception):  # not an error of the program
     """Exception for records that cannot be read.
 
     The message is a short reason. report.json contains the number of records for each reason.
     """
 
 
-class ExcludedDocumentError(BadDocument):
+class ExcludedDocumentError(BadDocumentError):
     """Exception for valid records that the rules of the corpus exclude. They are always dropped and counted."""
 
 
 def parse_json_record(line: str) -> Dict[str, Any]:
-    """Parse a line as a JSON object. Raises BadDocument if the line is not a JSON object or a key occurs twice."""
+    """Parse a line as a JSON object. Raises BadDocumentError if the line is not a JSON object or a key occurs twice."""
     try:
         record = json.loads(line, object_pairs_hook=_check_repeated_keys)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error).split(":")[0]
-        raise BadDocument(f"not JSON ({reason})") from None
+        raise BadDocumentError(f"not JSON ({reason})") from None
     if not isinstance(record, dict):
-        raise BadDocument("not a JSON object")
+        raise BadDocumentError("not a JSON object")
     return record
 
 
 def _check_repeated_keys(pairs: List[Tuple[str, Any]]) -> Dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise BadDocument("a key occurs twice in an object")
+        raise BadDocumentError("a key occurs twice in an object")
     return found
 
 

@@ -86,7 +86,7 @@ class HuggingFacePieces:
         decoder = self._tokenizer.decoder
         return x if decoder is None else str(decoder.decode(x.split()))
 
-    def spelling(self, piece: str, before: str = "a") -> str:
+    def spell_piece(self, piece: str, before: str = "a") -> str:
         """Return the text of ``piece`` when it follows the piece ``before``, including any space between them."""
         return self.decode(f"{before} {piece}")[len(self.decode(before)) :]
 

@@ -34,7 +34,7 @@ _MOST_WORDS = 1_000_000
 
 
 @dataclass(frozen=True)
-class Picking:
+class PickingSettings:
     """Settings for selecting sentences, and the bounds of the probability levels for the factor :data:`FACTOR`.
 
     Attributes:
@@ -49,7 +49,7 @@ class Picking:
         """Select sentences with :func:`pick_sentences`, and return their indices in the order of the document."""
         return pick_sentences([len(sentence.split()) for sentence in sentences], probabilities, self.words)
 
-    def level(self, probability: float) -> str:
+    def find_level(self, probability: float) -> str:
         """Return the probability level of a sentence with the given probability. The lowest level is "1"."""
         return str(1 + bisect.bisect_right(self.edges, probability))
 
@@ -58,7 +58,7 @@ class Picking:
         return json.dumps({**asdict(self), "edges": list(self.edges)}) + "\n"
 
     @classmethod
-    def read(cls, path: Path, advice: str) -> "Picking":
+    def read(cls, path: Path, advice: str) -> "PickingSettings":
         """Read the settings from a file that was created with :meth:`to_json`, and check them.
 
         Args:

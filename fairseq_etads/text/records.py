@@ -21,7 +21,7 @@ from ..platform.errors import InputError
 from ..platform.outputs import check_outputs, open_output
 from .compression import DECOMPRESSORS
 from .csv_rows import COLUMNS, DELIMITERS, read_rows
-from .documents import BadDocument, Document, LineOptions, make_lines, parse_json_record
+from .documents import BadDocumentError, Document, LineOptions, make_lines, parse_json_record
 from .files import ESCAPE_INVALID, STANDARD_INPUT, get_display_name, is_valid_utf8, read_lines
 
 FORMATS = ("lines", "jsonl", "csv", "folder", "file")
@@ -235,7 +235,7 @@ def read_column_names(path: Path, kind: str) -> List[str]:
             return [name.strip().lower() for name in row]
         try:
             return list(parse_json_record(line))
-        except BadDocument as error:
+        except BadDocumentError as error:
             raise InputError(f"{get_display_name(path)}, line {number}: {error}") from None
     raise InputError(f"{get_display_name(path)}: empty")
 
@@ -294,7 +294,7 @@ def _read_json_documents(path: Path, column: str, fallback: str, prefix: str) ->
             # In a valid line, "\\udc80" is an escape that stands for a lone surrogate, which cleaning replaces later.
             is_escaped = fallback != ESCAPE_INVALID or is_valid_utf8(line)
             yield document if is_escaped else _check_utf8(document, where, numbered)
-        except BadDocument as error:
+        except BadDocumentError as error:
             yield NewDocument(name, "", f"{where}: {error}")
 
 
@@ -312,7 +312,7 @@ def _find_column(lines: Iterator[Tuple[int, str]], path: Path) -> Tuple[str, Lis
     others: List[Tuple[List[str], str]] = []
     for number, line in itertools.islice(lines, _RECORDS_SEARCHED):
         read.append((number, line))
-        with contextlib.suppress(BadDocument):
+        with contextlib.suppress(BadDocumentError):
             names = list(parse_json_record(line))
             if any(column in names for column in SOURCE_COLUMNS):
                 return _find_known_column(names, ""), read
@@ -356,15 +356,15 @@ def _find_known_column(names: Sequence[str], where: str) -> str:
 
 
 def _get_text_pieces(record: Dict[str, Any], column: str) -> List[str]:
-    """Return the paragraphs of a string or the sentences in a list. Raises BadDocument for other types of values."""
+    """Return the paragraphs of a string or the sentences in a list. Raises BadDocumentError for other types."""
     if column not in record:
-        raise BadDocument(f'no field "{column}"')
+        raise BadDocumentError(f'no field "{column}"')
     value = record[column]
     if value is None or isinstance(value, str):
         return (value or "").split("\n")
     if isinstance(value, list) and all(isinstance(piece, str) for piece in value):
         return value
-    raise BadDocument(f'"{column}" is neither a text nor a list of texts')
+    raise BadDocumentError(f'"{column}" is neither a text nor a list of texts')
 
 
 def _convert_to_one_line(text: str, kind: str) -> str:

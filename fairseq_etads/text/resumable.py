@@ -60,7 +60,7 @@ class Progress(NamedTuple):
     sha256: str
 
 
-class ResumableLines:
+class ResumableWriter:
     """Writer for a result file that can be completed after an interruption.
 
     The lines are written to OUT.partial, which is renamed to OUT when all documents have been processed. OUT.resume is
@@ -140,7 +140,7 @@ class ResumableLines:
         if found[0] != json.loads(json.dumps(settings)):
             before = found[0] if isinstance(found[0], dict) else {}
             differ = " and ".join(sorted(find_differing_settings(before, settings)))
-            raise InputError(self._mismatch_message(f"was started with another {differ}"))
+            raise InputError(self._make_mismatch_message(f"was started with another {differ}"))
         begun = []
         for done in found[1:]:
             if isinstance(done, dict) and set(done) == {OUTPUT}:
@@ -150,7 +150,7 @@ class ResumableLines:
                 begun.append(Progress(**done))
         return begun
 
-    def _mismatch_message(self, how: str) -> str:
+    def _make_mismatch_message(self, how: str) -> str:
         advice = f"choose another --output, or delete it and {self.journal.name} to start again"
         return f"--output {self.path}: {self.partial.name} next to it {how}; {advice}"
 
@@ -163,10 +163,10 @@ class ResumableLines:
         for number in range(self.progress.documents):
             document = next(documents, None)
             if document is None:
-                raise InputError(self._mismatch_message(f"{done}, but there are only {number:,} documents now"))
+                raise InputError(self._make_mismatch_message(f"{done}, but there are only {number:,} documents now"))
             self._count_document(document)
         if self._digest.hexdigest() != self.progress.sha256:
-            raise InputError(self._mismatch_message(f"{done}, which have changed"))
+            raise InputError(self._make_mismatch_message(f"{done}, which have changed"))
         return documents
 
     def _count_document(self, document: NewDocument) -> None:

@@ -14,7 +14,7 @@ from fairseq.data.encoders import register_bpe, register_tokenizer
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 
 from .hugging_face import HuggingFacePieces
-from .words import SENTENCE_MARK, WORD_KINDS, make_words, split_sentences
+from .words import SENTENCE_MARK, WORD_KINDS, make_word_tokenizer, split_sentences
 
 MARKS = ("drop", "keep", "insert")
 _WIDE_END = re.compile("[。！？]")
@@ -70,9 +70,9 @@ class TextTokenizer:
         self.splits_sentences = (
             self.marks == "insert" or self.kind == "ptb" or (self.kind == "moses" and cfg.text_language == "en")
         )
-        self.words = make_words(self.kind, cfg.text_language)
+        self.words = make_word_tokenizer(self.kind, cfg.text_language)
 
-    def sentences(self, line: str) -> List[str]:
+    def split_into_sentences(self, line: str) -> List[str]:
         """Split a raw line into sentences.
 
         A line with sentence marks is split at the marks. Any other line is split by rules, but only if sentence
@@ -92,7 +92,7 @@ class TextTokenizer:
             the Moses rules depend on neighbouring words.
         """
         line = " ".join(line.replace("\0", " ").split())
-        encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.sentences(line))
+        encoded = (self.words.encode(sentence, self.keep_case) for sentence in self.split_into_sentences(line))
         return [words for words in encoded if words]
 
     def encode(self, line: str) -> str:

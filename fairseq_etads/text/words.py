@@ -22,7 +22,7 @@ WORD_KINDS = ("moses", "ptb", "spaces", "characters", "raw")
 """Types of word tokenisation, which are the values of ``--text-words`` and of ``--words`` in etads-prepare."""
 
 CACHED_CHUNKS = 500_000
-"""Maximum number of chunks in the cache of TreebankWords (about 100 MB). When the cache is full, it is cleared."""
+"""Maximum number of chunks in the cache of PennTreebankTokenizer (about 100 MB). A full cache is cleared."""
 
 LONGEST_CHUNK = 200
 """Maximum number of characters in a chunk of text without white space.
@@ -107,7 +107,7 @@ def split_in_blocks(punkt: Any, text: str) -> Iterator[str]:
     yield rest
 
 
-def neutralise_specials(text: str) -> str:
+def neutralise_special_symbols(text: str) -> str:
     """Insert spaces into ``<s>``, ``</s>``, ``<pad>`` and the sentence mark ``<q>``, so that ``<s>`` becomes ``< s >``.
 
     Afterwards, no part of the text can be mistaken for a sentence mark or a special symbol of fairseq. Symbols in upper
@@ -116,19 +116,19 @@ def neutralise_specials(text: str) -> str:
     return _SPECIALS.sub(r"< \1 >", text) if "<" in text else text
 
 
-class RawWords:
+class RawWordTokenizer:
     """Split text only at white space. Used for text that SentencePiece splits into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
         """Return the words of a sentence, which are separated by white space."""
-        return [neutralise_specials(word) for word in (sentence if keep_case else sentence.lower()).split()]
+        return [neutralise_special_symbols(word) for word in (sentence if keep_case else sentence.lower()).split()]
 
     def decode(self, tokens: List[str]) -> str:
         """Join tokens with spaces."""
         return " ".join(tokens)
 
 
-class SpacedWords(RawWords):
+class SpacedWordTokenizer(RawWordTokenizer):
     """Split text only at white space. Used for text that is already tokenised and that BPE may split into subwords."""
 
     def encode(self, sentence: str, keep_case: bool = False) -> List[str]:
@@ -140,7 +140,7 @@ class SpacedWords(RawWords):
         return [_LAST_AT.sub(" ", word) for word in super().encode(sentence, keep_case)]
 
 
-class MosesWords:
+class MosesWordTokenizer:
     """Split text into words and punctuation with the Moses tokeniser (sacremoses).
 
     Characters such as ``&`` are not escaped, and hyphens are replaced with ``@-@``.
@@ -168,7 +168,7 @@ class MosesWords:
         return _LANGUAGES.sub(lambda found: found[0].replace(" ", ""), text)
 
 
-class TreebankWords:
+class PennTreebankTokenizer:
     """Split words as in the Penn Treebank and CNN/Daily Mail: ``do n't``, ``-lrb-``, opening and closing quotes.
 
     Typographic quotes, dashes and ellipses are first replaced with ASCII characters. The text is then split by nltk's
@@ -212,7 +212,7 @@ class TreebankWords:
             key = (chunk if number < last else chunk + "\n") if keep_case else chunk + (" " if number < last else "\t")
             words = known.get(key) if number else None  # at the start of a sentence, nltk reads quotes differently
             if words is None:
-                words = self._words(chunk, number == 0, number >= last)
+                words = self._split_chunk(chunk, number == 0, number >= last)
                 words = words if keep_case else words.lower()
                 if number:
                     if len(known) >= CACHED_CHUNKS:
@@ -221,7 +221,7 @@ class TreebankWords:
             out.append(words)
         return out
 
-    def _words(self, chunk: str, first: bool, last: bool) -> str:
+    def _split_chunk(self, chunk: str, first: bool, last: bool) -> str:
         """Split a chunk of text into tokens, and return them separated by spaces.
 
         Args:
@@ -236,12 +236,14 @@ class TreebankWords:
                 return ("-LRB- " if opening else "") + word + "."
         if len(chunk) > LONGEST_CHUNK:
             parts = [chunk[start : start + LONGEST_CHUNK] for start in range(0, len(chunk), LONGEST_CHUNK)]
-            return " ".join(self._words(part, first, last and part is parts[-1]) for part in parts)
+            return " ".join(self._split_chunk(part, first, last and part is parts[-1]) for part in parts)
         if "<" in chunk:
             parts = [part for part in self._placeholder.split(chunk) if part]
             if len(parts) > 1 or self._placeholder.fullmatch(chunk):
                 return " ".join(
-                    part if self._placeholder.fullmatch(part) else self._words(part, first, last and part is parts[-1])
+                    part
+                    if self._placeholder.fullmatch(part)
+                    else self._split_chunk(part, first, last and part is parts[-1])
                     for part in parts
                 )
         before, after = ("" if first else "x "), ("" if last else " x")
@@ -251,10 +253,10 @@ class TreebankWords:
     def decode(self, tokens: List[str]) -> str:
         """Join tokens into text without spaces around punctuation or inside contractions."""
         brackets = [token.upper() if re.fullmatch("-[lr][rsc]b-", token) else token for token in tokens]
-        return neutralise_specials(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
+        return neutralise_special_symbols(str(self.detokenizer.detokenize(brackets, convert_parentheses=True)))
 
 
-class Characters:
+class CharacterTokenizer:
     """Split Chinese, Japanese and Korean text into single characters.
 
     Sequences of other letters and digits are not split. Any other character is a separate token, such as the point in
@@ -298,7 +300,7 @@ def _continues_character(token: str) -> bool:
     return not first.isascii() and (is_mark or unicodedata.category(first).startswith("M"))
 
 
-def make_words(kind: str, language: str = "en") -> Any:
+def make_word_tokenizer(kind: str, language: str = "en") -> Any:
     """Create an object with the methods ``encode`` (sentence to words) and ``decode`` (words to text).
 
     Args:
@@ -306,5 +308,10 @@ def make_words(kind: str, language: str = "en") -> Any:
         language: code of the language for the Moses rules.
     """
     if kind == "moses":
-        return MosesWords(language)
-    return {"ptb": TreebankWords, "spaces": SpacedWords, "characters": Characters, "raw": RawWords}[kind]()
+        return MosesWordTokenizer(language)
+    return {
+        "ptb": PennTreebankTokenizer,
+        "spaces": SpacedWordTokenizer,
+        "characters": CharacterTokenizer,
+        "raw": RawWordTokenizer,
+    }[kind]()

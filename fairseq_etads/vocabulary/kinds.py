@@ -8,7 +8,7 @@ from fairseq import utils
 from fairseq.data import Dictionary, encoders
 
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..text.words import Characters
+from ..text.words import CharacterTokenizer
 from .dictionary import count_known_words
 
 SUBWORD_SHARE = 0.02
@@ -57,7 +57,7 @@ def detect_words(dictionary: Dictionary, subwords: str) -> str:
     if subwords in ("sentencepiece", *OPAQUE):
         return "raw"
     words = dictionary.symbols[dictionary.nspecial : count_known_words(dictionary)]
-    if sum(bool(Characters.wide.search(word)) for word in words) > WIDE_SHARE * len(words):
+    if sum(bool(CharacterTokenizer.wide.search(word)) for word in words) > WIDE_SHARE * len(words):
         return "characters"
     return "ptb" if {"n't", "-lrb-", "-LRB-", "``"}.intersection(words) else "moses"
 

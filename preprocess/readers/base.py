@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.compression import DECOMPRESSORS
-from fairseq_etads.text.documents import BadDocument, Document
+from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.files import ESCAPE_INVALID, is_valid_utf8, read_lines
 
 from .shares import SplitShares
@@ -91,7 +91,7 @@ class Reader:
         """Convert an item to a document.
 
         Raises:
-            BadDocument: the item cannot be read or does not belong to the corpus.
+            BadDocumentError: the item cannot be read or does not belong to the corpus.
         """
         raise NotImplementedError
 
@@ -111,15 +111,15 @@ class Reader:
         return read_lines(path, self.fallback, self.counts, ends)
 
     def check_utf8(self, *texts: str) -> None:
-        """Raise BadDocument if any of the given texts, as returned by :meth:`iterate_lines`, contains invalid UTF-8."""
+        """Raise BadDocumentError if one of the texts, as returned by :meth:`iterate_lines`, contains invalid UTF-8."""
         if self.fallback == ESCAPE_INVALID and not all(map(is_valid_utf8, texts)):
-            raise BadDocument("not UTF-8")
+            raise BadDocumentError("not UTF-8")
 
     def read_text(self, path: Path) -> str:
         """Return the content of a small file as text in which line feeds separate the lines.
 
         Raises:
-            BadDocument: the file is not valid UTF-8, and --skip-bad is set.
+            BadDocumentError: the file is not valid UTF-8, and --skip-bad is set.
             InputError: the file cannot be read, or it is not valid UTF-8 and --skip-bad is not set.
         """
         text = "\n".join(self.iterate_lines(path))

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import BadDocument, Document
-from fairseq_etads.text.words import TreebankWords, split_sentences
+from fairseq_etads.text.documents import BadDocumentError, Document
+from fairseq_etads.text.words import PennTreebankTokenizer, split_sentences
 
 from .base import add_keep_original_option, check_exists, find_first_existing
 from .gigaword import find_further_references
@@ -136,7 +136,7 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
         models = self.models.get((item.parent.name[:-1].upper(), item.name.upper()), [])
         models = models or self.models.get((item.parent.name.upper(), item.name.upper()), [])
         if not models:
-            raise BadDocument("no reference in --models")
+            raise BadDocumentError("no reference in --models")
         self._check_references(len(models), str(item))
         paragraphs = parse_article(self.read_text(item))
         if paragraphs and not self.keep_datelines:
@@ -151,8 +151,8 @@ input.txt and task1_ref0.txt to task1_ref3.txt, as created by NAMAS. In both cas
 
 
 @functools.cache
-def _make_treebank_tokenizer() -> TreebankWords:
-    return TreebankWords()
+def _make_treebank_tokenizer() -> PennTreebankTokenizer:
+    return PennTreebankTokenizer()
 
 
 def _split_treebank_sentences(paragraph: str) -> List[str]:
@@ -168,11 +168,11 @@ def parse_article(text: str) -> List[str]:
     Tags and the special entities of wire services (&LR; &UR; &QL;) are removed.
 
     Raises:
-        BadDocument: the article does not contain a TEXT element.
+        BadDocumentError: the article does not contain a TEXT element.
     """
     bodies = _TEXT.findall(text)
     if not bodies:
-        raise BadDocument("no <TEXT>")
+        raise BadDocumentError("no <TEXT>")
     paragraphs = []
     for paragraph in _PARAGRAPH.split("\n".join(bodies)):
         words = html.unescape(_TAG.sub(" ", paragraph)).split()

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, NamedTuple, Tuple
 
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.text.documents import BadDocument, Document
+from fairseq_etads.text.documents import BadDocumentError, Document
 from fairseq_etads.text.words import split_sentences
 
 from .base import Reader, check_exists, find_first_existing
@@ -95,7 +95,7 @@ label the answers with etads-labels --kind words, train --arch word_tagger, and 
 
     def parse(self, item: AnswerSentence) -> Document:
         if item.reason:
-            raise BadDocument(item.reason)
+            raise BadDocumentError(item.reason)
         self.check_utf8(item.text)
         return Document([item.text], [item.answers], source_in_sentences=True, targets_in_sentences=True)
 

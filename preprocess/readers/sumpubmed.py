@@ -11,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Optional
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
-from fairseq_etads.text.documents import BadDocument, Document, ExcludedDocumentError
+from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError
 
 from .base import Reader, check_exists
 from .tables import TableReader, find_jsonl_files, make_jsonl_options
@@ -127,7 +127,7 @@ unchanged."""
         if self.table:
             return self.table.parse(item)
         if not self._get_article_path("abstract", item).is_file():
-            raise BadDocument("no abstract")
+            raise BadDocumentError("no abstract")
         source = take_first_sentences(self.read_text(self._get_article_path("text", item)))
         target = extract_background(self.read_text(self._get_article_path("abstract", item)))
         return Document(source, [target], source_in_sentences=True)
@@ -156,12 +156,12 @@ def extract_background(text: str) -> List[str]:
     """Return the paragraphs of the BACKGROUND section in an abstract.
 
     Raises:
-        BadDocument: the abstract has no BACKGROUND section.
+        BadDocumentError: the abstract has no BACKGROUND section.
         ExcludedDocumentError: the section is too short or too long.
     """
     match = re.search(r"^BACKGROUND[ \t]*\n(.*?)(?=^(?:RESULTS|CONCLUSIONS)[ \t]*$|\Z)", text, re.DOTALL | re.MULTILINE)
     if not match:
-        raise BadDocument("abstract without BACKGROUND")
+        raise BadDocumentError("abstract without BACKGROUND")
     if len(match.group(1).split()) not in TARGET_WORDS:
         raise ExcludedDocumentError(f"BACKGROUND not of {TARGET_WORDS[0]} to {TARGET_WORDS[-1]} words")
     return match.group(1).split("\n")

@@ -8,7 +8,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.atomic import SPLITS
 from fairseq_etads.text.compression import DECOMPRESSORS
 from fairseq_etads.text.csv_rows import COLUMNS, DELIMITERS, parse_delimiter, read_rows
-from fairseq_etads.text.documents import BadDocument, Document, ExcludedDocumentError, parse_json_record
+from fairseq_etads.text.documents import BadDocumentError, Document, ExcludedDocumentError, parse_json_record
 from fairseq_etads.text.files import STANDARD_INPUT, get_display_name, open_binary
 
 from .base import Reader, check_exists, find_first_existing
@@ -23,7 +23,7 @@ SUFFIXES = {"jsonl": "jsonl", "json": "jsonl", "csv": "csv", "tsv": "tsv", "parq
 Item = Tuple[str, int, Any]
 """Key of the file in Table.files, number of the line or record, and content.
 
-The content is a line of JSON, a pair of cells, or a BadDocument exception.
+The content is a line of JSON, a pair of cells, or a BadDocumentError exception.
 """
 
 
@@ -154,7 +154,7 @@ each line is a sentence."""
             try:
                 self.check_utf8(line)
                 return self._choose_columns(path, list(parse_json_record(line)))
-            except BadDocument as error:
+            except BadDocumentError as error:
                 found = InputError(f"{get_display_name(path)}, line {number}: {error}{_suggest_json_lines(line)}")
             except InputError as error:
                 found = error
@@ -257,10 +257,10 @@ each line is a sentence."""
                 try:
                     self.check_utf8(*row)
                     yield key, number, tuple(row[place] for place in places)
-                except BadDocument as error:
+                except BadDocumentError as error:
                     yield key, number, error
             else:
-                yield key, number, BadDocument(f"{len(row)} cells, but the header has {len(names)}")
+                yield key, number, BadDocumentError(f"{len(row)} cells, but the header has {len(names)}")
 
     def describe_location(self, item: Item) -> str:
         key, number, _ = item
@@ -268,14 +268,14 @@ each line is a sentence."""
 
     def parse(self, item: Item) -> Document:
         key, _, content = item
-        if isinstance(content, BadDocument):
+        if isinstance(content, BadDocumentError):
             raise content
         if isinstance(content, str):
             self.check_utf8(content)
             record = parse_json_record(content)
             for column in self.columns[key]:
                 if column not in record:
-                    raise BadDocument(f'no "{column}"')
+                    raise BadDocumentError(f'no "{column}"')
             content = tuple(record[column] for column in self.columns[key])
         source, target = content
         if self.lists_are_references and isinstance(target, list):
@@ -304,7 +304,7 @@ def _get_text_pieces(value: Any, what: str) -> List[str]:
         what: name of the value, for error messages.
 
     Raises:
-        BadDocument: the value is neither a string nor a list of strings.
+        BadDocumentError: the value is neither a string nor a list of strings.
     """
     if value is None:
         return []
@@ -317,7 +317,7 @@ def _get_text_pieces(value: Any, what: str) -> List[str]:
         if isinstance(value, list)
         else f"of type {type(value).__name__}"
     )
-    raise BadDocument(f"{what} is {kind}")
+    raise BadDocumentError(f"{what} is {kind}")
 
 
 def _suggest_json_lines(line: str) -> str:
@@ -340,7 +340,7 @@ def _open_parquet(path: Path) -> Any:
         raise InputError(f"{get_display_name(path)}: not Parquet ({reason})") from None
 
 
-def _read_parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocument]]:
+def _read_parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[Any, ...], BadDocumentError]]:
     """Yield the values in the given columns for each row, or an exception for rows that cannot be decoded."""
     from pyarrow import ArrowException
 
@@ -352,19 +352,19 @@ def _read_parquet_rows(path: Path, columns: List[str]) -> Iterator[Union[Tuple[A
             except UnicodeDecodeError:
                 rows = [_read_parquet_row(batch.slice(number, 1)) for number in range(batch.num_rows)]
             for row in rows:
-                yield row if isinstance(row, BadDocument) else tuple(row[column] for column in columns)
+                yield row if isinstance(row, BadDocumentError) else tuple(row[column] for column in columns)
     except (OSError, ValueError, KeyError, OverflowError, ArrowException) as error:
         reason = (str(error).splitlines() or [""])[0]
         raise InputError(f"{get_display_name(path)}: damaged Parquet ({reason})") from None
 
 
-def _read_parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocument]:
+def _read_parquet_row(batch: Any) -> Union[Dict[str, Any], BadDocumentError]:
     """Return the only row in a batch, or an exception if the row cannot be decoded."""
     try:
         row: Dict[str, Any] = batch.to_pylist()[0]
         return row
     except UnicodeDecodeError:
-        return BadDocument("not UTF-8")
+        return BadDocumentError("not UTF-8")
 
 
 class SciTldrReader(TableReader):

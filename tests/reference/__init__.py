@@ -499,7 +499,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "Entail",
             "",
-            "evaluation.rewards.Entailment",
+            "evaluation.rewards.EntailmentReward",
             "evaluation/test_rewards.py::test_entailment_of_each_sentence_by_the_whole_reference",
         ),
     ],

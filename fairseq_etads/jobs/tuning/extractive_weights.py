@@ -29,7 +29,7 @@ from .choices import MERT_FILE, MERT_METRICS, MERT_REPORT, MERT_ROUNDS, MOST_DOC
 from .mert import NBestList, find_best_weights
 from .report import remove_markdown
 from .store import VERSION, TrialStore
-from .tune import Listener, choose_pairs, compute_model_fingerprint
+from .tune import TuningListener, choose_pairs, compute_model_fingerprint
 
 OPTION = "extractive_weights"
 """Name of the decoding option that is tuned."""
@@ -40,7 +40,7 @@ _DIGITS = 4
 _FIRST = "set of first weights"
 
 
-class Round(NamedTuple):
+class TuningRound(NamedTuple):
     """Results of decoding with given weights.
 
     Attributes:
@@ -75,14 +75,14 @@ class WeightTuning:
         signature: line of text that describes the settings of ROUGE.
     """
 
-    rounds: List[Round]
+    rounds: List[TuningRound]
     metric: str
     documents: int
     nbest: int
     signature: str
 
     @property
-    def best(self) -> Round:
+    def best(self) -> TuningRound:
         """Return the first of the rounds with the highest score."""
         return _find_best_round(self.rounds)
 
@@ -138,7 +138,7 @@ def get_features(hypothesis: Hypothesis, weights: Sequence[float]) -> List[float
     return [rest, *hypothesis.features]
 
 
-def _find_best_round(rounds: Sequence[Round]) -> Round:
+def _find_best_round(rounds: Sequence[TuningRound]) -> TuningRound:
     return max(rounds, key=lambda found: (found.mean, -found.number))
 
 
@@ -156,7 +156,7 @@ def tune_weights(
     seed: int = 1,
     max_tokens: int = MAX_TOKENS,
     state_bytes: int = STATE_BYTES,
-    listener: Optional[Listener] = None,
+    listener: Optional[TuningListener] = None,
 ) -> WeightTuning:
     """Tune the weights of the features, or continue an interrupted call with the same arguments.
 
@@ -179,7 +179,7 @@ def tune_weights(
     Raises:
         InputError: a text or an option is invalid, or the rounds in ``out`` are damaged or used other settings.
     """
-    listener = listener or Listener()
+    listener = listener or TuningListener()
     check_options(
         metric, MERT_METRICS, trials=rounds, documents=most_documents, max_tokens=max_tokens, nbest=nbest, points=points
     )
@@ -222,25 +222,25 @@ def _run_rounds(
     store: TrialStore,
     rounds: int,
     first: List[float],
-    next_weights: Callable[[Sequence[Round]], List[float]],
+    next_weights: Callable[[Sequence[TuningRound]], List[float]],
     make: Callable[[int, List[float]], Dict[str, Any]],
-    listener: Listener,
-) -> List[Round]:
+    listener: TuningListener,
+) -> List[TuningRound]:
     """Run rounds until their total number is ``rounds``, and return all of them.
 
     The function stops earlier if the next weights have already been tried.
     """
-    found = [Round(**record) for record in store.trials]
+    found = [TuningRound(**record) for record in store.trials]
     if found:
-        listener.say(f"{store.path}: {len(found)} rounds exist already")
+        listener.on_message(f"{store.path}: {len(found)} rounds exist already")
     for number in range(len(found), rounds):
         weights = next_weights(found) if found else first
         if any(weights == before.weights for before in found):
-            listener.say(f"round {number} would repeat earlier weights, so tuning ends")
+            listener.on_message(f"round {number} would repeat earlier weights, so tuning ends")
             break
         store.append(make(number, weights))
-        found.append(Round(**store.trials[-1]))
-        listener.end(found[-1], _find_best_round(found))
+        found.append(TuningRound(**store.trials[-1]))
+        listener.on_trial_end(found[-1], _find_best_round(found))
     return found
 
 
@@ -266,7 +266,7 @@ def _normalise_weights(weights: Sequence[float]) -> List[float]:
     return [round(weight / weights[0], _DIGITS) for weight in weights]
 
 
-def _optimise_weights(rounds: Sequence[Round], points: int, seed: int) -> List[float]:
+def _optimise_weights(rounds: Sequence[TuningRound], points: int, seed: int) -> List[float]:
     """Return the weights that are best for the combined n-best lists of all rounds."""
     lists = []
     for of_document in zip(*(found.lists for found in rounds)):
@@ -307,16 +307,16 @@ def _decode_and_score(
     decoding: Dict[str, Any],
     pairs: Sequence[Tuple[str, str]],
     scorer: _CachedScorer,
-    listener: Listener,
+    listener: TuningListener,
 ) -> Dict[str, Any]:
     """Decode with the given weights, score the hypotheses, and return a record for the store.
 
     ``rounds`` is the maximum number of rounds.
     """
     started = time.monotonic()
-    listener.begin(number, rounds, encoded.documents)
+    listener.on_trial_start(number, rounds, encoded.documents)
     option = format_weights(weights)
-    found = encoded.n_best(listener.advance, **decoding, **{OPTION: option})
+    found = encoded.search_n_best(listener.on_documents_summarised, **decoding, **{OPTION: option})
     counted = parse_weights(option)[1:]
     lists = []
     for hypotheses, (_, reference) in zip(found, pairs):

@@ -24,7 +24,7 @@ from ...summarizer.folder.config import CONFIG, FolderConfig
 from ...summarizer.folder.loading import list_needed_files
 from ...summarizer.summarizer import MAX_TOKENS
 from ...text.checksums import Checksums, compute_sha256
-from ...version import version
+from ...version import get_version
 from .choices import MOST_DOCUMENTS, TRIALS, TRIALS_FILE, check_options
 from .proposals import check_optuna, propose_settings
 from .space import Parameter, make_decoding_options, make_search_space
@@ -60,7 +60,7 @@ class Trial(NamedTuple):
         """Create a trial from a record in the store."""
         return cls(**{**record, "scores": np.array(record["scores"])})
 
-    def document_scores(self, metric: str) -> np.ndarray:
+    def get_document_scores(self, metric: str) -> np.ndarray:
         """Return the scores of all documents (n,) for one of :data:`METRICS`."""
         if metric == "mean":
             return np.asarray(self.scores.mean(axis=1))
@@ -68,7 +68,7 @@ class Trial(NamedTuple):
 
     def score(self, metric: str) -> float:
         """Return the mean score over all documents."""
-        return float(self.document_scores(metric).mean())
+        return float(self.get_document_scores(metric).mean())
 
 
 @dataclass(frozen=True)
@@ -102,30 +102,30 @@ class Tuning:
 
     def compute_interval(self, trial: Trial) -> Tuple[float, float]:
         """Return the 95 % confidence interval of a trial's mean score."""
-        low, high = bootstrap_intervals(trial.document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
+        low, high = bootstrap_intervals(trial.get_document_scores(self.metric), RESAMPLES, RESAMPLING_SEED).tolist()
         return low, high
 
     def compare_best_with_defaults(self) -> Dict[str, Any]:
         """Compare the best trial with the defaults of the folder. Returns the result of :func:`compare_pairs`."""
-        first, second = (trial.document_scores(self.metric) for trial in (self.best, self.trials[0]))
+        first, second = (trial.get_document_scores(self.metric) for trial in (self.best, self.trials[0]))
         # There must be enough resamples for the smallest possible p-value to be below 0.05 divided by the number of
         # trials.
         return compare_pairs(first, second, max(RESAMPLES, 40 * len(self.trials)), RESAMPLING_SEED)
 
 
-class Listener:
+class TuningListener:
     """Listener that is notified of the progress of a search. The methods of this base class do nothing."""
 
-    def say(self, text: str) -> None:
+    def on_message(self, text: str) -> None:
         """Show a message to the user."""
 
-    def begin(self, number: int, trials: int, documents: int) -> None:
+    def on_trial_start(self, number: int, trials: int, documents: int) -> None:
         """Called when a trial starts."""
 
-    def advance(self, documents: int) -> None:
+    def on_documents_summarised(self, documents: int) -> None:
         """Called when ``documents`` more documents have been summarised."""
 
-    def end(self, trial: Any, best: Any) -> None:
+    def on_trial_end(self, trial: Any, best: Any) -> None:
         """Called at the end of a trial, or of a round in weight tuning. ``best`` is the best trial or round so far."""
 
 
@@ -148,7 +148,7 @@ def tune(
     seed: int = 1,
     max_tokens: int = MAX_TOKENS,
     state_bytes: int = STATE_BYTES,
-    listener: Optional[Listener] = None,
+    listener: Optional[TuningListener] = None,
 ) -> Tuning:
     """Try decoding options, or continue an interrupted call with the same arguments.
 
@@ -171,7 +171,7 @@ def tune(
             used other settings.
     """
     check_optuna()
-    listener = listener or Listener()
+    listener = listener or TuningListener()
     check_options(metric, trials=trials, documents=most_documents, max_tokens=max_tokens)
     pairs = choose_pairs(documents, references, most_documents, seed, listener)
     out.mkdir(parents=True, exist_ok=True)
@@ -190,17 +190,17 @@ def tune(
         "--seed": seed,
         "--search or --range": {parameter.name: parameter.values for parameter in space},
         "way of scoring": scoring,
-        VERSION: version(),
+        VERSION: get_version(),
     }
     with TrialStore(out / TRIALS_FILE, settings) as store:
         _Study(encoded, pairs, space, defaults, metric, seed, store, listener).run(trials)
         found = [Trial.from_record(record) for record in store.trials]
-    signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{version()}"
+    signature = f"ROUGE|{scoring}|n:{len(pairs)}|v:{get_version()}"
     return Tuning(found, space, metric, seed, len(pairs), len(documents), signature, fingerprint)
 
 
 def choose_pairs(
-    documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: Listener
+    documents: Sequence[str], references: Sequence[str], most: int, seed: int, listener: TuningListener
 ) -> List[Tuple[str, str]]:
     """Return the document-reference pairs that all trials use, in the given order."""
     if len(documents) != len(references):
@@ -213,12 +213,12 @@ def choose_pairs(
     if not pairs:
         raise InputError("no document and its reference both have words")
     if len(pairs) < len(documents):
-        listener.say(
+        listener.on_message(
             f"{len(documents) - len(pairs):,} pairs are skipped, because a document or its reference has no words"
         )
     if len(pairs) > most:
         chosen = np.random.default_rng(seed).choice(len(pairs), most, replace=False)
-        listener.say(f"{most:,} of {len(pairs):,} documents are chosen at random (--documents, --seed)")
+        listener.on_message(f"{most:,} of {len(pairs):,} documents are chosen at random (--documents, --seed)")
         pairs = [pairs[number] for number in sorted(chosen.tolist())]
     return pairs
 
@@ -269,7 +269,7 @@ class _Study:
         metric: str,
         seed: int,
         store: TrialStore,
-        listener: Listener,
+        listener: TuningListener,
     ):
         self.encoded, self.pairs, self.space, self.defaults = encoded, pairs, space, defaults
         self.metric, self.seed, self.store, self.listener = metric, seed, store, listener
@@ -278,21 +278,21 @@ class _Study:
         """Run trials until the store contains ``trials`` trials or all settings have been tried."""
         found = [Trial.from_record(record) for record in self.store.trials]
         if found:
-            self.listener.say(f"{self.store.path}: {len(found)} trials exist already")
+            self.listener.on_message(f"{self.store.path}: {len(found)} trials exist already")
         first = len(found)
         for number in range(first, trials):
-            settings = self._next_settings(found)
+            settings = self._propose_next_settings(found)
             if settings is None:
-                self.listener.say(f"all {number} different settings have been tried")
+                self.listener.on_message(f"all {number} different settings have been tried")
                 return
-            self.listener.begin(number, trials, self.encoded.documents)
+            self.listener.on_trial_start(number, trials, self.encoded.documents)
             self.store.append(self._run_trial(number, settings))
             found.append(Trial.from_record(self.store.trials[-1]))
             if number == first:
                 self._report_kept_trials()
-            self.listener.end(found[-1], find_best_trial(found, self.metric))
+            self.listener.on_trial_end(found[-1], find_best_trial(found, self.metric))
 
-    def _next_settings(self, found: Sequence[Trial]) -> Optional[Dict[str, Any]]:
+    def _propose_next_settings(self, found: Sequence[Trial]) -> Optional[Dict[str, Any]]:
         if not found:
             return {parameter.name: get_value(parameter.name, self.defaults) for parameter in self.space}
         tried = [(trial.settings, trial.score(self.metric)) for trial in found]
@@ -303,7 +303,7 @@ class _Study:
         decoding = make_decoding_options(settings, self.defaults) if number else self.defaults
         started = time.monotonic()
         try:
-            found = self.encoded.summarize(self.listener.advance, **decoding)
+            found = self.encoded.summarize(self.listener.on_documents_summarised, **decoding)
         except ValueError as error:
             raise InputError(f"trial {number} ({json.dumps(settings)}): {error}") from None
         except torch.cuda.OutOfMemoryError:
@@ -333,4 +333,4 @@ class _Study:
         about = f"encoder states take {self.encoded.state_bytes / 2**20:,.1f} MiB"
         if kept < documents:
             about += f" for {kept:,} of {documents:,} documents; the others are encoded again in each trial"
-        self.listener.say(f"{about} (--encoder-memory)")
+        self.listener.on_message(f"{about} (--encoder-memory)")

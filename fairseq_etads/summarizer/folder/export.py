@@ -30,7 +30,7 @@ from ...text.picking import FACTOR
 from ...text.subwords import SUBWORDS
 from ...text.tokenizer import TextConfig
 from ...training.task import SummarizationTask
-from ...version import version
+from ...version import get_version
 from ...vocabulary.dictionary import count_known_words, get_known_word_counts
 from ..surprisal import WordFrequencies, compute_surprisal_percentiles
 from . import model_options
@@ -333,7 +333,7 @@ def _test_folder(folder: Path, tensors: Dict[str, torch.Tensor]) -> None:
 
 def get_versions() -> Dict[str, Any]:
     """Return the versions of this package, of Python and of other relevant packages."""
-    found: Dict[str, Any] = {"fairseq-etads": version(), "python": platform.python_version()}
+    found: Dict[str, Any] = {"fairseq-etads": get_version(), "python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(metadata.PackageNotFoundError):
             found[package.replace("_", "-")] = metadata.version(package)

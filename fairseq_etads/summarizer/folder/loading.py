@@ -20,7 +20,7 @@ from ...search.content.model import ContentModel
 from ...text.checksums import NAME as CHECKSUMS
 from ...text.checksums import Checksums
 from ...text.picking import FILE as PICKING
-from ...text.picking import Picking
+from ...text.picking import PickingSettings
 from ...text.tokenizer import TextConfig, TextTokenizer
 from ...training.options import SummarizationConfig
 from ...training.task import SummarizationTask
@@ -65,7 +65,7 @@ class LoadedExtractor(NamedTuple):
     """
 
     loaded: LoadedFolder
-    picking: Picking
+    picking: PickingSettings
     content: Optional[ContentModel] = None
 
 
@@ -103,7 +103,7 @@ def load_folder(folder: Path, is_extractor: bool = False) -> LoadedFolder:
         if content.of_extractor:
             raise InputError(f"{folder / CONTENT} needs an extractor's probabilities. {ADVICE}")
     if not is_extractor and (folder / EXTRACTOR).is_dir():
-        picking = Picking.read(folder / EXTRACTOR / PICKING, ADVICE)
+        picking = PickingSettings.read(folder / EXTRACTOR / PICKING, ADVICE)
         loaded = load_folder(folder / EXTRACTOR, is_extractor=True)
         path = folder / EXTRACTOR / CONTENT
         extractor = LoadedExtractor(loaded, picking, ContentModel.load(path, ADVICE) if path.is_file() else None)

@@ -14,7 +14,7 @@ from fairseq import checkpoint_utils
 from fairseq.data import data_utils
 
 from ...data.labels.labels import compute_idf
-from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, create_reward
+from ...evaluation.rewards import EntailmentReward, Reward, RougeSalReward, Text, Weights, create_reward
 from ...models.selector import WordTagger
 from ...platform.systems import explain_missing_system, is_installed
 from ...text.subwords import OPAQUE, join_words
@@ -189,17 +189,17 @@ class RewardFunctions:
 
     def _make_rouge_sal(self) -> Reward:
         if self._saliency == IDF:
-            return RougeSal(FrequencySaliency(self._task))
+            return RougeSalReward(FrequencySaliency(self._task))
         tagger = TaggerSaliency(self._saliency, self._task)
         self._models.append(tagger)
-        return RougeSal(tagger)
+        return RougeSalReward(tagger)
 
     def _make_entailment_reward(self) -> Reward:
         if self._entail_model is None:
             raise ValueError("--rewards entail: --entail-model is missing; etads-nli train creates one")
         judge = TokenEntailmentModel(self._entail_model, self._task, "--entail-model")
         self._models.append(judge)
-        return Entailment(judge, self._length_cap)
+        return EntailmentReward(judge, self._length_cap)
 
 
 def _parse_length_cap(value: str) -> Optional[float]:

@@ -9,7 +9,7 @@ import pytest
 import fairseq_etads
 from fairseq_etads.commands import doctor
 from fairseq_etads.commands.completion import make_completion_script
-from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, commands_by_name, main
+from fairseq_etads.commands.etads import COMMANDS, LAST_GROUP, get_commands_by_name, main
 from fairseq_etads.platform import extras
 
 SETUP = (Path(__file__).parents[3] / "setup.py").read_text(encoding="utf-8")
@@ -17,11 +17,13 @@ INSTALLED = dict(re.findall(r'"etads-(\w+)=([\w.]+):main"', SETUP))
 
 
 def test_the_list_has_every_installed_command(capsys):
-    listed = {name: command.module for name, command in commands_by_name().items() if name not in COMMANDS[LAST_GROUP]}
+    listed = {
+        name: command.module for name, command in get_commands_by_name().items() if name not in COMMANDS[LAST_GROUP]
+    }
     assert listed == INSTALLED
     assert main([]) == 0
     shown = capsys.readouterr().out
-    for name, command in commands_by_name().items():
+    for name, command in get_commands_by_name().items():
         assert re.search(rf"^  {name} +{re.escape(command.summary)}$", shown, re.MULTILINE)
 
 

@@ -15,7 +15,7 @@ from folders import make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.commands import summarize as summarize_command
 from fairseq_etads.commands.summarize import PROBLEMS_SHOWN, main
-from fairseq_etads.summarizer.documents import TextProcessing
+from fairseq_etads.summarizer.documents import TextProcessor
 from fairseq_etads.summarizer.surprisal import Surprisal
 from fairseq_etads.text import files
 from fairseq_etads.text import records as new_documents
@@ -190,14 +190,14 @@ def test_documents_that_cannot_be_read_do_not_stop_the_rest(summarize, wanted, t
 
 
 def test_an_error_in_the_search_does_not_stop_the_rest(summarize, wanted, monkeypatch):
-    plain = TextProcessing.tokenize_document
+    plain = TextProcessor.tokenize_document
 
     def read(self, number, text):
         if "yak" in text:
             raise MemoryError
         return plain(self, number, text)
 
-    monkeypatch.setattr(TextProcessing, "tokenize_document", read)
+    monkeypatch.setattr(TextProcessor, "tokenize_document", read)
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert status == 1 and lines == [*wanted[:2], "", *wanted[3:]] and "document 3: MemoryError" in said
 
@@ -332,7 +332,7 @@ def test_a_document_unlike_the_training_is_named_once(summarize, monkeypatch):
     def strange(texts, document):
         return Surprisal(14.2, 0.5, 99.5) if "zebra" in document.tokens else Surprisal(9.0, 0.1, 99.0)
 
-    monkeypatch.setattr(TextProcessing, "measure_surprisal", strange)
+    monkeypatch.setattr(TextProcessor, "measure_surprisal", strange)
     status, lines, said = summarize(stdin="\n".join(TEXTS).encode())
     assert status == 0 and len(lines) == len(TEXTS)
     assert said.count("unlike the documents used to train the model") == 1

@@ -17,7 +17,7 @@ from folders import DECODING, make_folder
 from fairseq_etads import Summarizer
 from fairseq_etads.commands.tune import main
 from fairseq_etads.jobs.tuning import extractive_weights
-from fairseq_etads.jobs.tuning.extractive_weights import Round
+from fairseq_etads.jobs.tuning.extractive_weights import TuningRound
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder import defaults
@@ -276,7 +276,7 @@ def test_the_next_weights_come_from_the_lists_of_all_rounds_and_the_best_weights
     lists = [[[(a, [-1.0, 1, 0, 0, 0], 0.5), (b, [-2.0, 0, 1, 0, 0], 0.7)], []], [[(c, [-3.0, 0, 0, 1, 0], 0.1)], []]]
     lists.append([[(a, [-1.0, 1, 0, 0, 0], 0.5)], []])
     weights = [[1.0, float(number), 0.0, 0.0, 0.0] for number in range(3)]
-    rounds = [Round(n, weights[n], lists[n], mean, 0.0) for n, mean in enumerate((0.5, 0.9, 0.1))]
+    rounds = [TuningRound(n, weights[n], lists[n], mean, 0.0) for n, mean in enumerate((0.5, 0.9, 0.1))]
     assert extractive_weights._optimise_weights(rounds, 7, 3) == [1.0, 0.1235, 0.0, 0.0, 0.0]
     assert asked == [([3], weights[1], 7, 3)], "a document without hypotheses is left out"
 
@@ -293,7 +293,7 @@ def test_hypotheses_without_probability_are_in_no_list(original, monkeypatch):
         return results
 
     monkeypatch.setattr(summarizer, "_search_batch", with_impossible_ones)
-    found = EncodedDocuments(summarizer, DOCUMENTS[:2]).n_best(beam=3, extractive_weights="1,0,0,0,0")
+    found = EncodedDocuments(summarizer, DOCUMENTS[:2]).search_n_best(beam=3, extractive_weights="1,0,0,0,0")
     assert [len(hypotheses) for hypotheses in found] == [2, 2]
 
 

@@ -13,8 +13,8 @@ from fairseq_etads.evaluation import plots, rouge
 from fairseq_etads.evaluation.analysis import (
     TENTHS,
     WORD_SPLITTERS,
-    Analyser,
-    Source,
+    AnalysedDocument,
+    SummaryAnalyser,
     analyse_systems,
     compute_repeated_ngram_share,
     find_greedy_oracle,
@@ -63,7 +63,7 @@ def same(found, expected):
 def test_every_figure_equals_a_loop(summary, document):
     source_words = [word for sentence in document for word in sentence]
     words = [word for sentence in summary for word in sentence]
-    source = Source(source_words)
+    source = AnalysedDocument(source_words)
     for n in (1, 2, 3, 4):
         assert same(source.compute_novel_ngram_share(words, n), loop_novel(words, source_words, n))
         assert same(compute_repeated_ngram_share(words, n), loop_repeated(words, n))
@@ -72,13 +72,13 @@ def test_every_figure_equals_a_loop(summary, document):
 
 
 def test_words_are_not_taken_for_parts_of_others():
-    assert Source(["concat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 1
-    assert Source(["a", "cat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 0
+    assert AnalysedDocument(["concat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 1
+    assert AnalysedDocument(["a", "cat", "b"]).compute_novel_sentence_share([["cat", "b"]]) == 0
 
 
 def test_numbers_and_names_are_looked_up_in_the_document():
     document = "BERLIN has 3.7 million people . <q> Since 1,000 years 10:30 Paul lives there ."
-    source = Source(WORD_SPLITTERS["words"](document), document)
+    source = AnalysedDocument(WORD_SPLITTERS["words"](document), document)
     assert source.compute_share_of_numbers_found(["3.7 million in 1,000 years", "at 10:30"]) == 1
     assert source.compute_share_of_numbers_found(["3 people, 7 years", "1,000 and 1000"]) == 1 / 4, (
         "a part of a number is another number"
@@ -89,10 +89,10 @@ def test_numbers_and_names_are_looked_up_in_the_document():
         and source.compute_share_of_names_found(["paul met berlin"]) is None
     )
     assert source.compute_share_of_numbers_found(["no digits"]) is source.compute_share_of_numbers_found([]) is None
-    analyser = Analyser()
+    analyser = SummaryAnalyser()
     for sentences in (["In Berlin live 9"], ["in 1,000 years Mary"], ["x"]):
         analyser.add(source, [sentence.lower().split() for sentence in sentences], sentences)
-    result = analyser.result()
+    result = analyser.compute_analysis()
     assert result.figures["found numbers"] == result.figures["found names"] == 50
     assert result.counted["found numbers"] == result.counted["found names"] == 2
 
@@ -111,11 +111,11 @@ def test_systems_are_analysed_with_the_text_of_documents_and_summaries():
 
 
 def test_figures_are_means_over_the_summaries_that_have_them():
-    analyser = Analyser()
-    source = Source(["a", "b", "c", "d"])
+    analyser = SummaryAnalyser()
+    source = AnalysedDocument(["a", "b", "c", "d"])
     for sentences in ([["a", "b"], ["x"]], [], [["a"]]):
         analyser.add(source, sentences)
-    result = analyser.result()
+    result = analyser.compute_analysis()
     assert result.figures["words"] == pytest.approx(4 / 3) and result.counted["words"] == 3
     assert result.figures["sentences"] == 1
     assert result.figures["copy rate"] == pytest.approx(100 * (2 / 3 + 1) / 2) and result.counted["copy rate"] == 2
@@ -280,11 +280,11 @@ def test_bad_options_are_refused_in_words(files, tmp_path, capsys, options, word
 @given(st.lists(st.tuples(st.text(max_size=40), st.text(max_size=40)), min_size=1, max_size=4))
 def test_any_text_has_figures_between_0_and_100(pairs):
     for kind in WORD_SPLITTERS.values():
-        analyser = Analyser()
+        analyser = SummaryAnalyser()
         for document, summary in pairs:
             parts = summary.split(".")
-            analyser.add(Source(kind(document), document), [kind(part) for part in parts], parts)
-        result = analyser.result()
+            analyser.add(AnalysedDocument(kind(document), document), [kind(part) for part in parts], parts)
+        result = analyser.compute_analysis()
         assert result.counted["words"] == len(pairs)
         shares = [value for name, value in result.figures.items() if name not in ("words", "sentences")]
         assert all(value is None or 0 <= value <= 100 for value in shares)

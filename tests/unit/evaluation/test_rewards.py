@@ -9,8 +9,8 @@ from seeds import shifted
 
 from fairseq_etads.evaluation.rewards import (
     REWARDS,
-    Entailment,
-    RougeSal,
+    EntailmentReward,
+    RougeSalReward,
     create_reward,
     rouge_l,
     rouge_n,
@@ -112,7 +112,7 @@ def test_each_sentence_has_the_weights_of_its_own_words():
 
     hypotheses = [[["a", "b"], ["c"]], [], [["b"]]]
     references = [[["a", "c"]], [["b"]], [["b", "d", "d", "d"], ["a"]]]
-    found = RougeSal(saliency)(hypotheses, references, None)
+    found = RougeSalReward(saliency)(hypotheses, references, None)
     assert asked == [["a", "b"], ["c"], ["b"], ["a", "c"], ["b"], ["b", "d", "d", "d"], ["a"]]
     expected = [
         rouge_sal(hypotheses[0], references[0], [[4, 2], [1]], [[4, 2]]),
@@ -132,10 +132,10 @@ def test_entailment_of_each_sentence_by_the_whole_reference():
     hypotheses = [[["a", "x"], ["c"]], [], [["b"]], [["a", "b", "c", "d"], ["a", "x", "x", "x"]], [["x"]]]
     references = [reference] * 4 + [[]]
     expected = [3 / 4 * (1 / 2 + 1) / 2, 0, 1 / 4, (1 + 1 / 4) / 2, 0]
-    assert Entailment(score)(hypotheses, references, None) == pytest.approx(expected)
+    assert EntailmentReward(score)(hypotheses, references, None) == pytest.approx(expected)
     expected[3] *= 2
-    assert Entailment(score, None)(hypotheses, references, None) == pytest.approx(expected)
-    assert Entailment(score)([[]], [reference], None) == [0]
+    assert EntailmentReward(score, None)(hypotheses, references, None) == pytest.approx(expected)
+    assert EntailmentReward(score)([[]], [reference], None) == [0]
 
 
 def test_sentences_end_at_the_mark():

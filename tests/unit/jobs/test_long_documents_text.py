@@ -15,7 +15,7 @@ from fairseq_etads.jobs.long_documents import (
 from fairseq_etads.jobs.recipes import SIZES, Machine, TrainingData, make_recipe
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.search.lengths import Lengths
-from fairseq_etads.text.picking import FILE, WORDS, Picking
+from fairseq_etads.text.picking import FILE, WORDS, PickingSettings
 
 PICKED = TrainingData(26_000, Lengths([180, 200, 210, 226]), Lengths([50, 85, 128]))
 WHOLE = TrainingData(26_000, Lengths([300, 500, 900]), Lengths([50, 85, 128]))
@@ -105,7 +105,7 @@ def test_long_documents_are_pointed_to_the_extractor(name, data, given, expected
 
 def test_the_number_of_words_is_the_one_of_an_extractor_that_is_there(tmp_path):
     assert choose_word_budget(None, tmp_path) == WORDS and choose_word_budget(90, tmp_path) == 90
-    (tmp_path / FILE).write_text(Picking(60, (0.1, 0.5)).to_json())
+    (tmp_path / FILE).write_text(PickingSettings(60, (0.1, 0.5)).to_json())
     assert choose_word_budget(None, tmp_path) == choose_word_budget(60, tmp_path) == 60
     with pytest.raises(InputError, match=r"--words 90: .* were shortened to 60 words"):
         choose_word_budget(90, tmp_path)

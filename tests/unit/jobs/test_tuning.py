@@ -21,7 +21,7 @@ from fairseq_etads.jobs.tuning.space import (
     parse_values,
 )
 from fairseq_etads.jobs.tuning.store import VERSION, TrialStore
-from fairseq_etads.jobs.tuning.tune import Listener, tune
+from fairseq_etads.jobs.tuning.tune import TuningListener, tune
 from fairseq_etads.platform.errors import InputError
 
 DOCUMENTS = [
@@ -283,22 +283,22 @@ def test_trial_0_is_what_the_folder_writes_and_figures_are_those_of_the_evaluati
         assert trial.summaries == [s.text for s in summarizer.summarize(DOCUMENTS, **trial.decoding)]
 
 
-class Interrupting(Listener):
+class Interrupting(TuningListener):
     """End the search at a trial, before or after its record is on disk."""
 
     def __init__(self, begin=None, end=None, advance=None):
         self.at_begin, self.at_end, self.at_advance, self.began = begin, end, advance, []
 
-    def begin(self, number, trials, documents):
+    def on_trial_start(self, number, trials, documents):
         self.began.append(number)
         if number == self.at_begin:
             raise KeyboardInterrupt
 
-    def advance(self, documents):
+    def on_documents_summarised(self, documents):
         if self.began[-1] == self.at_advance:
             raise KeyboardInterrupt
 
-    def end(self, trial, best):
+    def on_trial_end(self, trial, best):
         if trial.number == self.at_end:
             raise KeyboardInterrupt
 
@@ -338,8 +338,8 @@ def test_an_interrupted_search_goes_on_as_if_it_had_not_been(summarizer, referen
 def test_everything_is_tried_once_and_then_it_ends(summarizer, references, tmp_path):
     said = []
 
-    class Saying(Listener):
-        def say(self, text):
+    class Saying(TuningListener):
+        def on_message(self, text):
             said.append(text)
 
     found = tune(
@@ -359,8 +359,8 @@ def test_everything_is_tried_once_and_then_it_ends(summarizer, references, tmp_p
 
 def test_what_is_not_kept_is_reported(summarizer, references, tmp_path):
     said = []
-    listener = Listener()
-    listener.say = said.append
+    listener = TuningListener()
+    listener.on_message = said.append
     tune(summarizer, DOCUMENTS, references, tmp_path, trials=1, state_bytes=0, listener=listener)
     assert "encoder states take 0.0 MiB for 0 of 12 documents; the others are encoded again in each trial" in said[0]
 

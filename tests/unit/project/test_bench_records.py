@@ -119,7 +119,7 @@ def test_ctranslate2_counts_with_its_better_instructions(module, monkeypatch):
             self.per_second = speed.get((system, environment.get("CT2_FORCE_CPU_ISA")), 1.0)
             self.about = {"machine": {"cpu": "x"}, "words": [], "megabytes": {}}
 
-        def seconds(self, count, at_once):
+        def measure_seconds(self, count, at_once):
             return count / self.per_second
 
         def __enter__(self):

@@ -186,7 +186,7 @@ def test_a_training_that_the_clock_cut_is_called_so():
     assert "WARNING: the time limit ended training after about step 180 of 1,800 (10 %)" in said[-1]
     whole, said, _ = watcher()
     whole.read(stamp("Stopping training due to num_updates: 1800 >= max_update: 1800"))
-    whole.end(0, "log")
+    whole.report_end(0, "log")
     assert said == []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import fairseq_etads
-from fairseq_etads.version import NEXT_VERSION, version
+from fairseq_etads.version import NEXT_VERSION, get_version
 
 ROOT = Path(__file__).parents[3]
 GIT = ["git", "-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false"]
@@ -97,8 +97,8 @@ def test_a_repository_that_git_refuses_is_no_error(sources):
 
 
 def test_every_place_says_the_same():
-    assert fairseq_etads.__version__ == fairseq_etads.version.__version__ == version()
-    assert version() == NEXT_VERSION or version().startswith(f"{NEXT_VERSION}.dev")
+    assert fairseq_etads.__version__ == fairseq_etads.version.__version__ == get_version()
+    assert get_version() == NEXT_VERSION or get_version().startswith(f"{NEXT_VERSION}.dev")
     assert re.search(r'^version: "?0\.2\.0', (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
 
 

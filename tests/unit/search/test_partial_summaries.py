@@ -141,7 +141,7 @@ def test_with_a_beam_the_best_living_hypothesis_is_reported(summarizer):
     batch = summarizer._texts.make_batch([summarizer._texts.tokenize_document(0, TEXTS[0])])
     ids = {token: number for number, token in enumerate(batch.new_words, len(summarizer._texts.source))}
     prefix = [summarizer._texts.target.indices.get(token, ids.get(token)) for token in partial.tokens]
-    generator = summarizer._search({"beam": 1, "min_len": 5}).generator
+    generator = summarizer._get_search({"beam": 1, "min_len": 5}).generator
     forced = generator.generate(None, batch.sample, prefix_tokens=torch.tensor([prefix]))[0][0]
     assert forced["tokens"][:3].tolist() == prefix
     assert partial.score == pytest.approx(float(forced["positional_scores"][:3].sum()) / 3, abs=1e-5)

@@ -225,10 +225,12 @@ def test_subwords_that_were_copied_together_are_one_word(tmp_path):
     summarizer = Summarizer.load(make_folder(tmp_path, text=text, pointer="soft")[0])
     document = summarizer._texts.tokenize_document(0, "Zebra w11 w1")
     assert document.tokens == ("z@@", "e@@", "b@@", "r@@", "a", "w1@@", "1", "w1")
-    copied = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@", "a", "x", "1", "w1"], [0, 1, 2, 3, 4, -1, 6, 7])
+    copied = summarizer._find_copied_words(
+        document, ["z@@", "e@@", "b@@", "r@@", "a", "x", "1", "w1"], [0, 1, 2, 3, 4, -1, 6, 7]
+    )
     assert copied == (CopiedWord("zebra", 0, 4, 0, 5), CopiedWord("1", 6, 6, 8, 9), CopiedWord("w1", 7, 7, 10, 12))
     # The "b" comes from another place.
-    apart = summarizer._copied(document, ["z@@", "e@@", "b@@", "r@@"], [0, 1, 6, 3])
+    apart = summarizer._find_copied_words(document, ["z@@", "e@@", "b@@", "r@@"], [0, 1, 6, 3])
     assert [(copied.word, copied.start, copied.end) for copied in apart] == [("ze", 0, 2), ("b", 8, 9), ("r", 3, 4)]
     assert summarizer._texts.join(["z@@", "e@@", "bra", "w1"]) == "zebra w1"
 
@@ -476,7 +478,7 @@ def test_pieces_of_sentencepiece_are_found_in_the_text(tmp_path):
     joined = "".join(raw[slice(*span)] for span in spans if span)
     assert joined == raw.replace("\u00ad", "").replace(" ", "").replace("\t", "")
     count = len(summarizer._texts.subwords.encode("frobnication").split())
-    copied = summarizer._copied(document, list(document.tokens[:count]), list(range(count)))
+    copied = summarizer._find_copied_words(document, list(document.tokens[:count]), list(range(count)))
     assert copied == (CopiedWord("frobnication", 0, count - 1, 0, 12),)
     assert summarizer._texts.join(document.tokens) == "frobnication of library files"
     other = pickle.loads(pickle.dumps(summarizer))

@@ -66,10 +66,10 @@ def test_the_format_is_that_of_sha256sum(folder):
 def test_what_was_made_from_a_file_that_changed_is_deleted(folder):
     made = Checksums(folder)
     made.watch(folder / "own.txt")
-    with made.making("new.txt"):
+    with made.record_new_files("new.txt"):
         (folder / "new.txt").write_text("from own.txt")
     assert "new.txt" in Checksums(folder).listed
-    with pytest.raises(InputError, match=r"own\.txt changed while it was being read"), made.making("new.txt"):
+    with pytest.raises(InputError, match=r"own\.txt changed while it was being read"), made.record_new_files("new.txt"):
         (folder / "new.txt").write_text("from own.txt")
         (folder / "own.txt").write_text("changed in the meantime")
     assert not (folder / "new.txt").exists() and "new.txt" not in Checksums(folder).listed
@@ -78,7 +78,7 @@ def test_what_was_made_from_a_file_that_changed_is_deleted(folder):
 def test_a_list_that_was_killed_in_between_is_not_wrong(folder):
     """Files that are being replaced are not listed until they are complete."""
     made = Checksums(folder)
-    with pytest.raises(KeyboardInterrupt), made.making("a.txt"):
+    with pytest.raises(KeyboardInterrupt), made.record_new_files("a.txt"):
         (folder / "a.txt").write_text("new")
         raise KeyboardInterrupt
     Checksums(folder).verify(["a.txt", "sub/b.bin"])

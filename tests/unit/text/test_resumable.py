@@ -8,7 +8,7 @@ import pytest
 
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.text.records import NewDocument
-from fairseq_etads.text.resumable import ResumableLines
+from fairseq_etads.text.resumable import ResumableWriter
 
 SETTINGS = {"model": "x", "--beam": 3}
 DOCUMENTS = [NewDocument(str(number), f"text {number}\ud83d", "bad" * (number == 2)) for number in range(7)]
@@ -17,7 +17,7 @@ WANTED = "".join(f"summary of {number} é\n" for number in range(7)).encode()
 
 def work(path, documents=DOCUMENTS, settings=SETTINGS, stop=None, every=2):
     """Write the lines of all documents, or of as many as ``stop``, and mark every second; returns the writer."""
-    output = ResumableLines(path, settings)
+    output = ResumableWriter(path, settings)
     for number, document in enumerate(output.skip_processed(iter(documents))):
         if number == stop:
             return output
@@ -54,11 +54,11 @@ def test_after_an_end_at_any_moment_nothing_is_missing_and_nothing_is_there_twic
 
 def test_marked_documents_are_not_done_again(tmp_path):
     work(tmp_path / "out", stop=5).close()
-    output = ResumableLines(tmp_path / "out", SETTINGS)
+    output = ResumableWriter(tmp_path / "out", SETTINGS)
     assert [document.name for document in output.skip_processed(iter(DOCUMENTS))] == ["4", "5", "6"]
     output.close()
     # A second interruption comes before any work is done.
-    assert ResumableLines(tmp_path / "out", SETTINGS).progress.documents == 4
+    assert ResumableWriter(tmp_path / "out", SETTINGS).progress.documents == 4
 
 
 def ended_before_the_journal_was_deleted(path, documents=DOCUMENTS):
@@ -72,7 +72,7 @@ def ended_before_the_journal_was_deleted(path, documents=DOCUMENTS):
 
 def test_a_run_that_was_ended_after_the_file_had_its_name(tmp_path):
     ended_before_the_journal_was_deleted(tmp_path / "out")
-    again = ResumableLines(tmp_path / "out", SETTINGS)
+    again = ResumableWriter(tmp_path / "out", SETTINGS)
     assert again.is_complete and again.progress.failed == 1
     assert list(again.skip_processed(iter(DOCUMENTS))) == []
     again.finish()
@@ -84,7 +84,7 @@ def test_a_run_that_was_ended_after_the_file_had_its_name(tmp_path):
 def test_the_complete_file_of_other_documents_is_not_taken_for_theirs(tmp_path):
     ended_before_the_journal_was_deleted(tmp_path / "out")
     others = [document._replace(text="other") for document in DOCUMENTS]
-    output = ResumableLines(tmp_path / "out", SETTINGS)
+    output = ResumableWriter(tmp_path / "out", SETTINGS)
     with pytest.raises(InputError, match="contains summaries of 7 documents, which have changed"):
         output.skip_processed(iter(others))
     output.close()
@@ -98,7 +98,7 @@ def test_an_older_file_is_not_taken_for_one_whose_partial_file_is_gone(tmp_path)
     output = work(path, others, stop=5)
     output.close()
     output.partial.unlink()
-    again = ResumableLines(path, SETTINGS)
+    again = ResumableWriter(path, SETTINGS)
     assert not again.is_complete and again.progress.documents == 0
     again.close()
     work(path, others)
@@ -111,7 +111,7 @@ def test_other_settings_and_other_documents_are_refused(tmp_path):
     with pytest.raises(
         InputError, match=r"out.partial next to it was started with another --beam and --lenpen; choose"
     ):
-        ResumableLines(path, {"model": "x", "--lenpen": 1})
+        ResumableWriter(path, {"model": "x", "--lenpen": 1})
     with pytest.raises(InputError, match="contains summaries of 4 documents, but there are only 3 documents now"):
         work(path, documents=DOCUMENTS[:3])
     with pytest.raises(InputError, match="contains summaries of 4 documents, which have changed"):
@@ -128,7 +128,7 @@ def test_two_processes_do_not_write_one_file(tmp_path):
     pytest.importorskip("fcntl")
     first = work(tmp_path / "out", stop=3)
     with pytest.raises(InputError, match="is being written"):
-        ResumableLines(tmp_path / "out", SETTINGS)
+        ResumableWriter(tmp_path / "out", SETTINGS)
     first.close()
     work(tmp_path / "out")
     assert (tmp_path / "out").read_bytes() == WANTED

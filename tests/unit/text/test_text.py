@@ -5,7 +5,7 @@ from argparse import Namespace
 import pytest
 from fairseq.data import encoders
 
-from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS, MosesWords, split_sentences
+from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS, MosesWordTokenizer, split_sentences
 
 
 def build(**options):
@@ -27,7 +27,7 @@ def test_full_stops_are_split_whether_a_document_is_cut_by_marks_or_raw(words, l
     for keep_case in (False, True):
         raw, cut = (build(text_words=words, text_keep_case=keep_case).encode(text) for text in (line, marked))
         assert raw == cut and raw.lower().startswith("the cat sat . the dog ran . ")
-    assert MosesWords().encode("He sat. He ran.") == ["he sat . he ran ."], "the rules need the capital"
+    assert MosesWordTokenizer().encode("He sat. He ran.") == ["he sat . he ran ."], "the rules need the capital"
 
 
 @pytest.mark.parametrize("words", [kind for kind in WORD_KINDS if kind != "spaces"])
@@ -49,14 +49,14 @@ def test_chinese_has_the_same_words_with_dropped_marks_and_without_marks(words):
     ],
 )
 def test_names_of_programming_languages_come_back(text):
-    words = MosesWords()
+    words = MosesWordTokenizer()
     assert "+ +" in words.encode(text)[0] or " #" in words.encode(text)[0], "Moses cuts them up"
     assert words.decode(words.encode(text, keep_case=True)[0].split()) == text
 
 
 @pytest.mark.parametrize("text", ["1 + + 2", "issue # 5", "grade C # 5", "a + b", "+ + x"])
 def test_other_signs_stay_apart(text):
-    assert MosesWords().decode(text.split()) == text
+    assert MosesWordTokenizer().decode(text.split()) == text
 
 
 @pytest.mark.parametrize("words", WORD_KINDS)

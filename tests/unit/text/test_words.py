@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from nltk.tokenize.destructive import NLTKWordTokenizer
 
 from fairseq_etads.text import words as module
-from fairseq_etads.text.words import Characters, RawWords, TreebankWords, split_sentences
+from fairseq_etads.text.words import CharacterTokenizer, PennTreebankTokenizer, RawWordTokenizer, split_sentences
 
 SENTENCES = [
     "Mr. O'Neil (of the U.S.) didn't say: \"I can't, cannot and won't pay $3.88!\"",
@@ -21,7 +21,7 @@ SENTENCES = [
 
 @pytest.mark.parametrize("sentence", SENTENCES)
 def test_words_are_those_of_nltk_although_they_are_remembered(sentence):
-    ours = TreebankWords()
+    ours = PennTreebankTokenizer()
     for _ in range(2):
         found = " ".join(ours.encode(sentence, keep_case=True)).split()
         assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
@@ -30,7 +30,7 @@ def test_words_are_those_of_nltk_although_they_are_remembered(sentence):
 @settings(max_examples=300, deadline=None)
 @given(st.text(st.sampled_from("abnt'\".,:;!?-()[]$%&@*0 "), max_size=60))
 def test_every_letter_of_a_line_is_in_its_words(line):
-    tokenizer = TreebankWords()
+    tokenizer = PennTreebankTokenizer()
     found = "".join("".join(tokenizer.encode(line, keep_case=True)).split())
     for bracket, word in zip("()[]", ("-LRB-", "-RRB-", "-LSB-", "-RSB-")):
         found = found.replace(word, bracket)
@@ -46,36 +46,36 @@ PARTS = st.lists(st.sampled_from(["it", "n't", "'s", "'ll", "-", "(", ")", ",", 
 @example(["cannotn't", "cannot's", "gonna-it"])
 def test_the_short_way_for_simple_words_is_nltks(chunks):
     sentence = " ".join(chunks)
-    found = " ".join(TreebankWords().encode(sentence, keep_case=True)).split()
+    found = " ".join(PennTreebankTokenizer().encode(sentence, keep_case=True)).split()
     assert found == NLTKWordTokenizer().tokenize(sentence, convert_parentheses=True)
 
 
 def test_conventions_of_cnn_daily_mail():
-    encoded = " ".join(TreebankWords().encode("“Don’t” – said Bob (aged 7) — stop…"))
+    encoded = " ".join(PennTreebankTokenizer().encode("“Don’t” – said Bob (aged 7) — stop…"))
     assert encoded == "`` do n't '' -- said bob -lrb- aged 7 -rrb- -- stop ..."
-    assert TreebankWords().decode(encoded.split()) == '"don\'t"--said bob (aged 7)--stop ...'
+    assert PennTreebankTokenizer().decode(encoded.split()) == '"don\'t"--said bob (aged 7)--stop ...'
 
 
 def test_placeholders_stay_whole_and_fairseqs_own_symbols_do_not():
-    encoded = " ".join(TreebankWords().encode("see <cit>. <unk> <s> </s> <pad> x<dig>y"))
+    encoded = " ".join(PennTreebankTokenizer().encode("see <cit>. <unk> <s> </s> <pad> x<dig>y"))
     assert encoded == "see <cit> . <unk> < s > < /s > < pad > x <dig> y"
-    assert " ".join(RawWords().encode("a <pad> </s> <unk> <S>")) == "a < pad > < /s > <unk> < s >"
+    assert " ".join(RawWordTokenizer().encode("a <pad> </s> <unk> <S>")) == "a < pad > < /s > <unk> < s >"
 
 
 def test_each_word_between_spaces_is_encoded_by_itself():
-    assert TreebankWords().encode("They can't, (now).") == ["they", "ca n't ,", "-lrb- now -rrb- ."]
+    assert PennTreebankTokenizer().encode("They can't, (now).") == ["they", "ca n't ,", "-lrb- now -rrb- ."]
 
 
 def test_the_cache_starts_anew_when_it_is_full(monkeypatch):
     monkeypatch.setattr(module, "CACHED_CHUNKS", 3)
-    tokenizer = TreebankWords()
+    tokenizer = PennTreebankTokenizer()
     line = " ".join(f"w{number}," for number in range(10))
     assert tokenizer.encode(line) == tokenizer.encode(line) and len(tokenizer._known) <= 3
 
 
 @pytest.mark.parametrize("chunk", ["”", "''", "'", '"', "''so"])
 def test_words_do_not_depend_on_earlier_sentences(chunk):
-    tokenizer = TreebankWords()
+    tokenizer = PennTreebankTokenizer()
     fresh = tokenizer.encode(f"{chunk} said Hej .")
     tokenizer.encode(f"Hon sa {chunk} said Hej")
     assert tokenizer.encode(f"{chunk} said Hej .") == fresh
@@ -96,7 +96,7 @@ def test_abbreviations_do_not_end_sentences():
 
 def test_chinese_sentences_and_characters():
     assert split_sentences("他说：“好。”我们走吧！你呢？") == ["他说：“好。”", "我们走吧！", "你呢？"]
-    tokenizer = Characters()
+    tokenizer = CharacterTokenizer()
     encoded = " ".join(tokenizer.encode("我们用 PyTorch 2.0 训练<unk>。"))
     assert encoded == "我 们 用 pytorch 2 . 0 训 练 <unk> 。"
     assert tokenizer.decode(encoded.split()) == "我们用pytorch 2.0训练<unk>。"
@@ -114,13 +114,13 @@ def test_chinese_sentences_and_characters():
     ],
 )
 def test_what_characters_split_within_numbers_and_signs_is_joined_again(text):
-    tokenizer = Characters()
+    tokenizer = CharacterTokenizer()
     assert tokenizer.decode(" ".join(tokenizer.encode(text)).split()) == text
 
 
 def test_two_numbers_stay_apart():
     for text in ("10 , 2 , 3000 a", "5 % 3", "3 : a . 5"):
-        assert Characters().decode(text.split()) == text.replace("5 %", "5%")
+        assert CharacterTokenizer().decode(text.split()) == text.replace("5 %", "5%")
 
 
 def test_a_long_line_is_cut_in_blocks_at_the_same_places(monkeypatch):
@@ -133,5 +133,5 @@ def test_a_long_line_is_cut_in_blocks_at_the_same_places(monkeypatch):
 @pytest.mark.parametrize("piece", ["'", '"', ".", "<", ")", "<a>", "x,", "a"])
 def test_one_very_long_word_is_only_slow(piece):
     line = piece * 20_000
-    assert "".join(" ".join(TreebankWords().encode(line)).split()).replace("-rrb-", ")") or piece
+    assert "".join(" ".join(PennTreebankTokenizer().encode(line)).split()).replace("-rrb-", ")") or piece
     assert "".join(split_sentences(line)) == line
