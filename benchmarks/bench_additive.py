@@ -38,7 +38,7 @@ def create_stepwise_readers(keys, states, weight):
     return lambda query: steps.scores(query, weight), memory.compute_weighted_sum
 
 
-def attend(readers, inputs):
+def run_attention_steps(readers, inputs):
     """Run all attention steps.
 
     Each query is a part of the previous context vector, so that each step depends on the previous step.
@@ -78,8 +78,8 @@ def main():
     inputs.append(torch.randn(HIDDEN).requires_grad_())
     attention = time_implementations(
         {
-            "plain": lambda: attend(create_plain_readers, inputs),
-            "stepwise": lambda: attend(create_stepwise_readers, inputs),
+            "plain": lambda: run_attention_steps(create_plain_readers, inputs),
+            "stepwise": lambda: run_attention_steps(create_stepwise_readers, inputs),
         },
         args.runs,
     )

@@ -41,7 +41,7 @@ from bench_training_step import build_model
 from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from machines import describe_machine, describe_processor
-from peers import Peer
+from peers import ScriptProcess
 from records import compare_with_system, write_record
 from torch.profiler import ProfilerActivity, profile
 
@@ -210,7 +210,7 @@ def draw_documents(args, dictionary):
     return source
 
 
-class System(Peer):
+class SystemProcess(ScriptProcess):
     """System that runs in a separate process.
 
     The process first describes the system (``about``) and then measures times on request.
@@ -230,7 +230,7 @@ class System(Peer):
 
 
 def answer_requests(system, args):
-    """Answer requests in the process of a :class:`System`.
+    """Answer requests in the process of a :class:`SystemProcess`.
 
     The first line of output describes the system (null if it is not installed). Each further line is the time for a
     request.
@@ -334,11 +334,11 @@ def measure_all_systems(instructions, args):
     """Measure all systems with one instruction set and return the report."""
     environment = {**os.environ, **INSTRUCTIONS[instructions]}
     with contextlib.ExitStack() as running:
-        started = {name: running.enter_context(System(name, environment)) for name in choose_systems(args)}
+        started = {name: running.enter_context(SystemProcess(name, environment)) for name in choose_systems(args)}
         if instructions == "native":
             limited = {**environment, "CT2_FORCE_CPU_ISA": "AVX2"}
             for name in [name for name in started if name.startswith("ctranslate2")]:
-                started[name + LIMITED] = running.enter_context(System(name, limited))
+                started[name + LIMITED] = running.enter_context(SystemProcess(name, limited))
         peers = {name: peer for name, peer in started.items() if peer.about is not None}
         if not peers:
             raise SystemExit(f"--only {' '.join(args.only)}: none is installed; choose from {', '.join(SYSTEMS)}")

@@ -43,7 +43,7 @@ VARIANTS = {
 """Mapping from variants to model options and the value of --coverage-loss."""
 
 
-class Size(NamedTuple):
+class BenchmarkSize(NamedTuple):
     """Batch size, tokens per document and per summary, vocabulary size, and model options."""
 
     documents: int
@@ -58,7 +58,7 @@ _SMALL = {
     for side in ("encoder", "decoder")
     for name, value in {"layers": 2, "embed_dim": 128, "ffn_embed_dim": 512, "attention_heads": 4}.items()
 }
-SIZES = {"paper": Size(10, 400, 100, 50000, {}), "quickstart": Size(66, 60, 8, 1000, _SMALL)}
+SIZES = {"paper": BenchmarkSize(10, 400, 100, 50000, {}), "quickstart": BenchmarkSize(66, 60, 8, 1000, _SMALL)}
 
 
 def make_task(known, tail):

@@ -47,7 +47,7 @@ COMMAND = [
 ]
 
 
-class System:
+class PresetSystem:
     """Model of a preset, with fairseq's Trainer and this project's search."""
 
     def __init__(self, arch, args):
@@ -81,7 +81,7 @@ def time_presets(archs, args):
 
     The presets alternate.
     """
-    systems = {arch: System(arch, args) for arch in archs}
+    systems = {arch: PresetSystem(arch, args) for arch in archs}
     found = {arch: ([], []) for arch in archs}
     for run in range(args.runs + 1):
         for arch, system in systems.items():

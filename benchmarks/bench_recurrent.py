@@ -50,7 +50,7 @@ def make_sample(vocabulary, generator):
     return {"id": torch.arange(50), "net_input": net_input, "target": target, "ntokens": target.numel()}
 
 
-class System:
+class OptimizedModel:
     """A model and its optimiser."""
 
     def __init__(self, arch, vocabulary, optimizer):
@@ -90,10 +90,10 @@ def main():
     args = parser.parse_args()
     warnings.simplefilter("ignore")
     systems = {
-        f"words_lvt5k, {args.small:,} words": System("words_lvt5k", args.small, "lazy_adadelta"),
-        f"words_lvt5k, {args.large:,} words": System("words_lvt5k", args.large, "lazy_adadelta"),
-        f"full softmax, {args.large:,} words": System("gru_seq2seq", args.large, "adadelta"),
-        f"words_lvt5k, {args.large:,} words, plain optimiser": System("words_lvt5k", args.large, "adadelta"),
+        f"words_lvt5k, {args.small:,} words": OptimizedModel("words_lvt5k", args.small, "lazy_adadelta"),
+        f"words_lvt5k, {args.large:,} words": OptimizedModel("words_lvt5k", args.large, "lazy_adadelta"),
+        f"full softmax, {args.large:,} words": OptimizedModel("gru_seq2seq", args.large, "adadelta"),
+        f"words_lvt5k, {args.large:,} words, plain optimiser": OptimizedModel("words_lvt5k", args.large, "adadelta"),
     }
     seconds = {name: [] for name in systems}
     for run in range(args.runs + 1):

@@ -30,7 +30,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer import TransformerModelBase
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.trainer import Trainer
-from peers import Peer
+from peers import ScriptProcess
 from records import write_record
 
 from fairseq_etads.jobs.architectures import make_numbered_dictionary
@@ -154,7 +154,9 @@ def measure_training(length, args, arguments):
         with contextlib.ExitStack() as stack:
             peers = [
                 stack.enter_context(
-                    Peer(__file__, *arguments, "--train", system, "--lengths", str(length), stderr=subprocess.DEVNULL)
+                    ScriptProcess(
+                        __file__, *arguments, "--train", system, "--lengths", str(length), stderr=subprocess.DEVNULL
+                    )
                 )
                 for system in group
             ]

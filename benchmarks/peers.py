@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 
-class Peer:
+class ScriptProcess:
     """Python script that runs in a separate process and responds to each line of JSON with a line of JSON.
 
     Args:

@@ -152,9 +152,9 @@ class FactorComputer:
             elif name in tagged:
                 values = tagged[name]
             elif name == SALIENCE:
-                values = self._read_levels(f"{where} ({name})", raw, tags[name].split(), words)
+                values = self._assign_levels_to_words(f"{where} ({name})", raw, tags[name].split(), words)
             else:
-                values = self._read_tags(f"{where} ({name})", raw, tags[name].split(), len(words))
+                values = self._assign_tags_to_words(f"{where} ({name})", raw, tags[name].split(), len(words))
             values = [SENTENCE_MARK if word == SENTENCE_MARK else value for word, value in zip(words, values)]
             lines.append(" ".join(values[number] for number in numbers))
         return lines
@@ -197,7 +197,7 @@ class FactorComputer:
             return len(word.split())
         return len(join_words(self.encode_subwords(word).split(), self.settings)[0])
 
-    def _read_levels(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
+    def _assign_levels_to_words(self, where: str, raw: str, levels: List[str], words: List[str]) -> List[str]:
         """Return the salience level of each word, which is the level of its sentence.
 
         Raises:
@@ -215,7 +215,7 @@ class FactorComputer:
             raise InputError(f"{where}: {len(words)} words, but {len(values)} in its sentences; they cannot be matched")
         return values
 
-    def _read_tags(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
+    def _assign_tags_to_words(self, where: str, raw: str, tags: List[str], expected: int) -> List[str]:
         """Convert the tags of the space-separated words in the raw line to tags of the tokenised words.
 
         Args:

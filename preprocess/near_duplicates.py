@@ -91,7 +91,7 @@ def _do_nothing() -> None:
     """Do nothing. Each worker process calls this function when it starts."""
 
 
-def choose_bands(similarity: float) -> Tuple[int, int]:
+def choose_lsh_bands(similarity: float) -> Tuple[int, int]:
     """Compute the number of bands into which signatures are divided, and the number of hash values in a band.
 
     Two documents are compared if their signatures agree in at least one band. The bands are as long as possible under
@@ -111,7 +111,7 @@ class _DuplicateIndex:
         from datasketch import MinHash, MinHashLSH
 
         self._sketch, self.similarity = MinHash, similarity
-        self._table = MinHashLSH(num_perm=PERMUTATIONS, params=choose_bands(similarity))
+        self._table = MinHashLSH(num_perm=PERMUTATIONS, params=choose_lsh_bands(similarity))
         self._signatures: List[np.ndarray] = []
         self._places: List[Tuple[str, int]] = []
 

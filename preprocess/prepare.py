@@ -24,7 +24,7 @@ from fairseq_etads.data.preparation import (
 from fairseq_etads.platform.console import Parser, add_jobs_option, check_positive, command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.platform.outputs import copy_file, lock_output
-from fairseq_etads.text.atomic import SIDES, SPLITS, compute_checksum_and_lines, read_json, write_json
+from fairseq_etads.text.atomic import SIDES, SPLITS, compute_checksum_and_line_count, read_json, write_json
 from fairseq_etads.text.checksums import Checksums, compute_sha256
 from fairseq_etads.text.subwords import OPAQUE
 from fairseq_etads.text.words import SENTENCE_MARK, WORD_KINDS
@@ -81,7 +81,7 @@ def _check_text_files(text: Path, splits: Sequence[str], made: Checksums) -> Dic
                 expected = ", ".join(f"{s}.{e}" for s in splits for e in SIDES)
                 raise InputError(f'TEXT "{text}" has no file {path.name}; it must contain {expected}')
             made.watch(path)
-            checksums[path.name], counts[path] = compute_checksum_and_lines(path)
+            checksums[path.name], counts[path] = compute_checksum_and_line_count(path)
             listed.compare(path.name, checksums[path.name])
         if len(set(counts.values())) != 1 or 0 in counts.values():
             said = " and ".join(f"{path} has {count:,}" for path, count in counts.items())

@@ -27,7 +27,7 @@ def read_best_summaries(log: Path) -> Dict[int, str]:
     return found
 
 
-def order_summaries(found: Dict[int, str], documents: int, log: Path) -> List[str]:
+def sort_summaries(found: Dict[int, str], documents: int, log: Path) -> List[str]:
     """Return the summaries of all documents, in the order of their indices 0, 1, ...
 
     Raises:

@@ -136,7 +136,7 @@ class LogWatcher:
         self.steps = int(steps) if steps and steps.isdecimal() else 0
         self.epochs = int(epochs) if epochs and epochs.isdecimal() else 0
 
-    def read(self, line: str) -> None:
+    def read_line(self, line: str) -> None:
         """Read one line of the output."""
         self.last.append(line)
         found = re.match(r"D-(\d+)\t", line)
@@ -270,7 +270,7 @@ class ProgressTerminal:
     def __init__(self) -> None:
         self.replaces = False
 
-    def say(self, text: str, is_progress: bool) -> None:
+    def show_line(self, text: str, is_progress: bool) -> None:
         is_terminal = sys.stderr.isatty()
         clear = "\r\033[K" if self.replaces else ""
         self.replaces = is_progress and is_terminal
@@ -330,7 +330,7 @@ def run_with_watcher(command: List[str], log: BinaryIO, watcher: LogWatcher, hel
             child.kill()
             child.wait()
             raise
-        watcher.read(line.decode("utf-8", "replace").rstrip("\n"))
+        watcher.read_line(line.decode("utf-8", "replace").rstrip("\n"))
     status = child.wait()
     if ended_by:
         watcher.report_interruption()
@@ -355,7 +355,7 @@ def main() -> int:
     args = parser.parse_args()
     children.watch_parent()
     watcher = LogWatcher(
-        args.command, ProgressTerminal().say, usual_minutes=args.usual_minutes, documents=args.documents
+        args.command, ProgressTerminal().show_line, usual_minutes=args.usual_minutes, documents=args.documents
     )
     with report_errors_in_one_line(os.path.basename(args.command[0])), lock_output(Path(args.log), "the log") as held:
         return run_logged(args.command, args.log, watcher, held, args.new)

@@ -15,7 +15,7 @@ from typing import List
 
 import children
 import fairseq_log
-from etads_preprocess.summary_files import order_summaries, read_best_summaries, write_summaries
+from etads_preprocess.summary_files import read_best_summaries, sort_summaries, write_summaries
 
 from fairseq_etads.platform.console import report_errors_in_one_line
 from fairseq_etads.platform.outputs import lock_output
@@ -24,12 +24,12 @@ from fairseq_etads.text.files import read_lines
 
 def run_and_write_summaries(log: Path, names: List[str], output: str, command: List[str]) -> int:
     """Run the command, write its summaries, and return its exit status."""
-    watcher = fairseq_log.LogWatcher(command, fairseq_log.ProgressTerminal().say, documents=len(names))
+    watcher = fairseq_log.LogWatcher(command, fairseq_log.ProgressTerminal().show_line, documents=len(names))
     with lock_output(log, "the log") as held:
         status = fairseq_log.run_logged(command, str(log), watcher, held, new=True)
         if status:
             return 2 if status < 128 else status
-        write_summaries(output, order_summaries(read_best_summaries(log), len(names), log), names)
+        write_summaries(output, sort_summaries(read_best_summaries(log), len(names), log), names)
     return 0
 
 

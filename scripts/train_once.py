@@ -89,7 +89,7 @@ def train_once(
         print_message(
             f"training {run}; Ctrl-C interrupts it, and the same command continues it; log: {run / 'train.log'}"
         )
-        watcher = fairseq_log.LogWatcher(started, fairseq_log.ProgressTerminal().say, usual_minutes=usual_minutes)
+        watcher = fairseq_log.LogWatcher(started, fairseq_log.ProgressTerminal().show_line, usual_minutes=usual_minutes)
         status = fairseq_log.run_logged(started, str(run / "train.log"), watcher, held)
         if status:
             return 2 if status < 128 else status

@@ -436,14 +436,14 @@ def _write_defaults(
 
     If ``decoding`` is None, the current defaults are already the best options, and nothing is written.
     """
-    from ..summarizer.folder.defaults import set_decoding
+    from ..summarizer.folder.defaults import set_decoding_defaults
 
     if not args.write:
         return
     if decoding is None:
         print("--write: the folder's defaults are already the best, so nothing is written")
         return
-    set_decoding(args.folder, decoding, note())
+    set_decoding_defaults(args.folder, decoding, note())
     print(f"--write: {what} are now the defaults of {escape_unprintable(str(args.folder))}")
 
 

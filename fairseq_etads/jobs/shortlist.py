@@ -59,15 +59,15 @@ class DistinctKnownWords:
     def __len__(self) -> int:
         return len(self._pairs.src)
 
-    def document(self, number: int) -> np.ndarray:
+    def get_document_words(self, number: int) -> np.ndarray:
         """Return the ids of the distinct words in a document, in ascending order."""
         return self._find_distinct_words(self._pairs.src[number], self.source_words)
 
-    def summary(self, number: int) -> np.ndarray:
+    def get_summary_words(self, number: int) -> np.ndarray:
         """Return the ids of the distinct words in a summary, in ascending order."""
         return self._find_distinct_words(self._pairs.tgt[number], self.target_words)
 
-    def tokens(self, number: int) -> torch.Tensor:
+    def get_document_tokens(self, number: int) -> torch.Tensor:
         """Return the ids of all tokens in a document."""
         tokens: torch.Tensor = self._pairs.src[number]
         return tokens
@@ -86,8 +86,8 @@ def count_document_frequencies(pairs: DistinctKnownWords) -> Tuple[np.ndarray, n
     in_documents = np.zeros(pairs.source_words, dtype=np.int64)
     in_summaries = np.zeros(pairs.target_words, dtype=np.int64)
     for number in pairs.iterate_with_progress("frequencies"):
-        in_documents[pairs.document(number)] += 1
-        in_summaries[pairs.summary(number)] += 1
+        in_documents[pairs.get_document_words(number)] += 1
+        in_summaries[pairs.get_summary_words(number)] += 1
     return in_documents, in_summaries
 
 
@@ -168,7 +168,10 @@ class WordAssociations:
         row_of = np.full(self.pairs.source_words, -1)
         row_of[words] = np.arange(len(words))
         for number in self.pairs.iterate_with_progress(what):
-            rows, columns = row_of[self.pairs.document(number)], self._column_of[self.pairs.summary(number)]
+            rows, columns = (
+                row_of[self.pairs.get_document_words(number)],
+                self._column_of[self.pairs.get_summary_words(number)],
+            )
             # The words are distinct, so each cell is incremented at most once.
             counts[np.ix_(rows[rows >= 0], columns[columns >= 0])] += 1
         return counts
@@ -218,8 +221,8 @@ def report_coverage(pairs: DistinctKnownWords, path: Path, source: Any, target: 
     shortlist = read_shortlist(path, source, target)
     lengths, wanted, there = [], 0, 0
     for number in range(min(len(pairs), CHECKED)):
-        words = shortlist.candidates(pairs.tokens(number)[None].long(), 0).words
-        summary = torch.from_numpy(pairs.summary(number))
+        words = shortlist.candidates(pairs.get_document_tokens(number)[None].long(), 0).words
+        summary = torch.from_numpy(pairs.get_summary_words(number))
         lengths.append(len(words))
         wanted += len(summary)
         there += int(torch.isin(summary, words).sum())

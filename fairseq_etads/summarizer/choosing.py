@@ -65,7 +65,7 @@ def choose_summary_sentences(
         document nor the hypotheses contain words.
     """
     assert texts.picker is not None
-    choice, parts = texts.picker.choose(document.every, [one.text for one in hypotheses], most_words)
+    choice, parts = texts.picker.choose_with_content_model(document.every, [one.text for one in hypotheses], most_words)
     found: List[SummarySentence] = []
     for candidate in choice.sentences:
         if candidate.number is not None:

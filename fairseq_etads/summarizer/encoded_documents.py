@@ -75,7 +75,7 @@ class EncodedDocuments:
                     summarizer._texts.make_batch(together), EncodedBatch() if self._most_bytes else None
                 )
 
-    def check(self, **decoding: Any) -> None:
+    def check_decoding_options(self, **decoding: Any) -> None:
         """Raise InputError if the model does not support these decoding options."""
         self._summarizer._get_search(decoding, origins=False)
 

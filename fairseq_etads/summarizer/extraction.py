@@ -92,7 +92,7 @@ class SentencePicker:
             return tokens
         return " ".join(self._tokenizer.words.encode(sentence, self._tokenizer.keep_case)).split()
 
-    def choose(
+    def choose_with_content_model(
         self, every: Sequence[DocumentSentence], written: Sequence[str], most_words: Optional[int]
     ) -> Tuple[Choice, List[Tuple[int, str]]]:
         """Choose the sentences of a summary with the content model.

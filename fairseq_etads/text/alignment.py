@@ -65,9 +65,9 @@ class _FoldedText:
         self.text = text
         self.folded = ""
         self.spans: List[Span] = []
-        self._clusters = self._split()
+        self._clusters = self._iterate_clusters()
 
-    def _split(self) -> Iterator[Span]:
+    def _iterate_clusters(self) -> Iterator[Span]:
         """Yield the span of each character, including the combining accents after it."""
         start, text = 0, self.text
         while start < len(text):

@@ -44,7 +44,7 @@ def read_json(path: Path, advice: str) -> Dict[str, Any]:
     return content
 
 
-def compute_checksum_and_lines(path: Path) -> Tuple[str, int]:
+def compute_checksum_and_line_count(path: Path) -> Tuple[str, int]:
     """Return the SHA-256 digest of a file in hexadecimal, and its number of lines. The file is read in blocks."""
     digest, lines, last = hashlib.sha256(), 0, b"\n"
     with open(path, "rb") as file:

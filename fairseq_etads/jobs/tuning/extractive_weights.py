@@ -187,7 +187,7 @@ def tune_weights(
     decoding = {**summarizer.config.decoding, "beam": nbest}
     first = _choose_first_weights(decoding.pop("extractive_weights", ""), out / MERT_FILE)
     encoded = EncodedDocuments(summarizer, [document for document, _ in pairs], max_tokens, state_bytes)
-    encoded.check(**decoding, extractive_weights=format_weights(first))
+    encoded.check_decoding_options(**decoding, extractive_weights=format_weights(first))
     out.mkdir(parents=True, exist_ok=True)
     scorer = _CachedScorer(metric)
     settings = {

@@ -245,7 +245,7 @@ def _check_values(space: Sequence[Parameter], defaults: Dict[str, Any], encoded:
                 "or export the model with --choose none"
             )
         for value in parameter.values:
-            encoded.check(**make_decoding_options({**longest, parameter.name: value}, defaults))
+            encoded.check_decoding_options(**make_decoding_options({**longest, parameter.name: value}, defaults))
 
 
 def compute_model_fingerprint(folder: Path, config: FolderConfig) -> str:

@@ -27,7 +27,7 @@ def check_writable(folder: Path) -> None:
         raise InputError(f"{folder}: cannot be written to ({error.strerror})") from None
 
 
-def set_decoding(folder: Path, decoding: Dict[str, Any], note: str) -> None:
+def set_decoding_defaults(folder: Path, decoding: Dict[str, Any], note: str) -> None:
     """Replace the decoding defaults of a model folder.
 
     If the function is interrupted, the folder can still be loaded with either the old or the new defaults. For this

@@ -22,7 +22,7 @@ from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 from fairseq_etads.summarizer.folder import defaults
 from fairseq_etads.summarizer.folder.config import read_config
-from fairseq_etads.summarizer.folder.defaults import set_decoding
+from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
 from fairseq_etads.text.checksums import Checksums
 
 DOCUMENTS = [" ".join(f"w{(5 * number + step) % 40}" for step in range(9)) for number in range(8)]
@@ -227,7 +227,7 @@ def test_the_same_trials_give_the_same_plot(place, capsys):
 def test_extractive_weights_are_tuned_and_go_on_after_an_interruption(place, capsys):
     """The references are the model's own output with non-zero weights."""
     lengths = {**SHORT, "exact_length": 6}
-    set_decoding(place / "model", lengths, "")
+    set_decoding_defaults(place / "model", lengths, "")
     written = Summarizer.load(place / "model", "cpu").summarize(DOCUMENTS, extractive_weights="1,2,1,0,-1")
     (place / "e.txt").write_text("".join(f"{summary.text}\n" for summary in written))
     options = {"nbest": 20, "starting_points": 8, "metric": "rouge1"}
@@ -327,14 +327,14 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
         shutil.copytree(place / "model", place / "copy")
         left = killed_before
         with pytest.raises(Killed):
-            set_decoding(place / "copy", NEW, "a note")
+            set_decoding_defaults(place / "copy", NEW, "a note")
         assert Summarizer.load(place / "copy", "cpu").config.decoding in (SHORT, NEW)
-        set_decoding(place / "copy", NEW, "a note")
+        set_decoding_defaults(place / "copy", NEW, "a note")
         assert Summarizer.load(place / "copy", "cpu").config.decoding == NEW
         assert Checksums(place / "copy").listed.keys() == Checksums(place / "model").listed.keys()
         assert not list((place / "copy").glob("*.partial"))
     left = 0
-    set_decoding(place / "copy", NEW, "a note")
+    set_decoding_defaults(place / "copy", NEW, "a note")
     assert left == -7, "three files are written, one is taken away, three are put in their place"
     card = (place / "copy" / "README.md").read_text()
     assert "--lenpen 0.5" in card and "--no-stepwise-coverage-penalty" in card and "\na note\n" in card
@@ -343,20 +343,20 @@ def test_however_writing_ends_the_folder_can_be_loaded(place, monkeypatch):
 def test_damage_of_other_files_is_not_covered_up(place):
     dictionary = place / "model" / "dict.source.txt"
     dictionary.write_bytes(dictionary.read_bytes() + b"more 1\n")
-    set_decoding(place / "model", NEW, "a note")
+    set_decoding_defaults(place / "model", NEW, "a note")
     with pytest.raises(InputError, match=r"dict\.source\.txt is damaged or was changed"):
         Summarizer.load(place / "model", "cpu")
 
 
 def test_impossible_defaults_and_cards_of_others(place):
     with pytest.raises(InputError, match="--min-len 9: choose at most --max-len"):
-        set_decoding(place / "model", {"min_len": 9, "max_len": 3}, "")
+        set_decoding_defaults(place / "model", {"min_len": 9, "max_len": 3}, "")
     card = place / "model" / "README.md"
     card.write_text("# A card of another hand\n")
-    set_decoding(place / "model", NEW, "a note")
+    set_decoding_defaults(place / "model", NEW, "a note")
     assert card.read_text().startswith("# A card of another hand\n\n## Defaults of decoding\n")
     card.unlink()
-    set_decoding(place / "model", SHORT, "a note")
+    set_decoding_defaults(place / "model", SHORT, "a note")
     assert not card.exists() and read_config(place / "model").decoding == SHORT
 
 

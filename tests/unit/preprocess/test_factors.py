@@ -146,7 +146,7 @@ class Tagger:
     def __init__(self, model=""):
         self.seen = []
 
-    def tags(self, words, starts):
+    def tag_words(self, words, starts):
         self.seen.append((words, starts))
         pos = ["NUM" if word[0].isdigit() else "NAME" if word[0].isupper() else "x" for word in words]
         return {"pos": pos, "ner": [word.upper() for word in words]}

@@ -9,7 +9,7 @@ from etads_preprocess import near_duplicates as module
 from etads_preprocess.corpus import main
 from etads_preprocess.near_duplicates import (
     FOUND_SHARE,
-    choose_bands,
+    choose_lsh_bands,
     find_near_duplicates,
     make_shingles,
     parse_similarity,
@@ -101,7 +101,7 @@ def test_one_stands_for_many(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("similarity", [0.1, 0.5, 0.8, 0.95, 1.0])
 def test_hardly_a_pair_is_missed(similarity):
-    count, size = choose_bands(similarity)
+    count, size = choose_lsh_bands(similarity)
     assert count * size <= module.PERMUTATIONS and count > 1
     assert 1 - (1 - similarity**size) ** count >= min(FOUND_SHARE, 1 - (1 - similarity**2) ** 64)
 

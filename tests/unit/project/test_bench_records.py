@@ -102,7 +102,7 @@ def test_a_training_step_is_compared_by_the_ratio_of_medians(module, monkeypatch
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(bench, "Peer", Given)
+    monkeypatch.setattr(bench, "ScriptProcess", Given)
     output = tmp_path / "t.json"
     bench.main(["--output", str(output), "--lengths", "400", "--systems", "transformer,etads", "--runs", "3"])
     row = json.loads(output.read_text(encoding="utf-8"))["lengths"]["400"]["systems"]["etads"]
@@ -128,7 +128,7 @@ def test_ctranslate2_counts_with_its_better_instructions(module, monkeypatch):
         def __exit__(self, *_):
             pass
 
-    monkeypatch.setattr(bench, "System", Given)
+    monkeypatch.setattr(bench, "SystemProcess", Given)
     monkeypatch.delenv("CT2_FORCE_CPU_ISA", raising=False)
     args = argparse.Namespace(
         only=["fairseq", "ctranslate2"],

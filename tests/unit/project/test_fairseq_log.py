@@ -107,10 +107,10 @@ def inner(step, loss=9.0):
 def test_progress_tells_the_share_and_the_time_left():
     watch, said, clock = watcher()
     clock.now = 100  # fairseq is reading data
-    watch.read(stamp("begin training epoch 1", module="fairseq.trainer"))
+    watch.read_line(stamp("begin training epoch 1", module="fairseq.trainer"))
     for step, now in ((100, 160), (110, 161), (900, 640)):
         clock.now = now
-        watch.read(inner(step))
+        watch.read_line(inner(step))
     assert said == [
         "step 100 of 1,800 (6 %), loss 9.0, about 17 min left",
         "step 900 of 1,800 (50 %), loss 9.0, about 9 min left",
@@ -119,25 +119,25 @@ def test_progress_tells_the_share_and_the_time_left():
 
 def test_a_training_that_goes_on_is_not_timed_by_the_steps_before():
     watch, said, clock = watcher()
-    watch.read(stamp("Loaded checkpoint run/checkpoint_last.pt (epoch 5 @ 800 updates)", module="fairseq.trainer"))
+    watch.read_line(stamp("Loaded checkpoint run/checkpoint_last.pt (epoch 5 @ 800 updates)", module="fairseq.trainer"))
     clock.now = 50
-    watch.read(inner(900))
+    watch.read_line(inner(900))
     assert said == ["continuing after step 800", "step 900 of 1,800 (50 %), loss 9.0, about 8 min left"]
 
 
 def test_epochs_can_end_before_the_steps():
     watch, said, clock = watcher([*TRAIN, "--max-epoch", "2"])
     clock.now = 80
-    watch.read(inner(80))
+    watch.read_line(inner(80))
     assert said == ["step 80 of 320 (25 %), loss 9.0, about 4 min left"]
 
 
 def test_what_takes_unusually_long_can_be_stopped_and_says_so_once():
     watch, said, clock = watcher(usual_minutes=2)
-    watch.read(stamp("Saved checkpoint run/checkpoint_last.pt (epoch 1 @ 160 updates, score 5.9)"))
+    watch.read_line(stamp("Saved checkpoint run/checkpoint_last.pt (epoch 1 @ 160 updates, score 5.9)"))
     for step in (100, 200, 300, 400):
         clock.now += 60
-        watch.read(inner(step))
+        watch.read_line(inner(step))
     advice = [line for line in said if "longer than the usual 2 minutes" in line]
     assert len(advice) == 1 and said.index(advice[0]) == 3, said
     assert "(step 160)" in advice[0] and "Ctrl-C" in advice[0] and "15 min left" in advice[0]
@@ -146,11 +146,11 @@ def test_what_takes_unusually_long_can_be_stopped_and_says_so_once():
 def test_every_kind_of_warning_is_shown_once():
     watch, said, _ = watcher()
     for number in (3, 44):
-        watch.read(
+        watch.read_line(
             stamp(f"gradient overflow detected, setting loss scale to: {number}.0", "WARNING", "fairseq.trainer")
         )
-    watch.read("WARNING:fairseq_etads.training.task:7 words cannot be copied")
-    watch.read(stamp("ran out of memory in forward pass, skipping batch", "WARNING", "fairseq.trainer"))
+    watch.read_line("WARNING:fairseq_etads.training.task:7 words cannot be copied")
+    watch.read_line(stamp("ran out of memory in forward pass, skipping batch", "WARNING", "fairseq.trainer"))
     assert said[:2] == [
         "warning: gradient overflow detected, setting loss scale to: 3.0",
         "warning: 7 words cannot be copied",
@@ -162,7 +162,7 @@ def test_truncation_of_the_training_data_is_shown():
     watch, said, _ = watcher()
     for split in ("valid", "train"):
         text = f"{split} documents: 10 of 12 cut to 20 tokens (52 tokens, 87.0%, left out)"
-        watch.read(stamp(text, module="fairseq_etads.data.pairs"))
+        watch.read_line(stamp(text, module="fairseq_etads.data.pairs"))
     (line,) = said
     assert line.startswith("train documents: 10 of 12") and "87.0%" in line and "--truncate-source" in line
 
@@ -170,8 +170,8 @@ def test_truncation_of_the_training_data_is_shown():
 def test_validation_is_shown_with_its_scores():
     watch, said, _ = watcher()
     text = "epoch 002 | valid on 'valid' subset | loss 5.5 | ppl 46.67 | rouge2 11 | num_updates 80 | best_loss 5.4"
-    watch.read(stamp(text, module="valid"))
-    watch.read(stamp("validation sample 0 summary:   a cat", module="fairseq_etads.training.validation.samples"))
+    watch.read_line(stamp(text, module="valid"))
+    watch.read_line(stamp("validation sample 0 summary:   a cat", module="fairseq_etads.training.validation.samples"))
     assert said == [
         "validated after step 80: loss 5.5, ppl 46.67, rouge2 11, best loss 5.4",
         "validation sample 0 summary:   a cat",
@@ -180,12 +180,12 @@ def test_validation_is_shown_with_its_scores():
 
 def test_a_training_that_the_clock_cut_is_called_so():
     watch, said, _ = watcher()
-    watch.read(inner(180))
-    watch.read(stamp("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1 hour(s)"))
+    watch.read_line(inner(180))
+    watch.read_line(stamp("Stopping training due to cumulative_training_time: 0.2 > stop_time_hours: 0.1 hour(s)"))
     watch.report_end(0, "log")
     assert "WARNING: the time limit ended training after about step 180 of 1,800 (10 %)" in said[-1]
     whole, said, _ = watcher()
-    whole.read(stamp("Stopping training due to num_updates: 1800 >= max_update: 1800"))
+    whole.read_line(stamp("Stopping training due to num_updates: 1800 >= max_update: 1800"))
     whole.report_end(0, "log")
     assert said == []
 
@@ -194,8 +194,8 @@ def test_summaries_and_empty_documents_are_counted():
     watch, said, clock = watcher(["fairseq-generate"], documents=3)
     for number in range(3):
         clock.now += 60
-        watch.read(stamp(f"1 empty document(s) (numbers {number}): their summaries are empty", "WARNING", "task"))
-        watch.read(f"D-{number}\t-0.5\ta summary")
+        watch.read_line(stamp(f"1 empty document(s) (numbers {number}): their summaries are empty", "WARNING", "task"))
+        watch.read_line(f"D-{number}\t-0.5\ta summary")
     watch.report_end(0, "log")
     assert said == ["1 of 3 summaries", "2 of 3 summaries", "3 documents are empty, and so are their summaries"]
 
@@ -204,7 +204,7 @@ def test_hypotheses_of_a_document_are_one_summary():
     watch, said, clock = watcher(["fairseq-generate"], documents=3)
     for number in (2, 2, 0, 0, 1, 1):
         clock.now += 60
-        watch.read(f"D-{number}\t-0.5\ta hypothesis")
+        watch.read_line(f"D-{number}\t-0.5\ta hypothesis")
     assert said == ["1 of 3 summaries", "2 of 3 summaries"]
 
 

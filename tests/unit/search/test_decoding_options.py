@@ -17,7 +17,7 @@ from fairseq_etads.search import call_options, options
 from fairseq_etads.search.options import DECLARED, DecodingOptions, FairseqOptions, FolderOptions
 from fairseq_etads.search.penalties import Scoring
 from fairseq_etads.search.settings import SearchSettings
-from fairseq_etads.summarizer.folder.defaults import set_decoding
+from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
 from fairseq_etads.training.options import SummarizationConfig
 
 OF_FOLDERS = {*(option.name for option in fields(FolderOptions)), "content_weight"}
@@ -87,7 +87,7 @@ def test_a_call_is_refused_an_option_that_only_its_folder_may_have(tmp_path):
     """A folder that was made with an option without effect can still be read; a call with such an option is refused."""
     decoding = {**call_options.DEFAULTS, "max_len": 9, "coverage_penalty_type": "wu", "unkpen": 2.0}
     folder, _ = make_folder(tmp_path, pointer="soft")
-    set_decoding(folder, decoding, "")
+    set_decoding_defaults(folder, decoding, "")
     summarizer = Summarizer.load(folder)
     assert summarizer.summarize("w1 w2 w3").text == summarizer.summarize("w1 w2 w3", coverage_penalty_type="wu").text
     with pytest.raises(InputError, match=r"--unkpen 3\.0 has no effect on models with --pointer"):

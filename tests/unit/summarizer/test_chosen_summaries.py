@@ -98,13 +98,13 @@ def test_sentences_of_the_document_are_found_there_and_their_words_count_as_copi
 def test_written_sentences_are_of_the_hypotheses(summarizer, monkeypatch):
     seen = {}
     picker = type(summarizer._texts.picker)
-    before = picker.choose
+    before = picker.choose_with_content_model
 
     def watched(self, every, written, most_words):
         seen.update(every=every, written=list(written), most=most_words)
         return before(self, every, written, most_words)
 
-    monkeypatch.setattr(picker, "choose", watched)
+    monkeypatch.setattr(picker, "choose_with_content_model", watched)
     summary = summarizer.summarize(TEXTS[4])
     assert len(set(seen["written"])) > 4 and len(seen["written"]) == 12 and len(seen["every"]) == 3
     for sentence in summary.chosen:
@@ -116,8 +116,10 @@ def test_etads_extract_chooses_the_same(made, summarizer, tmp_path, monkeypatch)
     """Documents, probabilities and hypotheses of the summariser, written as files for etads-extract."""
     texts = [text for text in TEXTS if text]
     picker = type(summarizer._texts.picker)
-    before, written = picker.choose, []
-    monkeypatch.setattr(picker, "choose", lambda *given: (written.append(given[1:3]), before(*given))[1])
+    before, written = picker.choose_with_content_model, []
+    monkeypatch.setattr(
+        picker, "choose_with_content_model", lambda *given: (written.append(given[1:3]), before(*given))[1]
+    )
     summaries = [summarizer.summarize(text) for text in texts]
     lines = [" <q> ".join(" ".join(sentence.words) for sentence in every) for every, _ in written]
     write_data(tmp_path / "prepared" / "bin", {"test": [(line, "w1") for line in lines]})
@@ -177,7 +179,7 @@ def test_steps_show_the_search_and_the_summary_comes_after_them(summarizer):
 
 def test_an_error_costs_one_document(summarizer, monkeypatch):
     picker = type(summarizer._texts.picker)
-    before = picker.choose
+    before = picker.choose_with_content_model
 
     def failing(self, every, written, most_words):
         if len(every) == 2:
@@ -185,7 +187,7 @@ def test_an_error_costs_one_document(summarizer, monkeypatch):
         return before(self, every, written, most_words)
 
     wanted = summarizer.summarize(TEXTS)
-    monkeypatch.setattr(picker, "choose", failing)
+    monkeypatch.setattr(picker, "choose_with_content_model", failing)
     found = list(summarizer.stream(TEXTS, errors="keep"))
     assert found[1].problem == "no memory" and not found[1].text
     assert [*found[:1], *found[2:]] == [*wanted[:1], *wanted[2:]]

@@ -15,7 +15,7 @@ from fairseq_etads.commands.export import main as export_command
 from fairseq_etads.commands.summarize import main as summarize_command
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.summarizer.folder.config import ADVICE
-from fairseq_etads.summarizer.folder.defaults import set_decoding
+from fairseq_etads.summarizer.folder.defaults import set_decoding_defaults
 from fairseq_etads.summarizer.folder.export import ExportSource, export_folder
 from fairseq_etads.summarizer.summarizer import READ_AHEAD  # noqa: F401  # the module imports without a folder
 from fairseq_etads.text.checksums import Checksums
@@ -201,7 +201,7 @@ def test_new_defaults_list_the_extractor_although_the_list_was_lost(folder, tmp_
     shutil.copytree(folder, tmp_path / "copy")
     listed = Checksums(tmp_path / "copy").listed
     (tmp_path / "copy" / "SHA256SUMS").unlink()
-    set_decoding(tmp_path / "copy", Summarizer.load(folder, "cpu").config.decoding, "a note")
+    set_decoding_defaults(tmp_path / "copy", Summarizer.load(folder, "cpu").config.decoding, "a note")
     assert Checksums(tmp_path / "copy").listed.keys() == listed.keys()
     Summarizer.load(tmp_path / "copy", "cpu")
 
