@@ -50,12 +50,12 @@ def make_rougesal_scorer(documents: str) -> Scorer:
     if not idf:
         raise ValueError(f"--saliency-documents {documents}: there are no words in it")
 
-    def saliency(sentences: Text) -> List[List[float]]:
+    def compute_saliency(sentences: Text) -> List[List[float]]:
         return [[idf.get(word, unseen) / unseen for word in sentence] for sentence in sentences]
 
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
     signature = f"ROUGESAL|saliency:idf,sha256 {digest}|stem:no|tok:a-z0-9"
-    return functools.partial(_score_best_reference, RougeSalReward(saliency), split_words, signature)
+    return functools.partial(_score_best_reference, RougeSalReward(compute_saliency), split_words, signature)
 
 
 def make_entailment_scorer(folder: str, load: Callable[[str], Predictor]) -> Scorer:
