@@ -377,7 +377,7 @@ def test_files_of_tags(tmp_path, raw, tags):
     count = sum(len(part.replace("\0", " ").split()) for part in raw.split("<q>"))
     plain = [tag for tag in tags.split() if tag != "<q>"]
     try:
-        pos, tf = values.lines("train.source, line 1", words, raw, {"pos": tags})
+        pos, tf = values.make_lines("train.source, line 1", words, raw, {"pos": tags})
     except InputError as error:
         assert "train.source, line 1 (pos): " in str(error) and len(plain) != count
         return
