@@ -138,7 +138,7 @@ def test_tokens_carry_the_level_of_their_sentence(summarizer):
 
 def test_levels_change_the_summary(summarizer, monkeypatch):
     before = summarizer.summarize(LONG)
-    monkeypatch.setattr(type(summarizer._texts.picker.picking), "level", lambda self, p: "1")
+    monkeypatch.setattr(type(summarizer._texts.picker.picking), "find_level", lambda self, p: "1")
     assert summarizer.summarize(LONG).score != pytest.approx(before.score, abs=1e-6)
 
 

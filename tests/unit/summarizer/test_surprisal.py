@@ -28,15 +28,15 @@ STRANGE = " ".join(f"strange{n}" for n in range(20))
 
 def test_surprisal_is_the_mean_over_tokens_and_unknown_words_are_one():
     tokens = [*["the"] * 6, *["rare"] * 3, "<q>", "new"]
-    bits, unknown = WordFrequencies(COUNTS).measure(tokens)
+    bits, unknown = WordFrequencies(COUNTS).measure_surprisal(tokens)
     by_hand = (6 * math.log2(TOTAL / 61) + 3 * math.log2(TOTAL / 6) + math.log2(TOTAL)) / 10
     assert bits == pytest.approx(by_hand) and unknown == pytest.approx(0.1)
-    total = sum(2 ** -WordFrequencies(COUNTS).measure([word] * FEWEST)[0] for word in (*COUNTS, "unknown"))
+    total = sum(2 ** -WordFrequencies(COUNTS).measure_surprisal([word] * FEWEST)[0] for word in (*COUNTS, "unknown"))
     assert total == pytest.approx(1), "the probabilities of all words and the unknown one"
 
 
 def test_a_few_words_say_nothing():
-    assert WordFrequencies(COUNTS).measure(["the"] * (FEWEST - 1) + ["<q>"]) is None
+    assert WordFrequencies(COUNTS).measure_surprisal(["the"] * (FEWEST - 1) + ["<q>"]) is None
 
 
 def test_percentiles_are_of_the_part_that_is_read_and_of_a_sample(tmp_path):
