@@ -111,7 +111,9 @@ def random_shortlist(args, dictionary):
     generator = torch.Generator().manual_seed(0)
     pool = torch.randperm(words - FREQUENT, generator=generator)[:POOL] + FREQUENT
     chosen = torch.randint(len(pool), (words, PER_WORD), generator=generator)
-    return Shortlist.of(torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary)
+    return Shortlist.from_arrays(
+        torch.arange(FREQUENT).int().numpy(), pool[chosen].int().numpy(), dictionary, dictionary
+    )
 
 
 def generator_of(system, args, dictionary):

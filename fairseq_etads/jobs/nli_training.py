@@ -221,7 +221,7 @@ class Trainer:
             moments = {"exp_avg": parameter, "exp_avg_sq": parameter, "step": torch.zeros(())}
             expected.update({f"adam.{name}.{key}": value for key, value in moments.items()})
         expected["progress"] = torch.tensor(Progress())
-        stored = WeightsFile(path, {}, f"Delete it, or choose a folder other than {path.parent}").read(expected)
+        stored = WeightsFile(path, {}, f"Delete it, or choose a folder other than {path.parent}").read_weights(expected)
         self.model.load_state_dict({n[len("model.") :]: w for n, w in stored.items() if n.startswith("model.")})
         for name, parameter in self.trained.items():
             values = {key: stored[f"adam.{name}.{key}"] for key in ("exp_avg", "exp_avg_sq")}

@@ -89,7 +89,7 @@ def load_extractor(args: argparse.Namespace, folder: Path) -> Tuple[PointerExtra
         raise InputError(
             f"--sentences {args.sentences}: has no effect on this extractor, which decides itself when to stop"
         )
-    task.labels.read(None)
+    task.labels.request_labels(None)
     return extractor.eval(), task
 
 

@@ -89,9 +89,9 @@ def _shorten_split(
         for number, line in enumerate(lines, 1):
             if number > len(pairs):
                 raise InputError(f"TEXT: {source} has more lines than --prepared has documents ({len(pairs):,})")
-            tokens = pairs.document(number - 1)
+            tokens = pairs.read_document(number - 1)
             fields = file.read_and_check_row(number - 1, tokens)
-            sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).sentences(), tokenizer)
+            sentences = _split_raw_sentences(line, WordText.from_tokens(tokens, subwords).split_sentences(), tokenizer)
             if sentences is None:
                 raise InputError(
                     f"TEXT: line {number} of {source} does not have the same sentences as document {number - 1} "

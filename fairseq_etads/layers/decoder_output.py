@@ -233,7 +233,9 @@ class PointingDecoder:
 
     def output_vocabulary(self, src_tokens: Tensor, bounded: bool = False) -> OutputVocabulary:
         """Return the output vocabulary for source documents (B, S). For ``bounded``, see :class:`BatchVocab`."""
-        return OutputVocabulary.of(src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded)
+        return OutputVocabulary.from_source(
+            src_tokens, self.dictionary, pointer=self.pointer is not None, bounded=bounded
+        )
 
     def score_words(
         self,
@@ -267,7 +269,7 @@ class PointingDecoder:
         if "candidate_output" in encoder_out:  # only in a search with a shortlist
             logits = encoder_out["candidate_output"](states)  # (N, T, C)
             assert vocabulary.candidates is not None
-            output.logits = vocabulary.candidates.restrict(logits)
+            output.logits = vocabulary.candidates.mask_unlisted_words(logits)
             return output
         is_linear = isinstance(self.output_projection, (nn.Linear, SharedTableOutput))
         if request is None or not is_linear:
@@ -286,7 +288,7 @@ class PointingDecoder:
         """Compute the requested log-probabilities from decoder states (N, T, d) and the output layer."""
         layer = self.output_projection
         size = int(layer.known_words if isinstance(layer, SharedTableOutput) else layer.out_features)
-        columns = vocabulary.target_columns(request.target)[:, :, None].clamp(max=size - 1)
+        columns = vocabulary.convert_to_target_columns(request.target)[:, :, None].clamp(max=size - 1)
         if pointer is not None and request.without is not None and pointer.kind == "soft":
             columns = torch.cat([columns, pointer.document_columns().clamp(max=size - 1)], dim=2)
         picked, total = compute_word_log_probs(states, layer.weight, layer.bias, columns, size, request.without)

@@ -63,7 +63,7 @@ class SummarizationModel:
         """Return the target summaries (B, T) as extended ids, which index the output of ``get_normalized_probs``."""
         vocabulary = DecoderOutput.of(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
-        return vocabulary.extended_ids(sample["target"])
+        return vocabulary.convert_to_extended_ids(sample["target"])
 
 
 class EncodingDecoding:

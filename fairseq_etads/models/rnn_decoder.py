@@ -25,7 +25,7 @@ from ..layers.recurrent import (
 )
 from ..layers.sentence_selector import SentenceAttention, SentenceSelection, SentenceSelector
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from .rnn_encoder import MAX_POSITIONS, get_dropout_rates
 
@@ -331,9 +331,9 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         For ``bounded``, see :class:`BatchVocab`.
         """
         candidates = self.choose_candidates(src_tokens) if self.large_vocabulary_trick else None
-        return OutputVocabulary.of(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
+        return OutputVocabulary.from_source(src_tokens, self.dictionary, self.pointer is not None, candidates, bounded)
 
-    def choose_candidates(self, src_tokens: Tensor) -> Candidates:
+    def choose_candidates(self, src_tokens: Tensor) -> CandidateWords:
         """Choose the candidate words for the documents (B, S). The softmax is computed over only these words.
 
         In training, all documents in a batch share one list of candidates. In evaluation, each document has its own
@@ -344,7 +344,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
             known = src_tokens < len(self.source_words)
             texts = self.source_words[src_tokens.masked_fill(~known, 0)]
         words, limit = self.dictionary, self.large_vocabulary_trick
-        return Candidates(texts, limit, len(words), words.nspecial, words.unk(), shared=self.training)
+        return CandidateWords(texts, limit, len(words), words.nspecial, words.unk(), shared=self.training)
 
     def forward(
         self,
@@ -609,7 +609,7 @@ class RecurrentDecoder(FairseqIncrementalDecoder):
         readouts, layer = output.logits, cache.get("candidate_output")  # set only in a search with a shortlist
         logits = self.output_projection(readouts, cache.get("output_rows")) if layer is None else layer(readouts)
         if vocabulary.candidates is not None:
-            logits = vocabulary.candidates.restrict(logits)
+            logits = vocabulary.candidates.mask_unlisted_words(logits)
         output.logits = logits
         if self.pointer is not None:
             assert vocabulary.slots is not None

@@ -12,7 +12,7 @@ import torch
 from fairseq import search as fairseq_search
 from torch import Tensor, nn
 
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.shortlist import Shortlist
 from .encoded import EncodedBatch
 from .ensemble import Ensemble, make_output_vocabulary
@@ -101,7 +101,7 @@ class BeamSearch:
             depends = settings.max_len_per_document and settings.max_len_a
             check_minimum_length(settings.min_len, settings.max_len - 1 if depends else min(limits))
         special, start = request.special, request.special.eos if request.bos_token is None else request.bos_token
-        self.candidates: Optional[Candidates] = None
+        self.candidates: Optional[CandidateWords] = None
         self.special, self.start = special, start
         if request.shortlist is not None:
             given = request.prefix_tokens, request.constraints
@@ -170,7 +170,7 @@ class BeamSearch:
 
     def _convert_prefix(self, prefix: Tensor) -> Tensor:
         """Convert summary prefixes (B, T) to search ids, and check their lengths."""
-        prefix = prefix if self.vocabulary is None else self.vocabulary.search_ids(prefix)
+        prefix = prefix if self.vocabulary is None else self.vocabulary.convert_to_search_ids(prefix)
         if self.settings.exact_length:  # ignore end symbols, because only this option determines the length
             prefix = prefix.masked_fill(prefix.eq(self.special.eos), self.special.pad)
         words = (prefix.ne(self.special.pad) & prefix.ne(self.special.eos)).sum(1)
@@ -206,7 +206,7 @@ class BeamSearch:
         if self.vocabulary is not None:
             for document, hypotheses in enumerate(results):
                 for hypothesis in hypotheses:
-                    hypothesis["tokens"] = self.vocabulary.dictionary_ids(hypothesis["tokens"], document)
+                    hypothesis["tokens"] = self.vocabulary.convert_to_dictionary_ids(hypothesis["tokens"], document)
         return results
 
     def _run_step(self, step: int, lprobs: Tensor, attention: Optional[Tensor]) -> bool:

@@ -13,7 +13,7 @@ from ..kernels.precision import at_least_float32
 from ..layers.beam_state import BeamState
 from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 from .encoded import EncodedBatch, EncodedModel
 from .shortlisting import restrict_softmax
@@ -129,7 +129,7 @@ class SharingMember(EnsembleMember):
         encoded: Optional[EncodedModel],
         documents: int,
         selection: Optional[Selection] = None,
-        candidates: Optional[Candidates] = None,
+        candidates: Optional[CandidateWords] = None,
     ):
         super().__init__(model, net_input, encoded)
         self._restricted = {} if candidates is None else restrict_softmax(model, net_input["src_tokens"], candidates)
@@ -147,7 +147,7 @@ class SharingMember(EnsembleMember):
         # The decoder creates its vocabulary in the first step. In this step, all tokens are start symbols and need no
         # conversion.
         if "vocabulary" in self.encoder_out:
-            tokens = self.encoder_out["vocabulary"].dictionary_ids(tokens)
+            tokens = self.encoder_out["vocabulary"].convert_to_dictionary_ids(tokens)
         out: Tuple[Any, ...] = self.model.decoder(tokens, encoder_out=self.encoder_out, incremental_state=self.state)
         if self.encoded is not None:
             # after the first step, the memory is complete and no document has finished
@@ -267,7 +267,7 @@ class Ensemble:
         temperature: float,
         encoded: Optional[EncodedBatch] = None,
         selection: Optional[Selection] = None,
-        candidates: Optional[Candidates] = None,
+        candidates: Optional[CandidateWords] = None,
     ):
         self.temperature = temperature
         self.documents = documents
@@ -363,7 +363,7 @@ def _average_attention(attentions: List[Tensor]) -> Optional[Tensor]:
 
 
 def make_output_vocabulary(
-    models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[Candidates] = None
+    models: List[Any], net_input: Dict[str, Tensor], candidates: Optional[CandidateWords] = None
 ) -> Optional[OutputVocabulary]:
     """Return the output vocabulary of an ensemble, or None if no model has one.
 

@@ -85,6 +85,6 @@ def find_best_so_far(
             last_read = read.of(place, beam)
         score = float(best_score[place].maximum(ended_score[place]))
         if vocabulary is not None:
-            tokens = vocabulary.dictionary_ids(tokens, row)
+            tokens = vocabulary.convert_to_dictionary_ids(tokens, row)
         found.append(BestHypothesis(row, tokens, score, last_read))
     return found

@@ -63,7 +63,7 @@ def score_references(
     if vocabulary is not None:
         # As in training, words that the model cannot produce are replaced with the unknown word. Otherwise, a reference
         # with such a word would have probability 0.
-        target = vocabulary.producible_ids(references)
+        target = vocabulary.convert_to_producible_ids(references)
         if len(models) > 1:
             width = int(target.max()) + 1
     scored = score([_ScoringModel(model, width) for model in models], {**sample, "target": target})

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from ..layers.decoder_output import DecoderOutput
 from ..layers.pointer import Selection
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from .hypotheses import Results
 from .settings import SpecialTokens
 from .shortlisting import restrict_softmax
@@ -70,7 +70,7 @@ def add_copied_positions(
     net_input: Dict[str, Tensor],
     special: SpecialTokens,
     selection: Optional[Selection] = None,
-    candidates: Optional[Candidates] = None,
+    candidates: Optional[CandidateWords] = None,
     bos_token: Optional[int] = None,
 ) -> None:
     """Set "copied_from" (T,) to the source position from which each token was copied, or -1 if it was generated.
@@ -100,7 +100,9 @@ def add_copied_positions(
     assert pointer is not None and output.vocabulary is not None, "a model with a pointer"
     if selection is not None:
         pointer = pointer.restrict_to_selection(selection._replace(probabilities=selection.probabilities[documents]))
-    positions = pointer.find_copied_positions(output.logits, output.vocabulary.target_columns(tokens))  # (n, T)
+    positions = pointer.find_copied_positions(
+        output.logits, output.vocabulary.convert_to_target_columns(tokens)
+    )  # (n, T)
     for (_, hypothesis), copied_from in zip(hypotheses, positions):
         hypothesis["copied_from"] = copied_from[: len(hypothesis["tokens"])]
 

@@ -152,11 +152,11 @@ class Explainer:
             output = DecoderOutput.of(model(**net_input, prev_output_tokens=before))
         vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
         assert vocabulary is not None, "a model of this project"
-        written = vocabulary.producible_ids(ids)
+        written = vocabulary.convert_to_producible_ids(ids)
         log_probs = _compute_log_probs(model, output).gather(2, written[:, :, None])[0, :, 0]
         shares = copied_from = None
         if pointer is not None:
-            columns = vocabulary.target_columns(ids)
+            columns = vocabulary.convert_to_target_columns(ids)
             _, shares = pointer.compute_target_log_probs(output.logits.float().log_softmax(-1), columns)
             copied_from = pointer.find_copied_positions(output.logits, columns)[0]
         return _ForwardPass(

@@ -29,7 +29,7 @@ from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
 from ..layers.sentence_selector import SentenceSelection
 from ..platform.option_checks import NOT_NEGATIVE, PROBABILITY, SIZE, Bounds, check_values
 from ..text.words import SENTENCE_MARK
-from ..vocabulary.candidates import Candidates
+from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
 
 LARGEST_LOSS = 1e20
@@ -559,7 +559,7 @@ class SummarizationNLL(FairseqCriterion):
         """
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
-        columns = vocabulary.target_columns(target)
+        columns = vocabulary.convert_to_target_columns(target)
         nll, loss, logs = self._compute_likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
         return nll, loss, columns != self.padding_idx, logs
 
@@ -616,7 +616,11 @@ class SummarizationNLL(FairseqCriterion):
         return (values * weights[:, None]).sum()
 
     def _compute_likelihood(
-        self, log_vocab: LogVocab, pointer: Optional[PointerOutput], target: Tensor, candidates: Optional[Candidates]
+        self,
+        log_vocab: LogVocab,
+        pointer: Optional[PointerOutput],
+        target: Tensor,
+        candidates: Optional[CandidateWords],
     ) -> Tuple[Tensor, Tensor, Dict[str, Tensor]]:
         """Compute the likelihood of each target word.
 
@@ -650,7 +654,9 @@ class SummarizationNLL(FairseqCriterion):
             smooth = total / count
         return -log_prob, self._smooth_labels(-log_prob, -smooth), {"p_gen": p_gen, "copied": copied}
 
-    def _sum_producible_log_probs(self, log_vocab: LogVocab, candidates: Optional[Candidates]) -> Tuple[Tensor, Any]:
+    def _sum_producible_log_probs(
+        self, log_vocab: LogVocab, candidates: Optional[CandidateWords]
+    ) -> Tuple[Tensor, Any]:
         """Compute the sum of the log-probabilities that label smoothing averages.
 
         Returns:

@@ -47,7 +47,7 @@ from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
     check_same_ids,
-    check_trained_with,
+    check_training_dictionaries,
     compute_fingerprint,
     limit_known_words,
 )
@@ -190,8 +190,8 @@ class SummarizationTask(FairseqTask):
             model = super().build_model(cfg, from_checkpoint)
         self.capabilities = self.capabilities | capabilities_of(model)
         self.trained_by = getattr(model, "trained_by", None)
-        self.factors.read(getattr(model, "factors", ()))
-        self.labels.read(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
+        self.factors.request_factors(getattr(model, "factors", ()))
+        self.labels.request_labels(getattr(model, "label_unit", None), getattr(model, "labels_in_order", False))
         if self.is_loading:
             return model
         mark_matrices(model)
@@ -234,7 +234,7 @@ class SummarizationTask(FairseqTask):
             # Check the generation options now rather than at the first validation.
             if self._summaries is not None:
                 check_decoding(self.cfg, self._summaries.options, "--pointer" in self.capabilities)
-        self.labels.read_for_criterion(cfg, get_criterion_class(cfg))
+        self.labels.request_labels_for_criterion(cfg, get_criterion_class(cfg))
         return super().build_criterion(cfg, from_checkpoint)
 
     def build_bpe(self, args: Any) -> Any:
@@ -595,8 +595,8 @@ class SummarizationTask(FairseqTask):
             ValueError: a dictionary differs from the one in the checkpoint. The message names the dictionary.
         """
         try:
-            check_trained_with(state, self.src_dict, self.tgt_dict)
-            self.factors.check_trained_with(state.get("factor_dictionaries", {}))
+            check_training_dictionaries(state, self.src_dict, self.tgt_dict)
+            self.factors.check_training_dictionaries(state.get("factor_dictionaries", {}))
         except ValueError as error:
             raise ValueError(f"training cannot continue from {path} with {self.cfg.data}: {error}") from None
 
@@ -607,8 +607,8 @@ class SummarizationTask(FairseqTask):
         only the dictionaries are compared (see :meth:`check_resumed`). In this case, the truncation lengths are read
         from the options of the command, as usual in fairseq.
         """
-        check_trained_with(state_dict, self.src_dict, self.tgt_dict)
-        self.factors.check_trained_with(state_dict.get("factor_dictionaries", {}))
+        check_training_dictionaries(state_dict, self.src_dict, self.tgt_dict)
+        self.factors.check_training_dictionaries(state_dict.get("factor_dictionaries", {}))
         first, self._trained = self._trained is None, state_dict
         for option in ("truncate_source", "truncate_target"):
             trained = state_dict.get(option)

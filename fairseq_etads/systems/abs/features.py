@@ -192,7 +192,7 @@ class ExtractiveFeatures(ActiveTerm):
         if tokens is None or tokens.dim() != 2:
             raise ValueError("--extractive-weights: the documents do not consist of words")
         vocabulary = vocabulary or OutputVocabulary(count_known_words(dictionary), dictionary.unk())
-        words = vocabulary.search_ids(tokens)
+        words = vocabulary.convert_to_search_ids(tokens)
         return cls(
             words.masked_fill(_is_special_symbol(tokens, dictionary) | words.eq(vocabulary.unk), NO_WORD), weights
         )

@@ -119,7 +119,7 @@ class EntailmentScorer:
             raise InputError(f"{folder / WORDS} does not match the fingerprint in {CONFIG}. {ADVICE}")
         with torch.device("meta"):  # skip memory allocation and random initialisation
             model = config.make_model(dictionary)
-        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read(model.state_dict())
+        weights = WeightsFile(folder / WEIGHTS, {}, ADVICE).read_weights(model.state_dict())
         model.load_state_dict({name: weight.float() for name, weight in weights.items()}, assign=True)
         return cls(model.requires_grad_(False), dictionary, config)
 

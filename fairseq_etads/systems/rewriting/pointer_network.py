@@ -48,7 +48,7 @@ class SentenceConvolution(nn.Module):
         return torch.cat(found, dim=1)
 
 
-class Candidates(NamedTuple):
+class SentenceCandidates(NamedTuple):
     """The candidates that can be selected from B documents: sentences and, with --learn-to-stop, a stop candidate.
 
     Attributes:
@@ -118,7 +118,7 @@ class PointerNetwork(nn.Module):
         self.glimpse = _AdditiveScores(width, hidden)
         self.choice = _AdditiveScores(width, hidden)
 
-    def compute_memory(self, candidates: Candidates) -> PointerMemory:
+    def compute_memory(self, candidates: SentenceCandidates) -> PointerMemory:
         """Compute the tensors that all steps read. This is done once per batch."""
         glimpsed = self.glimpse.key(candidates.states)
         keys = SharedKeys(self.choice.key(candidates.states))
@@ -145,7 +145,7 @@ class PointerNetwork(nn.Module):
         weights = log_attention(self.glimpse.scores(steps, memory.glimpsed), memory.missing).exp()
         return self.choice.scores(memory.values.compute_weighted_sum(weights), memory.keys), state
 
-    def score_selection(self, candidates: Candidates, chosen: Tensor) -> Tensor:
+    def score_selection(self, candidates: SentenceCandidates, chosen: Tensor) -> Tensor:
         """Score the candidates at each step of a given selection.
 
         Args:
@@ -180,7 +180,7 @@ class Critic(nn.Module):
         self.network = PointerNetwork(width, hidden)
         self.value = nn.Linear(width, 1)
 
-    def forward(self, sentences: Candidates, steps: int) -> Tensor:
+    def forward(self, sentences: SentenceCandidates, steps: int) -> Tensor:
         """Estimate the returns b (B, steps) from the sentences, without the stop candidate."""
         memory = self.network.compute_memory(sentences)
         inputs, state = self.network.make_initial_state(len(sentences.states))

@@ -289,4 +289,4 @@ def test_a_missing_library_is_named(given, text, tmp_path, capsys, monkeypatch):
 
 def test_settings_are_read_back():
     settings = PreparationSettings("huggingface", lowercase=False, target_marks=False)
-    assert PreparationSettings.from_record(settings.record()) == settings
+    assert PreparationSettings.from_record(settings.to_record()) == settings

@@ -242,7 +242,7 @@ def test_temperature_flattens_the_whole_distribution(pointer, documents):
                 with torch.no_grad():
                     net_output = model(source, source.ne(PAD).sum(1), previous)
                 log_probs = model.get_normalized_probs(net_output, log_probs=True)
-                words = model.decoder.output_vocabulary(source).extended_ids(tokens)
+                words = model.decoder.output_vocabulary(source).convert_to_extended_ids(tokens)
                 plain = log_probs.gather(2, words[:, :, None])[0, :, 0]
                 flattened = (log_probs / temperature).log_softmax(-1).gather(2, words[:, :, None])[0, :, 0]
                 if pointer == "switch":  # an end that is forced after 6 words, though the switch points

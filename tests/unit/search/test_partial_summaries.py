@@ -72,7 +72,7 @@ def test_the_best_of_living_and_ended_hypotheses_is_reported():
     done.tokens[[1, 3, 3], [0, 0, 1], :2] = torch.tensor([[30, 2], [31, 2], [32, 2]])
     scores, parents = torch.tensor([[-4.0, -3.0], [-2.0, -math.inf]]), torch.tensor([[1, 0], [0, 0]])
     attention = torch.tensor([[[0.1, 0.9], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
-    vocabulary = SimpleNamespace(dictionary_ids=lambda tokens, row: tokens + 100 * row)
+    vocabulary = SimpleNamespace(convert_to_dictionary_ids=lambda tokens, row: tokens + 100 * row)
     first, second = find_best_so_far(1, live, done, scores, parents, StepAttention(attention), vocabulary)
     assert (first.row, first.tokens.tolist(), first.score) == (1, [112, 113], -3.0)
     assert first.read.attention.tolist() == attention[0, 0].tolist(), "of the beam that it continues"

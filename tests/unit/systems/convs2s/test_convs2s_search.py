@@ -237,7 +237,7 @@ def test_with_a_shortlist_it_is_a_model_that_has_no_other_words(kind):
     assert_same(search(model, TEXTS, make_shortlist(task, frequent=V)), plain, rtol=1e-5, atol=1e-5)
     shortlist, changed = random_shortlist(task), 0
     for document in TEXTS:
-        words = shortlist.candidates(make_batch([document]), 7, None, (EOS,)).words
+        words = shortlist.choose_candidates(make_batch([document]), 7, None, (EOS,)).words
         found = search(model, [document], shortlist)
         assert_same(found, search(write_only(conv(kind, task), words.tolist()), [document]))
         changed += found[0][0]["tokens"].tolist() != search(model, [document])[0][0]["tokens"].tolist()
