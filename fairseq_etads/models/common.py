@@ -61,7 +61,7 @@ class SummarizationModel:
 
     def get_targets(self, sample: Dict[str, Any], net_output: NetOutput) -> Tensor:
         """Return the target summaries (B, T) as extended ids, which index the output of ``get_normalized_probs``."""
-        vocabulary = DecoderOutput.of(net_output).vocabulary
+        vocabulary = DecoderOutput.from_pair(net_output).vocabulary
         assert vocabulary is not None, "a decoder of this project must provide the words of its distributions"
         return vocabulary.convert_to_extended_ids(sample["target"])
 

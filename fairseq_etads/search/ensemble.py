@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import torch
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from ..layers.beam_state import BeamState
 from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
@@ -80,10 +80,10 @@ class EnsembleMember:
             without a switch, and the third is None for a model that returns no attention.
         """
         out = self.decode(tokens)
-        output = DecoderOutput.of(out)
+        output = DecoderOutput.from_pair(out)
         attention, logits = output.attention, output.logits[:, -1:]
         if temperature != 1.0 and self.capabilities.pointer is None:
-            logits = at_least_float32(logits) / temperature
+            logits = widen_to_float32(logits) / temperature
         undecided: Optional[Tensor] = None
         if self.has_plain_softmax and logits.dtype == torch.float32 and logits.device.type == "cpu":
             logits = logits[:, -1]
@@ -94,7 +94,7 @@ class EnsembleMember:
             self.pointer = output.pointer
             if output.pointer is not None and output.pointer.hard:
                 output.logits = logits
-                undecided = self._compute_log_probs(output.mixed().to_pair(), temperature)
+                undecided = self._compute_log_probs(output.to_mixture().to_pair(), temperature)
         return lprobs, undecided, None if attention is None else attention[:, -1].float()
 
     def _compute_log_probs(self, output: Tuple[Any, ...], temperature: float) -> Tensor:
@@ -157,7 +157,7 @@ class SharingMember(EnsembleMember):
             # store the probabilities in the state's memory, so that rows of finished documents are removed there too
             memory = self.state.memory.setdefault(self.model.decoder, {})
             probabilities = memory.setdefault("selection", self.selection.probabilities)
-            output = DecoderOutput.of(out)
+            output = DecoderOutput.from_pair(out)
             assert output.pointer is not None
             output.pointer = output.pointer.restrict_to_selection(self.selection._replace(probabilities=probabilities))
             out = output.to_pair()
@@ -380,4 +380,4 @@ def make_output_vocabulary(
     if able and candidates is not None:
         found: OutputVocabulary = restrict_softmax(able[0], net_input["src_tokens"], candidates)["vocabulary"]
         return found
-    return able[0].decoder.output_vocabulary(net_input["src_tokens"]) if able else None
+    return able[0].decoder.make_output_vocabulary(net_input["src_tokens"]) if able else None

@@ -26,7 +26,7 @@ class _ScoringModel:
         return self.model(**net_input)
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any) -> Tensor:
-        mixed = DecoderOutput.of(net_output).mixed()
+        mixed = DecoderOutput.from_pair(net_output).to_mixture()
         if mixed.pointer is not None:
             net_output = mixed.to_pair()
         if self.width == 0:

@@ -124,7 +124,7 @@ def _make_output_layer(output: Any, candidates: CandidateWords) -> Callable[[Ten
     elif isinstance(output, WideLinear):
         layer = output.restrict_to_words(words)
     elif isinstance(output, OutputLayer):
-        weight, bias = output.rows(words)
+        weight, bias = output.select_rows(words)
         layer = functools.partial(F.linear, weight=weight, bias=bias)
     else:
         chosen = None if output.bias is None else output.bias[words]

@@ -149,7 +149,7 @@ class Explainer:
         before = ids.roll(1, dims=1)
         before[:, 0] = self._texts.target.eos()
         with record_attention(model) as records:
-            output = DecoderOutput.of(model(**net_input, prev_output_tokens=before))
+            output = DecoderOutput.from_pair(model(**net_input, prev_output_tokens=before))
         vocabulary, pointer, attention = output.vocabulary, output.pointer, output.attention
         assert vocabulary is not None, "a model of this project"
         written = vocabulary.convert_to_producible_ids(ids)
@@ -212,7 +212,7 @@ def _compute_log_probs(model: Any, output: DecoderOutput) -> Tensor:
     log_probs: Tensor = model.get_normalized_probs(output.to_pair(), log_probs=True).float()
     if output.pointer is None or not output.pointer.hard:
         return log_probs
-    mixed: Tensor = model.get_normalized_probs(output.mixed().to_pair(), log_probs=True).float()
+    mixed: Tensor = model.get_normalized_probs(output.to_mixture().to_pair(), log_probs=True).float()
     return torch.where(log_probs.isneginf(), mixed, log_probs)
 
 

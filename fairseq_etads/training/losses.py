@@ -22,7 +22,7 @@ from fairseq.utils import get_perplexity
 from omegaconf import II
 from torch import Tensor, nn
 
-from ..kernels.precision import at_least_float32
+from ..kernels.precision import widen_to_float32
 from ..layers.attention_probe import FIGURES, observe_attention
 from ..layers.decoder_output import Capabilities, DecoderOutput, WordRequest, get_decoder_capabilities, unwrap_model
 from ..layers.pointer import LogVocab, PointerOutput, WordLogProbs
@@ -56,7 +56,7 @@ def coverage_loss(attention: Tensor, real: Tensor) -> Tensor:
         The coverage losses, shape (B, T), in at least float32. They are 0 at padding and at the first word of each
         summary.
     """
-    attention = at_least_float32(attention) * real[:, :, None]
+    attention = widen_to_float32(attention) * real[:, :, None]
     before = attention.cumsum(dim=1) - attention
     return torch.minimum(attention, before).sum(dim=2)
 
@@ -69,7 +69,7 @@ def compute_selection_losses(logits: Tensor, labels: Tensor, real: Tensor) -> Te
         labels: binary labels, shape (B, U).
         real: boolean mask, shape (B, U). The loss is 0 where the mask is False.
     """
-    logits = at_least_float32(logits).masked_fill(~real, 0)
+    logits = widen_to_float32(logits).masked_fill(~real, 0)
     losses = F.binary_cross_entropy_with_logits(logits, labels.to(logits).clamp(min=0), reduction="none")
     return losses.masked_fill(~real, 0)
 
@@ -126,7 +126,7 @@ def compute_closed_book_loss(logits: Tensor, target: Tensor, pad: int, unk: int)
         pad, unk: dictionary ids of the padding symbol and the unknown word.
     """
     words = target.masked_fill(target >= logits.shape[2], unk)
-    return F.cross_entropy(at_least_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
+    return F.cross_entropy(widen_to_float32(logits).transpose(1, 2), words, ignore_index=pad, reduction="none")
 
 
 def check_finite(loss: Tensor, sample: Dict[str, Any], skip_overflow: bool = False) -> bool:
@@ -546,7 +546,7 @@ class SummarizationNLL(FairseqCriterion):
         request: Dict[str, Any] = {}
         if get_decoder_capabilities(unwrap_model(model)).takes_requests:
             request["request"] = WordRequest(target, self.specials if self.label_smoothing else None)
-        return DecoderOutput.of(model(**net_input, **request))
+        return DecoderOutput.from_pair(model(**net_input, **request))
 
     def _compute_word_losses(
         self, output: DecoderOutput, target: Tensor
@@ -560,7 +560,9 @@ class SummarizationNLL(FairseqCriterion):
         # External models return logits for all known words.
         vocabulary = output.vocabulary or OutputVocabulary(output.logits.shape[2], self.unk)
         columns = vocabulary.convert_to_target_columns(target)
-        nll, loss, logs = self._compute_likelihood(output.log_vocab(), output.pointer, columns, vocabulary.candidates)
+        nll, loss, logs = self._compute_likelihood(
+            output.compute_log_vocab(), output.pointer, columns, vocabulary.candidates
+        )
         return nll, loss, columns != self.padding_idx, logs
 
     def _compute_further_losses(

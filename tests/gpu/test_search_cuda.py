@@ -193,7 +193,9 @@ def test_drawn_summaries_have_their_probability(strategy):
             previous = torch.cat([torch.tensor([EOS]), tokens[:-1]])[None]
             with torch.no_grad():
                 scores = model.get_normalized_probs(model(**one, prev_output_tokens=previous), log_probs=True)[0]
-                columns = model.decoder.output_vocabulary(one["src_tokens"]).convert_to_extended_ids(tokens[None])[0]
+                columns = model.decoder.make_output_vocabulary(one["src_tokens"]).convert_to_extended_ids(tokens[None])[
+                    0
+                ]
             expected = scores.gather(1, columns[:, None])[:, 0]
             free = slice(0, min(len(tokens), 9))  # at the greatest length the end is forced
             torch.testing.assert_close(

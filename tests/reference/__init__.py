@@ -74,7 +74,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "2",
             "multi_head",
-            "layers.aggregation.Aggregation",
+            "layers.aggregation.LayerAggregation",
             "layers/test_aggregation.py::test_aggregation_against_the_oracle",
         ),
         Equation(
@@ -157,7 +157,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "4",
             "multi_head",
-            "layers.aggregation.Aggregation",
+            "layers.aggregation.LayerAggregation",
             "layers/test_aggregation.py::test_aggregation_against_the_oracle",
         ),
         Equation(
@@ -181,7 +181,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "15 to 17",
             "aggregate",
-            "layers.aggregation.Aggregation",
+            "layers.aggregation.LayerAggregation",
             "layers/test_aggregation.py::test_aggregation_against_the_oracle",
         ),
         Equation(

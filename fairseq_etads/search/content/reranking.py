@@ -51,7 +51,7 @@ class Reranker(NamedTuple):
     weight: float
     subwords: str
 
-    def scores(
+    def compute_scores(
         self, document: Sequence[str], hypotheses: Sequence[Sequence[str]], scores: Sequence[float]
     ) -> List[float]:
         """Add the weighted expected ROUGE and consensus to the score of each hypothesis of a document.
@@ -83,7 +83,7 @@ class Reranker(NamedTuple):
             tokens: the tokens of each hypothesis, without start and end symbols.
             hypotheses: the hypotheses from the search, in the same order as ``tokens``.
         """
-        scores = self.scores(document, tokens, [float(one["score"]) for one in hypotheses])
+        scores = self.compute_scores(document, tokens, [float(one["score"]) for one in hypotheses])
         scored = [{**one, "score": one["score"].new_tensor(score)} for one, score in zip(hypotheses, scores)]
         return sorted(scored, key=lambda hypothesis: -float(hypothesis["score"]))
 

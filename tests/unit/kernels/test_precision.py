@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention
 
 from fairseq_etads.attention import attention_weights, saliency_attention
-from fairseq_etads.kernels.precision import in_float32
+from fairseq_etads.kernels.precision import apply_in_float32
 from fairseq_etads.layers.encoder_attention import FocusAttention
 from fairseq_etads.layers.pointer import Pointer
 from fairseq_etads.search.inference import InferenceModel
@@ -100,7 +100,7 @@ def test_a_layer_in_float32_passes_gradients_in_its_own_format(dtype):
     torch.manual_seed(0)
     layer, x = nn.Linear(8, 3).to(dtype), torch.randn(5, 8).to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out = in_float32(layer, x)
+        out = apply_in_float32(layer, x)
     expected = nn.functional.linear(x.double(), layer.weight.double(), layer.bias.double())
     assert out.dtype == torch.float32
     torch.testing.assert_close(out.double(), expected, rtol=1e-6, atol=1e-6)
@@ -114,7 +114,7 @@ def test_a_layer_in_float32_runs_its_hooks():
     torch.manual_seed(0)
     layer = quant_noise(nn.Linear(8, 8), p=0.9, block_size=4).to(torch.bfloat16).train()
     with torch.no_grad():
-        out = in_float32(layer, torch.ones(1, 8))
+        out = apply_in_float32(layer, torch.ones(1, 8))
     assert (out - layer.bias).eq(0).any(), "most blocks are zero"
 
 

@@ -168,7 +168,9 @@ def test_the_search_scores_summaries_as_the_model_does(arch, others):
             scores = [torch.nn.functional.pad(s, (0, width - s.shape[1]), value=-math.inf) for s in scores]
             mean = torch.stack(scores).exp().mean(0).log()
             columns = (
-                models[0].decoder.output_vocabulary(document).convert_to_extended_ids(hypothesis["tokens"][None])[0]
+                models[0]
+                .decoder.make_output_vocabulary(document)
+                .convert_to_extended_ids(hypothesis["tokens"][None])[0]
             )
             expected = mean.gather(1, columns[:, None]).sum()
             torch.testing.assert_close(hypothesis["score"], expected, rtol=1e-4, atol=1e-4)

@@ -91,17 +91,19 @@ def test_sentences_end_at_marks_or_at_final_punctuation(text, sentences):
 
 def test_subwords_and_marks_are_no_words(content):
     """Pieces count as the word that they form, and a sentence mark adds nothing."""
-    whole = Reranker(content, 1.0, "none").scores(["w1", "w2"], [["w1", "w2"]], [0.0])
-    pieces = Reranker(content, 1.0, "subword_nmt").scores(["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]], [0.0])
+    whole = Reranker(content, 1.0, "none").compute_scores(["w1", "w2"], [["w1", "w2"]], [0.0])
+    pieces = Reranker(content, 1.0, "subword_nmt").compute_scores(
+        ["w@@", "1", "w2"], [["w@@", "1", "<q>", "w2"]], [0.0]
+    )
     assert whole == pieces and whole[0] > 0
 
 
 def test_each_hypothesis_with_a_finite_score_counts_in_the_consensus(content):
     """The third has an infinite score, so the other ones have the scores of a beam without it."""
     reranker, texts = Reranker(content, 2.0, "none"), [["w1", "w2"], ["w1", "w3"], ["w1", "w2", "w3"]]
-    three = reranker.scores(["w1", "w2"], texts, [-1.0, -2.0, -math.inf])
-    assert three == [*reranker.scores(["w1", "w2"], texts[:2], [-1.0, -2.0]), -math.inf]
-    assert reranker.scores(["w1", "w2"], texts, [-1.0, -2.0, -3.0])[0] > three[0]
+    three = reranker.compute_scores(["w1", "w2"], texts, [-1.0, -2.0, -math.inf])
+    assert three == [*reranker.compute_scores(["w1", "w2"], texts[:2], [-1.0, -2.0]), -math.inf]
+    assert reranker.compute_scores(["w1", "w2"], texts, [-1.0, -2.0, -3.0])[0] > three[0]
 
 
 def folder_with(content, path):
