@@ -161,7 +161,7 @@ def train_content(run: Path, folder: Path, documents: int, seed: int) -> Iterato
     }
     model = ContentModel(priors, networks, words / max(len(texts), 1), limit is None)
     model.save(run / FILE)
-    kept = len(model.kept())
+    kept = len(model.get_stored_counts())
     yield f"{run / FILE}: {kept:,} words and bigrams from {len(texts):,} pairs, networks trained on {taken:,}"
     area = compute_validation_auc(run, folder, limit)
     if area:
@@ -233,7 +233,7 @@ def compute_validation_auc(run: Path, folder: Path, limit: Optional[int]) -> Dic
             for order, table in make_feature_tables(
                 pair.document, pair.probabilities, model.priors, pair.summary
             ).items():
-                scores[order].extend(model.networks[order].probabilities(table.features).tolist())
+                scores[order].extend(model.networks[order].predict_probabilities(table.features).tolist())
                 labels[order].extend(table.labels)
     areas = {
         order: _compute_auc(np.array(scores[order]), np.array(labels[order], dtype=bool)) for order in MOST_COUNTED

@@ -105,7 +105,7 @@ def load_initial_weights(
     report.new = [name for name, parameter in parameters if id(parameter) not in loaded]
     report.unused = sorted(weights.keys() - {name for name, _ in parameters})
     if whole and (report.new or report.unused):
-        raise ValueError(report.wrong_model_message())
+        raise ValueError(report.format_wrong_model_message())
     numbers = {id(parameter): parameter.numel() for _, parameter in parameters}
     report.log(sum(numbers[key] for key in loaded), sum(numbers.values()))
 
@@ -206,7 +206,7 @@ class _LoadingReport:
         self.new: List[str] = []
         self.unused: List[str] = []
 
-    def wrong_model_message(self) -> str:
+    def format_wrong_model_message(self) -> str:
         """Return the error message for a checkpoint of another model."""
         if self.other_shape:
             return (

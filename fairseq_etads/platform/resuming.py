@@ -394,7 +394,7 @@ def _restore_further_state(load: Callable[..., Any], command: Any) -> Callable[.
     return load_checkpoint
 
 
-def install(command: Any) -> None:
+def install_patches(command: Any) -> None:
     """Patch fairseq to correct how training resumes. This function can be called repeatedly.
 
     Args:

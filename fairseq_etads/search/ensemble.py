@@ -15,7 +15,7 @@ from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
-from .encoded import EncodedBatch, EncodedModel
+from .encoded import EncodedBatch, EncoderCache
 from .shortlisting import restrict_softmax
 
 
@@ -37,14 +37,14 @@ class EnsembleMember:
 
     first_beam: int
 
-    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel]):
+    def __init__(self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache]):
         self.model: Any = model
         self.encoded = encoded
         self.capabilities = get_decoder_capabilities(model)
         self.has_plain_softmax = _has_plain_softmax(model)
         self.encoder_out: Any = None
         if encoded is not None:
-            self.encoder_out = encoded.encoder_out(model, _get_device(net_input))
+            self.encoder_out = encoded.get_encoder_out(model, _get_device(net_input))
         self.pointer: Optional[PointerOutput] = None
         if self.encoder_out is None and hasattr(model, "encoder"):
             self.encoder_out = model.encoder.forward_torchscript(net_input)
@@ -66,7 +66,7 @@ class EnsembleMember:
         """
         raise NotImplementedError
 
-    def step(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
+    def score_next_words(self, tokens: Tensor, temperature: float) -> Tuple[Tensor, Optional[Tensor], Optional[Tensor]]:
         """Compute the log-probabilities of the next words and the attention weights.
 
         Args:
@@ -126,7 +126,7 @@ class SharingMember(EnsembleMember):
         self,
         model: Any,
         net_input: Dict[str, Tensor],
-        encoded: Optional[EncodedModel],
+        encoded: Optional[EncoderCache],
         documents: int,
         selection: Optional[Selection] = None,
         candidates: Optional[CandidateWords] = None,
@@ -187,7 +187,7 @@ class RepeatingMember(EnsembleMember):
     """
 
     def __init__(
-        self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncodedModel], documents: int, beam: int
+        self, model: Any, net_input: Dict[str, Tensor], encoded: Optional[EncoderCache], documents: int, beam: int
     ):
         super().__init__(model, net_input, encoded)
         self.first_beam, self.rows = beam, documents * beam
@@ -244,7 +244,7 @@ class Ensemble:
         net_input: the model inputs of the batch, as created by a dataset.
         documents: B, the number of documents in the batch.
         beam: the number of hypotheses per document.
-        temperature: the softmax temperature; see :meth:`EnsembleMember.step`.
+        temperature: the softmax temperature; see :meth:`EnsembleMember.score_next_words`.
         encoded: the cache for the models' outputs on this batch, which is filled if it is empty, or None for no cache.
         selection: the words that pointers may copy, or None to allow all words.
         candidates: the words over which all models compute the softmax, or None for all V words. The search ids of the
@@ -271,7 +271,7 @@ class Ensemble:
     ):
         self.temperature = temperature
         self.documents = documents
-        kept = [None if encoded is None else encoded.of(number) for number in range(len(models))]
+        kept = [None if encoded is None else encoded.get_model_cache(number) for number in range(len(models))]
         self.members: List[EnsembleMember] = [
             SharingMember(model, net_input, part, documents, selection, candidates)
             if get_decoder_capabilities(model).shares_documents
@@ -279,7 +279,7 @@ class Ensemble:
             for model, part in zip(models, kept)
         ]
 
-    def step(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
+    def score_next_words(self, tokens: Tensor, first: bool) -> Tuple[Tensor, Optional[Tensor]]:
         """Compute the log-probabilities of the next words and the mean attention weights.
 
         Words in :attr:`decided_against` receive their log-probability under the mixture of generating and copying
@@ -299,7 +299,7 @@ class Ensemble:
         log_probs, undecided, attentions = [], [], []
         for member in self.members:
             rows = tokens[:, : member.first_beam] if first else tokens
-            lprobs, mixed, attention = member.step(rows.reshape(-1, length), self.temperature)
+            lprobs, mixed, attention = member.score_next_words(rows.reshape(-1, length), self.temperature)
             kept = 1 if first else beam
             log_probs.append(lprobs.view(documents, rows.size(1), -1)[:, :kept])
             undecided.append(None if mixed is None else mixed.view(documents, rows.size(1), -1)[:, :kept])

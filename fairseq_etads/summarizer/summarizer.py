@@ -290,7 +290,7 @@ class Summarizer:
         try:
             if infer_dtype not in self._copies:
                 copies = InferenceModel(self._model, infer_dtype)
-                copies.current()  # create the copy now, so that an error about an unsupported dtype names the option
+                copies.get_current_copy()  # create it now, so that an error about an unsupported dtype names the option
                 self._copies[infer_dtype] = copies
             if chooses:
                 groups = choose_group_count(settings["beam_size"])
@@ -379,7 +379,7 @@ class Summarizer:
         best = hypotheses[0]
         if search.reranker is not None:
             spelled = [self._spell(row, one, batch, search)[0].tokens for one in hypotheses]
-            best = search.reranker.ranked(batch.documents[row].tokens, spelled, hypotheses)[0]
+            best = search.reranker.rank_hypotheses(batch.documents[row].tokens, spelled, hypotheses)[0]
         return self._summary(row, best, batch, search)
 
     def _spell(

@@ -42,7 +42,7 @@ from ..platform.option_checks import check_values
 from ..search.content.model import ContentModel
 from ..search.content.reranking import ContentTerm, Reranker
 from ..search.generator import SummaryGenerator
-from ..search.lengths import Lengths
+from ..search.lengths import TextLengths
 from ..search.reference_scores import score_references
 from ..vocabulary.dictionary import (
     SummarizationDictionary,
@@ -63,7 +63,7 @@ from .checks import (
 from .extra_updates import ExtraUpdates, get_auxiliary_task
 from .losses import convert_to_numbers
 from .options import TRUNCATE_SOURCE, TRUNCATE_TARGET, SummarizationConfig, collect_search_options
-from .validation import ValidationSummaries, check_best_metric
+from .validation import ValidationSummarizer, check_best_metric
 
 logger = logging.getLogger(__name__)
 
@@ -115,12 +115,13 @@ class SummarizationTask(FairseqTask):
         self._training_folder = ""
         self._evaluated: Any = None  # the training split as a validation set
         self._criterion: Any = None  # the criterion used in training
-        self._summaries = ValidationSummaries(self, cfg) if ValidationSummaries.are_requested(cfg) else None
+        self._summaries = ValidationSummarizer(self, cfg) if ValidationSummarizer.are_requested(cfg) else None
 
     @classmethod
     def setup_task(cls, cfg: SummarizationConfig, **kwargs: Any) -> "SummarizationTask":
         """Create the task and load the dictionaries in the data folder."""
-        compat.install()  # in a Python program, the module of fairseq-train may have been imported after the plugin
+        # In a Python program, the module of fairseq-train may have been imported after the plugin.
+        compat.install_patches()
         if not cfg.data:
             raise ValueError("no data folder given: name the output of fairseq-preprocess or etads-prepare")
         directory, *further = utils.split_paths(cfg.data)
@@ -214,7 +215,7 @@ class SummarizationTask(FairseqTask):
         """Return whether the model will also be trained on an auxiliary task."""
         return str(self.cfg.auxiliary_task) != "none" and not self.is_loading
 
-    def auxiliary_parts(self, cfg: Any) -> Dict[str, Any]:
+    def make_auxiliary_modules(self, cfg: Any) -> Dict[str, Any]:
         """Return the named modules that --auxiliary-task adds to a recurrent model with the options ``cfg``."""
         return get_auxiliary_task(str(self.cfg.auxiliary_task)).parts(cfg) if self.trains_auxiliary_task else {}
 
@@ -341,7 +342,7 @@ class SummarizationTask(FairseqTask):
             self._criterion.record_applied_update(gradient_is_finite=not isinstance(optimizer, AMPOptimizer))
         super().optimizer_step(optimizer, model, update_num)
         if self.extra_updates is not None:
-            self.extra_updates.follow(optimizer, model, update_num + 1)
+            self.extra_updates.run_due_updates(optimizer, model, update_num + 1)
 
     def valid_step(self, sample: Any, model: Any, criterion: Any, **kwargs: Any) -> Any:
         """Compute the validation loss of a batch.
@@ -441,7 +442,7 @@ class SummarizationTask(FairseqTask):
             self._training_folder = directory
         if split == self.cfg.train_subset and pairs.tgt_sizes is not None and len(pairs.tgt_sizes):
             sizes = (min(int(size) - 1, self.truncate_target) for size in pairs.tgt_sizes)  # exclude the end symbol
-            self.summary_lengths = Lengths(sizes).percentiles()
+            self.summary_lengths = TextLengths(sizes).get_percentiles()
         self.datasets[split] = dataset
 
     def build_dataset_for_inference(
@@ -519,7 +520,7 @@ class SummarizationTask(FairseqTask):
             if prefix_allowed_tokens_fn and not isinstance(generator.search, PrefixConstrainedBeamSearch):
                 raise ValueError(f"prefix_allowed_tokens_fn does not go with {type(generator.search).__name__}")
             settings = generator.settings
-            logger.info(f"score: {settings.scoring.describe()}; early stopping: {settings.early_stopping}")
+            logger.info(f"score: {settings.scoring.describe_formula()}; early stopping: {settings.early_stopping}")
         return generator
 
     def inference_step(
@@ -624,7 +625,7 @@ class SummarizationTask(FairseqTask):
         """Return the maximum lengths of documents and summaries after truncation, including the end symbol."""
         return self.truncate_source + 1, self.truncate_target + 1
 
-    def trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
+    def get_trained_positions(self) -> Tuple[Optional[int], Optional[int]]:
         """Return the ``max_positions`` of the checkpoint to load, or (None, None) if there is no checkpoint."""
         if self._trained is None or "truncate_source" not in self._trained:
             return None, None

@@ -160,7 +160,7 @@ def build_detokenizer(name: str, text: Optional[str]) -> Any:
     return encoders.build_tokenizer(Namespace(tokenizer=name, **values))
 
 
-class ValidationSummaries:
+class ValidationSummarizer:
     """Summarise the first documents of a validation set to compute ROUGE scores and log samples.
 
     Samples are logged as detokenised text. Without ``--eval-rouge-detok``, the tokenisation of the data is detected

@@ -224,9 +224,9 @@ def test_a_copy_in_another_format_finds_summaries(name):
 def test_a_gpu_before_ampere_gets_float16_and_refuses_bfloat16(capability, auto, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: capability)
     model = sharpened("etads", task=TASK).cuda()
-    assert next(InferenceModel(model, "auto").current().parameters()).dtype == auto
-    assert next(InferenceModel(model, "fp16").current().parameters()).dtype == torch.float16
+    assert next(InferenceModel(model, "auto").get_current_copy().parameters()).dtype == auto
+    assert next(InferenceModel(model, "fp16").get_current_copy().parameters()).dtype == torch.float16
     with pytest.raises(ValueError, match=r"--infer-dtype bf16: .*capability .* choose fp16, fp32 or auto"):
-        InferenceModel(model, "bf16").current()
+        InferenceModel(model, "bf16").get_current_copy()
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda *_: (8, 0))
-    assert next(InferenceModel(model, "auto").current().parameters()).dtype == torch.bfloat16
+    assert next(InferenceModel(model, "auto").get_current_copy().parameters()).dtype == torch.bfloat16

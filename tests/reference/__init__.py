@@ -289,7 +289,7 @@ EQUATIONS: Dict[str, List[Equation]] = {
         Equation(
             "docs/decoding.md, the bound of an unfinished hypothesis",
             "best_possible_score",
-            "search.penalties.Scoring",
+            "search.penalties.HypothesisScorer",
             "search/test_stopping.py::test_a_document_ends_as_soon_as_the_rule_lets_it",
         ),
         Equation(

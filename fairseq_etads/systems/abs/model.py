@@ -21,7 +21,7 @@ from ...layers.decoder_output import DecoderOutput, NetOutput, PointingDecoder, 
 from ...layers.embedding import VocabularyEmbedding, mark_lookup_table
 from ...layers.pointer import Pointer
 from ...models.common import (
-    EncodingDecoding,
+    EncoderDecoderMixin,
     SummarizationModel,
     check_vocabulary_sizes,
     register_presets,
@@ -192,7 +192,7 @@ class ABSDecoder(PointingDecoder, FairseqIncrementalDecoder):
         return logits
 
 
-class ABSModel(SummarizationModel, EncodingDecoding, FairseqEncoderDecoderModel):
+class ABSModel(SummarizationModel, EncoderDecoderMixin, FairseqEncoderDecoderModel):
     """The model of attention-based summarisation (ABS).
 
     Choose one of :data:`PRESETS` with ``--arch``. See :class:`NeuralLanguageModelConfig` for the options.

@@ -259,7 +259,7 @@ class SummarizationRL(SummarizationNLL):
         # EncodedBatch stores its contents on the CPU. Therefore, use it only if the model is on the CPU.
         if encoder_out is not None and sample["net_input"]["src_tokens"].device.type == "cpu":
             encoded = EncodedBatch()
-            encoded.of(0).store_encoder_out(inference.current(), encoder_out)
+            encoded.get_model_cache(0).store_encoder_out(inference.get_current_copy(), encoder_out)
         sampled: List[Tensor] = []
         greedy: List[Tensor] = []
         for hypotheses in generator.generate(None, sample, encoded=encoded):

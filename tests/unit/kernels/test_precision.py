@@ -89,7 +89,7 @@ def test_mu_and_sigma_are_as_exact_as_float32_allows(dtype, focal, how, length):
 @pytest.mark.parametrize("infer_dtype", ["bf16", "int8", None])
 def test_copies_for_inference_keep_mu_and_sigma(infer_dtype):
     model = make_model("etads")
-    attention = InferenceModel(model, infer_dtype).current().encoder.layers[0].self_attn
+    attention = InferenceModel(model, infer_dtype).get_current_copy().encoder.layers[0].self_attn
     x = torch.randn(400, 1, 32, generator=torch.Generator().manual_seed(0))
     exact = center_and_scope(make_model("etads").double().encoder.layers[0].self_attn, x.double())
     torch.testing.assert_close(center_and_scope(attention, x), exact, rtol=0, atol=2e-3)

@@ -17,7 +17,7 @@ from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
 from fairseq_etads.jobs.tuning.tune import tune
 from fairseq_etads.platform.errors import InputError
-from fairseq_etads.search.content.choosing import Expectation
+from fairseq_etads.search.content.choosing import ExpectedNgrams
 from fairseq_etads.search.content.model import FILE, ContentModel
 from fairseq_etads.search.content.reranking import CONSENSUS_WEIGHT, ContentTerm, Reranker, split_sentences
 
@@ -53,10 +53,10 @@ def test_hypotheses_are_ordered_by_score_expected_rouge_and_consensus(model, con
     moved = 0
     for ids, plain, ranked in zip(DOCUMENTS, found(model, [], nbest=6), found(model, [term(content)])):
         document = [TASK.source_dictionary[word] for word in ids]
-        expected = Expectation(content.items([document], [1.0]), content.length)
+        expected = ExpectedNgrams(content.predict_items([document], [1.0]), content.length)
         agreement = consensus([words(one) for one in plain], [True] * len(plain))
         sums = [
-            float(one["score"]) + 3.0 * (expected.expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
+            float(one["score"]) + 3.0 * (expected.compute_expected_rouge([words(one)]) + CONSENSUS_WEIGHT * agrees)
             for one, agrees in zip(plain, agreement)
         ]
         order = sorted(range(len(plain)), key=lambda number: -sums[number])

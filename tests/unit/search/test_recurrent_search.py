@@ -148,6 +148,6 @@ def test_the_product_with_all_words_is_packed(arch, infer_dtype, error):
         layer.bias.normal_()
         x = torch.randn(5, 1, layer.weight.shape[1])
         want = layer(x)
-        copied = InferenceModel(model, infer_dtype).current().decoder.output_projection
+        copied = InferenceModel(model, infer_dtype).get_current_copy().decoder.output_projection
         torch.testing.assert_close(copied(x), want, rtol=error, atol=error)
     assert isinstance(copied, WideLinear) == (arch != "words_lvt2k")

@@ -102,7 +102,7 @@ def test_the_softmax_runs_over_the_documents_list(family, settings):
     shortlist = random_shortlist(task)
     changed = 0
     for document in DOCUMENTS:
-        special = SpecialTokens.of(task.target_dictionary, _Settings(settings))
+        special = SpecialTokens.from_dictionary(task.target_dictionary, _Settings(settings))
         words = find_batch_candidates(
             shortlist, {"src_tokens": make_batch([document])}, None, None, special, EOS, settings["beam_size"]
         ).words

@@ -182,7 +182,7 @@ def test_copies_for_inference_score_the_same_words_alike(kind, dtype, error):
 
 def test_copies_have_no_normalised_weights_left_to_compute():
     model = conv("soft")
-    copied = InferenceModel(model).current()
+    copied = InferenceModel(model).get_current_copy()
     assert not any(name.endswith(("weight_g", "weight_v")) for name, _ in copied.named_parameters())
     assert isinstance(copied.decoder.output_projection, WideLinear) == can_pack_weights(torch.float32)
     layers = [module for module in copied.modules() if isinstance(module, LinearizedConvolution)]
