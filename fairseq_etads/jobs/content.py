@@ -12,7 +12,7 @@ from tqdm import tqdm
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.scores import compute_roc_auc
 from ..data.labels.texts import WordText, list_summary_sentences
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..search.content.candidates import pad_probabilities, stem_words
 from ..search.content.features import MOST_COUNTED, WIDTHS, PriorProbabilities, make_feature_tables

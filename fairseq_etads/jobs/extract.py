@@ -10,7 +10,7 @@ from tqdm import tqdm
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.labels import select_by_greedy_recall
 from ..data.labels.texts import WordText, list_summary_sentences
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output
 from ..search.content.candidates import choose_sentences

@@ -17,7 +17,7 @@ from ..data.labels.labels import (
     select_by_greedy_recall,
 )
 from ..data.labels.texts import WordText, list_summary_sentences
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.console import leave_signals_to_parent
 from ..platform.errors import InputError
 from ..platform.outputs import open_output

@@ -212,7 +212,7 @@ def make_recipe(
             "--truncate-target", _round_up_length(min(data.summaries.get_percentile(99), longest_summary))
         ),
     )
-    read = data.documents.compute_mean(cut[0]), data.summaries.mean(cut[1])
+    read = data.documents.compute_mean(cut[0]), data.summaries.compute_mean(cut[1])
     workers = options.get_number("--distributed-world-size", max(machine.gpus, 1))
     if machine.gpus:
         machine = replace(machine, gpus=workers)  # each worker uses one GPU, possibly on another machine

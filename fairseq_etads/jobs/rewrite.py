@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ..data.labels.texts import WordText
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..evaluation.reranking import RewriteCandidate, choose_best_combination
 from ..platform.errors import InputError
 from ..platform.outputs import lock_output

@@ -18,7 +18,7 @@ from ..data.labels.scores import (
     make_empty_histogram,
 )
 from ..data.labels.texts import WordText
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..data.selection import TokenValues
 from ..models.selector import Selector
 from ..platform.errors import InputError

@@ -10,7 +10,7 @@ from tqdm import tqdm
 from ..data.labels.files import NOTHING, SelectionFile, make_label_file_name
 from ..data.labels.texts import WordText
 from ..data.preparation import read_settings
-from ..data.prepared import PreparedPairs
+from ..data.prepared_pairs import PreparedPairs
 from ..platform.errors import InputError
 from ..platform.outputs import open_output, write_text
 from ..text.files import read_lines

@@ -31,7 +31,7 @@ from .focus_columns import (
     pad_columns,
     split_keys,
 )
-from .fused import warn_without_fused_kernel
+from .fused_kernels import warn_without_fused_kernel
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from torch.utils.checkpoint import checkpoint
 from ..attention import attention_weights
 from ..kernels.dropout import dropout
 from ..kernels.focus import compute_token_positions, focus_attention
-from ..kernels.fused import warn_without_fused_kernel
+from ..kernels.fused_kernels import warn_without_fused_kernel
 from ..kernels.precision import apply_in_float32, keep_float32, widen_to_float32
 from .attention_probe import ObservableAttention
 from .beam_state import IncrementalState

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from ..attention import attention_weights, saliency_attention
 from ..data.training_text import compute_word_probabilities, initialise_embeddings_from_text
 from ..kernels.dropout import use_compact_dropout
-from ..kernels.fused import warn_without_fused_kernel
+from ..kernels.fused_kernels import warn_without_fused_kernel
 from ..kernels.linear import use_training_linear
 from ..kernels.precision import widen_to_float32
 from ..layers.aggregation import EncoderGate, LayerAggregation

@@ -28,7 +28,7 @@ from unittest import mock
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from .deferred import importing_fairseq
+from .deferred_imports import importing_fairseq
 
 with importing_fairseq():
     from fairseq import checkpoint_utils, file_io, utils

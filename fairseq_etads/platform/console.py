@@ -143,7 +143,7 @@ def command(
         def main(argv: Optional[Sequence[str]] = None) -> int:
             parser = make_parser()
             args = parser.parse_args(argv)
-            return run(parser.prog, lambda: work(args), *more)
+            return run_command(parser.prog, lambda: work(args), *more)
 
         main.make_parser = make_parser  # type: ignore[attr-defined]
         return main
@@ -275,7 +275,7 @@ def report_errors_in_one_line(command: str, *more: Type[Exception]) -> Iterator[
             sys.exit(USER_ERROR)
 
 
-def run(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
+def run_command(command: str, work: Callable[[], Any], *more: Type[Exception]) -> int:
     """Call a function within :func:`report_errors_in_one_line`, and return the exit status of the command."""
     try:
         with report_errors_in_one_line(command, *more):

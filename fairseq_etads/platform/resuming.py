@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from unittest import mock
 
 from . import training_loop
-from .deferred import STATISTICS, defer_imports
+from .deferred_imports import STATISTICS, defer_imports
 
 with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils

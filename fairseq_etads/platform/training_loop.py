@@ -16,7 +16,7 @@ import threading
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple
 
-from .deferred import STATISTICS, defer_imports
+from .deferred_imports import STATISTICS, defer_imports
 
 with defer_imports(*STATISTICS):
     from fairseq import checkpoint_utils

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.shortlist import Shortlist
-from .encoded import EncodedBatch
+from .encoder_cache import EncodedBatch
 from .ensemble import Ensemble, make_output_vocabulary
 from .hypotheses import (
     ActiveHypotheses,
@@ -44,7 +44,7 @@ class SearchRequest:
     """The input of a search: a generator's options and models, and the batch to summarise.
 
     Attributes:
-        settings: the search settings, whose defaults have been resolved (:meth:`SearchSettings.resolve_defaults`).
+        settings: the search settings, after :meth:`SearchSettings.resolve_defaults` for these models.
         special: the ids of the special tokens.
         strategy: fairseq's search object, which selects the extensions of hypotheses and is not modified.
         models: the models of the ensemble, in evaluation mode.

@@ -15,7 +15,7 @@ from ..layers.decoder_output import DecoderOutput, get_decoder_capabilities
 from ..layers.pointer import PointerOutput, Selection
 from ..vocabulary.candidates import CandidateWords
 from ..vocabulary.output import OutputVocabulary
-from .encoded import EncodedBatch, EncoderCache
+from .encoder_cache import EncodedBatch, EncoderCache
 from .shortlisting import restrict_softmax
 
 

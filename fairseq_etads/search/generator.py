@@ -23,7 +23,7 @@ from ..vocabulary.dictionary import count_known_words
 from ..vocabulary.shortlist import Shortlist
 from . import source_words
 from .beam_search import BeamSearch, SearchRequest
-from .encoded import EncodedBatch
+from .encoder_cache import EncodedBatch
 from .hypotheses import Results
 from .inference import InferenceModel
 from .language_model import LanguageModelTerm

@@ -13,7 +13,7 @@ from ..layers.decoder_output import get_pointer
 from ..platform.errors import InputError
 from ..search import call_options
 from ..search.content.reranking import Reranker
-from ..search.encoded import EncodedBatch
+from ..search.encoder_cache import EncodedBatch
 from ..search.generator import SummaryGenerator
 from ..search.hypotheses import Results
 from ..search.inference import InferenceModel

@@ -19,7 +19,7 @@ from fairseq.tasks import FairseqTask, register_task
 from fairseq.tasks.translation import load_langpair_dataset
 from torch import Tensor
 
-from ..data.checked import DataChecks, check_not_empty, check_subword_model
+from ..data.data_checks import DataChecks, check_not_empty, check_subword_model
 from ..data.factors import SourceFactors
 from ..data.pairs import SummarizationDataset, detect_language_pair
 from ..data.selection import DocumentLabels
@@ -28,7 +28,7 @@ from ..data.unknown_words import check_split_words
 from ..evaluation.rouge import METRICS
 from ..kernels.linear import mark_matrices
 from ..layers.decoder_output import Capabilities, TrainingCriterion, capabilities_of, get_pointer, get_pointer_kind
-from ..models.external import (
+from ..models.external_models import (
     build_external_model,
     check_evaluated_options,
     is_external_model,
@@ -51,7 +51,7 @@ from ..vocabulary.dictionary import (
     compute_fingerprint,
     limit_known_words,
 )
-from ..vocabulary.kinds import detect_subwords
+from ..vocabulary.token_kinds import detect_subwords
 from .checks import (
     check_compatible,
     check_decoding,
@@ -641,7 +641,7 @@ class SummarizationTask(FairseqTask):
 
     @property
     def subwords(self) -> str:
-        """The kind of subwords in the data, as found by :func:`~fairseq_etads.vocabulary.kinds.detect_subwords`."""
+        """The kind of subwords in the data; see :func:`~fairseq_etads.vocabulary.token_kinds.detect_subwords`."""
         return detect_subwords(self.src_dict, self.cfg.data)
 
     @property

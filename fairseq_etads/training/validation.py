@@ -23,7 +23,7 @@ from ..platform.option_checks import format_option_name
 from ..search.options import DECLARED, format_value_error
 from ..text import tokenizer  # noqa: F401  # registers --tokenizer etads
 from ..text.subwords import OPAQUE, SUBWORDS
-from ..vocabulary.kinds import detect_subwords, detect_words, make_opaque_encoder
+from ..vocabulary.token_kinds import detect_subwords, detect_words, make_opaque_encoder
 
 logger = logging.getLogger(__name__)
 sample_logger = logging.getLogger(f"{__name__}.samples")

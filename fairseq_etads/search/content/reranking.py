@@ -41,9 +41,9 @@ class Reranker(NamedTuple):
     Attributes:
         model: the content model, which must have been trained without an extractor (``etads-content RUN`` with a
             summariser's run folder).
-        weight: the weight of the expected ROUGE (:meth:`ExpectedNgrams.compute_expected_rouge`) relative to the score from
-            the search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times this
-            weight.
+        weight: the weight of the expected ROUGE (:meth:`ExpectedNgrams.compute_expected_rouge`) relative to the score
+            from the search. The consensus (:func:`~.consensus.compute_consensus`) has :data:`CONSENSUS_WEIGHT` times
+            this weight.
         subwords: the type of subwords in the tokens; see :func:`~fairseq_etads.text.subwords.find_word_ends`.
     """
 

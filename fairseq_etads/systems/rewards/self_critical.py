@@ -18,7 +18,7 @@ from ...evaluation.rewards import Text, split_sentences
 from ...kernels.upload import to_device
 from ...layers.decoder_output import Capabilities, WordRequest, get_decoder_capabilities, unwrap_model
 from ...platform.option_checks import SIZE, Bounds, check_values, format_option, get_given_options
-from ...search.encoded import EncodedBatch
+from ...search.encoder_cache import EncodedBatch
 from ...search.generator import SummaryGenerator, in_evaluation_mode
 from ...search.inference import InferenceModel
 from ...search.strategies import SamplingWithGreedy

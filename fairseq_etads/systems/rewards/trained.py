@@ -18,7 +18,7 @@ from ...evaluation.rewards import Entailment, Reward, RougeSal, Text, Weights, c
 from ...models.selector import WordTagger
 from ...platform.systems import explain_missing_system, is_installed
 from ...text.subwords import OPAQUE, join_words
-from ...vocabulary.kinds import detect_subwords, detect_words
+from ...vocabulary.token_kinds import detect_subwords, detect_words
 
 logger = logging.getLogger(__name__)
 

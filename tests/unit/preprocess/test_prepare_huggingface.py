@@ -28,7 +28,7 @@ from fairseq_etads.text.checksums import compute_sha256
 from fairseq_etads.text.hugging_face import HuggingFacePieces
 from fairseq_etads.training.validation import ValidationSummarizer
 from fairseq_etads.vocabulary.dictionary import SummarizationDictionary, compute_fingerprint
-from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
+from fairseq_etads.vocabulary.token_kinds import detect_subwords, detect_words
 
 main = as_program(main)
 

@@ -10,7 +10,7 @@ from helpers import RECURRENT, make_model
 
 from fairseq_etads import Summarizer
 from fairseq_etads.generation import SummaryGenerator
-from fairseq_etads.search.encoded import EncodedBatch
+from fairseq_etads.search.encoder_cache import EncodedBatch
 from fairseq_etads.summarizer.encoded_documents import EncodedDocuments
 
 TEXTS = [

@@ -19,7 +19,7 @@ from fairseq_etads.data.pairs import SummarizationDataset
 from fairseq_etads.evaluation.rouge import METRICS
 from fairseq_etads.platform.errors import InputError
 from fairseq_etads.training.validation import ValidationSummarizer, check_best_metric
-from fairseq_etads.vocabulary.kinds import detect_subwords, detect_words
+from fairseq_etads.vocabulary.token_kinds import detect_subwords, detect_words
 
 
 def rouge_task(**options):
